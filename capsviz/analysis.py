@@ -8,6 +8,7 @@ each kind of result; with two of them, the command measures one image by the fir
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import types
 import typing
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from capsviz import discovery
 
 if TYPE_CHECKING:
+    import click
     from matplotlib.figure import Figure
 
 PACKAGE = "capsviz.analyses"
@@ -52,12 +54,12 @@ class Option(NamedTuple):
     """One option of an analysis, as the signature of its `measure` says it."""
 
     name: str  # of the parameter
-    kind: type  # int, float, str, bool or Path
+    kind: type  # int, float, str, bool, Path, or tuple[int, float] for two values
     default: Any
     help: str
     range: Range
     choices: tuple[str, ...]  # of a Literal; (): any
-    several: bool  # may be given several times: tuple[str, ...]
+    several: bool  # may be given several times: tuple[str, ...], tuple[tuple[int, float], ...]
     default_text: str | None
     flag: Flag
 
@@ -90,6 +92,7 @@ class Analysis:
         progress          wraps an iterable in a progress bar
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
+        n, digit          the number of images that was asked for, and the class
     """
 
     Result: ClassVar[type]  # its kind of result, a NamedTuple whose fields say shape and unit
@@ -98,9 +101,14 @@ class Analysis:
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
-    figure_set: ClassVar[dict[str, Any] | None] = {}  # options in `figures`; None: not part of it
+    extras: ClassVar[dict[str, str]] = {}  # {package: extra of capsviz that installs it}
+    figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
+    # options in `capsviz figures`, or functions of the number of images that give them, several
+    # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
-    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print; None: all short ones
+    figure_set_images: ClassVar[tuple[int, int | None]] = (1, None)  # at least, at most
+    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
+    # along their first axis; None: all short ones
 
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
@@ -137,8 +145,28 @@ class Analysis:
         """Header, rows and caption of a table written beside the figure; None: no table."""
         return None
 
+    def at_hand(self, inputs, digit: int) -> int:
+        """Return how many images it can look at: a figure set asks for no more."""
+        return len(inputs.dataset)
+
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""
+
+    def checkpoint(self, **options) -> str | None:
+        """Return the checkpoint that its options name, as a run by its folder; None: none."""
+        return None
+
+    def left_out(self, inputs) -> str:
+        """Return why a figure set of these inputs goes without it; "": it does not."""
+        return self.missing_extras()
+
+    def missing_extras(self) -> str:
+        """Return which packages it needs that are not installed, and the command that does."""
+        missing = [name for name in self.extras if importlib.util.find_spec(name) is None]
+        if not missing:
+            return ""
+        extras = ",".join(dict.fromkeys(self.extras[name] for name in missing))
+        return f"it needs {', '.join(missing)}: pip install 'capsviz[{extras}]'"
 
     def stem(self, base: str, result) -> str:
         """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".
@@ -149,6 +177,10 @@ class Analysis:
 
     def extra_files(self, result, path: Path, **options) -> list[Path]:
         """Write what else belongs beside the figure; `path` is that of its JSON."""
+        return []
+
+    def commands(self) -> list[click.Command]:
+        """Return commands below its own, as `capsviz primary train`."""
         return []
 
     @property
@@ -185,33 +217,6 @@ def of(name: str) -> tuple[Analysis, ...]:
     return _of(discovery.load(PACKAGE, name, what="analysis"))
 
 
-class _OfModule(Analysis):  # until every module is a class
-    def __init__(self, module, kind):
-        self.module, self.Result = module, kind
-        self.needs = getattr(module, "NEEDS", ())
-        self.several_objects = getattr(module, "SEVERAL", False)
-
-    name = property(lambda self: discovery.name_of(PACKAGE, self.module.__name__))
-
-    def draw(self, result, *, width=7.16, part=""):
-        return self.module.plot(result, width=width, **({"part": part} if part else {}))
-
-    def parts(self, result):
-        own = getattr(self.module, "parts", None)
-        return own(result) if callable(own) else ("",)
-
-    def caption(self, result, part=""):
-        if not hasattr(self.module, "caption"):
-            return discovery.summary(PACKAGE, self.name)
-        return self.module.caption(result, **({"part": part} if part else {}))
-
-    def findings(self, result):
-        return self.module.findings(result)
-
-    def table(self, result):
-        return self.module.table(result) if hasattr(self.module, "table") else None
-
-
 def of_result(name: str, kind: str) -> Analysis:
     """The analysis of a command whose results are of this kind, by the name of their class."""
     for one in of(name):
@@ -240,9 +245,8 @@ def explanation(name: str) -> str:
 def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
     members = [one for one in vars(module).values() if inspect.isclass(one)]
     kinds = [one for one in members if issubclass(one, Analysis) and one is not Analysis]
-    if not kinds:
-        results = [one for one in members if hasattr(one, "_fields") and one.__doc__]
-        return tuple(_OfModule(module, one) for one in results)
+    bases = {base for one in kinds for base in one.__mro__[1:]}
+    kinds = [one for one in kinds if hasattr(one, "Result") or one not in bases]
     for one in kinds:
         if not hasattr(getattr(one, "Result", None), "_fields"):
             raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")

@@ -723,15 +723,15 @@ def test_an_analysis_that_draws_maps_says_that_capsules_without_places_have_none
     from capsviz.analyses import routing
 
     net = wrapped(zoo.Einsum, grid=None)
-    result = routing.compute(net, images[:1], classes=["a", "b", "c"])
-    assert result.maps is None and "no maps" in routing.findings(result)
+    result = routing.OneImage().measure(net, images[:1], classes=["a", "b", "c"])
+    assert result.maps is None and "no maps" in routing.OneImage().verdict(result)
 
 
 @pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
 def test_the_routing_analysis_runs_on_each(kind, images):
     from capsviz.analyses import routing
 
-    found = routing.compute(wrapped(kind), images[:1], classes=["a", "b", "c"])
+    found = routing.OneImage().measure(wrapped(kind), images[:1], classes=["a", "b", "c"])
     assert found.maps.shape == (3, 4, 3)
 
 

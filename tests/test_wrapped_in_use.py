@@ -18,8 +18,7 @@ from helpers.public_layouts import CLASSES, SHAPE
 from PIL import Image
 
 import capsviz
-from capsviz.analyses import routing
-from capsviz.analyses.transplant import by_iteration, by_part
+from capsviz.analyses import routing, transplant
 from capsviz.inputs.opening import open_inputs
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
@@ -61,11 +60,11 @@ def test_poses_are_held_against_what_weighs_the_votes_and_not_against_couplings(
 
 def test_couplings_that_can_only_be_read_are_told_before_anything_is_computed():
     net = wrapped(zoo.Watchable(), **EM)
-    assert missing(net, routing.NEEDS) == ["interventions"]
+    assert missing(net, routing.OneImage.needs) == ["interventions"]
     with pytest.raises(ValueError, match="no couplings that can be replaced: x needs them"):
-        require(net, routing.NEEDS, "x")
+        require(net, routing.OneImage.needs, "x")
     assert "transplant" in net.report().partition("cannot")[2]
-    assert missing(wrapped(zoo.Unsqueezed()), routing.NEEDS) == []
+    assert missing(wrapped(zoo.Unsqueezed()), routing.OneImage.needs) == []
 
 
 @pytest.mark.parametrize("name", ["Attention", "Einsum", "ParentsFirst", "Unsqueezed"])
@@ -102,10 +101,10 @@ def test_where_more_of_an_image_reaches_the_classes_children_are_not_replaced(im
     assert "can be read, not replaced: more of an image reaches" in net.report()
     asked = {"classes": list("abc"), "dataset": "noise"}
     with pytest.raises(ValueError, match="no way from other children to its classes"):
-        by_part.evaluate(net, images, of="children", **asked)
+        transplant.ByCapsules().measure(net, images, of="children", **asked)
     one = wrapped(zoo.Einsum())
     with pytest.raises(ValueError, match="couplings of single iterations"):
-        by_iteration.evaluate(one, images, **asked)
+        transplant.ByIterations().measure(one, images, **asked)
 
 
 def test_parts_of_a_wrapped_network_are_exchanged(generator):
@@ -113,7 +112,9 @@ def test_parts_of_a_wrapped_network_are_exchanged(generator):
     images = torch.rand(60, *SHAPE, generator=generator)
     images *= torch.rand(60, 1, 1, 1, generator=generator)
     for of in ("couplings", "children", "poses"):
-        result = by_part.evaluate(net, images, of=of, classes=list("abc"), dataset="noise")
+        result = transplant.ByCapsules().measure(
+            net, images, of=of, classes=list("abc"), dataset="noise"
+        )
         assert result.off < 1e-5 or of != "children"
 
 
@@ -142,7 +143,7 @@ def test_a_fixed_number_of_passes_is_taken_for_its_own_number(images):
     assert "fixed" in net.report()
     own = capsviz.trace(net, images)
     assert torch.equal(capsviz.trace(net, images, iterations=3).poses, own.poses)
-    result = routing.evaluate(net, images, labels, classes=list("abc"), dataset="x")
+    result = routing.OverImages().measure(net, images, labels, classes=list("abc"), dataset="x")
     assert len(result.accuracy) == len(result.entropy_nats) == 3
     right = (own.activations.argmax(2) == labels).float().mean(1)
     np.testing.assert_allclose(result.accuracy.value, right)

@@ -1,212 +1,178 @@
-"""Affine variants of the test images: are they read within and beyond the trained places?
+"""Measure accuracy on affine variants of images, inside and outside the training shifts.
 
 `capsviz affine --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import click
 import numpy as np
 
-from capsviz.cli import options
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import number, sentences
 
-EXAMPLES = """
-capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 15 s
-"""
-
-OVER_RUNS = {"accuracy": within_one}
-NEEDS = ()  # of a network: its scores
-
-
-SMALL = 0.98  # mean scale, of which readers are told
-# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
-VARIANTS = "as they are", "within", "beyond"
-AXES = {"accuracy": ("networks", VARIANTS), "gap": ("networks", VARIANTS[1:])}
+SMALL = 0.98  # mean scale below which the verdict mentions it
+PLACES = ("untransformed", "inside", "outside")  # of the training shift range
+FRAME_IMAGES = 200  # that are looked at for an empty border, at most
 
 
 class Result(NamedTuple):
     """K networks on N images and their affine variants; intervals are 95 %, of resampled images.
 
-    A difference is less the first network's, paired over the images.
+    A difference is to the first network, paired over the images.
     """
 
     networks: list[str]
-    accuracy: Estimate  # (K, 3) of the images as they are, of variants within and beyond
-    gap: Estimate  # (K, 2) accuracy of the images as they are less that within, and beyond
-    trained_px: float  # shifts up to which a variant lies within the trained places
+    accuracy: Estimate  # (K, 3) of the untransformed images, of variants inside and outside
+    gap: Estimate  # (K, 2) accuracy of the untransformed images minus that inside, and outside
+    trained_px: float  # shifts up to which a variant lies inside the training shift range
     share_within: float  # of the variants
-    examples: np.ndarray | None  # (E, C, H, W) uint8: an image as it is, and variants of it
-    shifts_px: np.ndarray  # (E,) larger of the two shifts of each; 0 for the image as it is
+    examples: np.ndarray | None  # (E, C, H, W) uint8: an original image, and variants of it
+    shifts_px: np.ndarray  # (E,) larger of the two shifts of each; 0 for the original
     variants: int  # of each image
     n: int
     dataset: str
     mean_scale: float = float("nan")  # of the variants: below 1 where large ones do not fit
 
+    axes = {"accuracy": ("networks", PLACES), "gap": ("networks", PLACES[1:])}
+    formats = {"accuracy": ".1%", "gap": ".1%"}
+    over_runs = {"accuracy": within_one}
 
-def compute(
-    models,
-    images,
-    labels,
-    *,
-    names,
-    dataset,
-    trained_px=2.0,
-    variants=4,
-    seed=0,
-    progress=iter,
-) -> Result:
-    """Look at N images (N, C, H, W) in [0, 1], and at affine variants of each, with K networks.
 
-    Parameters
-    ----------
-    models      K networks of the same images and classes; the others are compared with the first.
-    labels      (N,).
-    names       of the networks.
-    dataset     its name, for the record.
-    trained_px  random shifts of the first network's training images, each way.
-    variants    of each image.
-    seed        of the variants and the resamples.
-    progress    wraps the variants, for a progress bar.
+class Affine(Analysis):
+    """Accuracy of networks on original images and on affine variants of them."""
 
-    Raises
-    ------
-    ValueError  for fewer than 2 images, no variant, a negative seed or shift, images of which most
-        have ink at their border, or too few variants within or beyond the trained places.
+    Result = Result
+    examples = """
+    capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 15 s
     """
-    from capsviz.analyses.affine import measure
-    from capsviz.statistics.comparison import draw_resamples
+    slow = True
 
-    for what, value, least in (("variants", variants, 1), ("a seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"expected {what} of at least {least}, got {value}")
-    if not trained_px >= 0:
-        raise ValueError(f"expected trained shifts of at least 0 pixels, got {trained_px}")
-    images, labels = measure.whole(images), labels.cpu()
-    if not measure.framed(images):
-        raise ValueError(
-            "most images have ink at their border, which a variant would lose: pad them first"
+    def measure(
+        self,
+        networks,
+        images,
+        labels,
+        *,
+        dataset,
+        inputs=None,
+        progress=iter,
+        variants: Annotated[int, Range(1), "Affine variants of each image."] = 4,
+        trained_px: Annotated[
+            float | None,
+            "Largest shift inside the training range.",
+            Default("that of the first network's recipe"),
+            Flag("--within", metavar="PX"),
+        ] = None,
+        seed: Seed = 0,
+    ) -> Result:
+        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks.
+
+        Raises
+        ------
+        ValueError  for fewer than 2 images, a negative shift, images with foreground at their
+                    border, or too few variants inside or outside the training shift range.
+        """
+        from capsviz.analyses.affine import measure
+        from capsviz.statistics.comparison import draw_resamples
+
+        trained_px = _trained_px(inputs) if trained_px is None else trained_px
+        if trained_px is None:
+            raise ValueError("no recipe says how far training images were shifted: add --within PX")
+        if not trained_px >= 0:
+            raise ValueError(f"expected training shifts of at least 0 pixels, got {trained_px}")
+        images, labels = measure.whole(images), labels.cpu()
+        if not measure.framed(images):
+            raise ValueError(
+                "most images have foreground pixels at their border, which a variant would lose: "
+                "pad them first"
+            )
+        counts = draw_resamples(len(images), seed=seed)
+        drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
+        within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
+        measure.check(within, trained_px)
+        models = list(networks.values())
+        right = [measure.right(models, measure.apply(images, d), labels) for d in progress(drawn)]
+        plain = measure.right(models, images, labels)
+        examples, shifts_px = measure.examples(images, drawn, within)
+        return Result(
+            networks=list(networks),
+            **measure.statistics(plain, np.stack(right, 1), within, counts),
+            trained_px=float(trained_px),
+            share_within=float(within.mean()),
+            examples=examples,
+            shifts_px=shifts_px,
+            variants=variants,
+            n=len(images),
+            dataset=dataset,
+            mean_scale=measure.mean_scale(drawn),
         )
-    counts = draw_resamples(len(images), seed=seed)
-    drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
-    within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
-    measure.check(within, trained_px)
-    right = [measure.right(models, measure.apply(images, one), labels) for one in progress(drawn)]
-    plain = measure.right(models, images, labels)
-    examples, shifts_px = measure.examples(images, drawn, within)
-    return Result(
-        networks=list(names),
-        **measure.statistics(plain, np.stack(right, 1), within, counts),
-        trained_px=float(trained_px),
-        share_within=float(within.mean()),
-        examples=examples,
-        shifts_px=shifts_px,
-        variants=variants,
-        n=len(images),
-        dataset=dataset,
-        mean_scale=measure.mean_scale(drawn),
-    )
 
+    def left_out(self, inputs) -> str:
+        """Return why a figure set goes without it: no recipe, or images without a border."""
+        from capsviz.analyses.affine import measure
 
-def plot(result: Result, *, width=7.16):
-    """Variants of some images, and accuracy as they are, within and beyond the trained places."""
-    from capsviz.analyses.affine import draw as drawing
+        if _trained_px(inputs) is None:
+            return "no recipe says how far training images were shifted"
+        images, _ = inputs.images(min(FRAME_IMAGES, len(inputs.dataset)))
+        return "" if measure.framed(images) else "most images have foreground at their border"
 
-    return drawing.overview(result, width)
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw variants of an image, and the accuracies."""
+        from capsviz.analyses.affine import draw
 
+        return draw.overview(result, width)
 
-@analysis(__doc__, networks=True)
-@options.n
-@click.option("--variants", default=4, show_default=True, help="Affine variants of each image.")
-@click.option(
-    "--within",
-    "trained_px",
-    type=float,
-    metavar="PX",
-    help="Shifts that the trained places reach to. [default: the first network's recipe's]",
-)
-@options.seed
-def command(run, n, variants, trained_px, seed):
-    """Write the figure, its numbers and the table; say accuracies and gaps."""
-    n = options.usual(n, run.inputs)
-    more = {"variants": variants, "seed": seed, "progress": run.progress("variants")}
-    result = _compare(run.networks, n, trained_px=trained_px, **more)
-    yield f"affine-{result.dataset}-{result.n}-images", result
+    def verdict(self, result) -> str:
+        """Say which network loses least inside and outside the training shift range."""
+        text = (
+            f"Of the variants, {result.share_within:.0%} are shifted by at most "
+            f"{result.trained_px:g} px (inside the training shift range)."
+        ).replace("%", " %")
+        if result.mean_scale < SMALL:
+            text += (
+                f" Variants that lose foreground pixels are drawn again, so the mean scale is "
+                f"{result.mean_scale:.2f}, not 1."
+            )
+        if len(result.networks) > 1:
+            inside, outside = (result.networks[int(k)] for k in result.gap.value.argmin(0))
+            where = f"{inside} inside and for {outside} outside"
+            where = f"{inside}, inside and outside" if inside == outside else where
+            text += f" The gap is smallest for {where}."
+        return text
 
-
-def _compare(opened, n, *, trained_px=None, **more) -> Result:
-    """`compute` for networks with the same data, over n images of it."""
-    from capsviz.inputs.networks import together
-
-    trained_px = _trained_px(opened[0]) if trained_px is None else trained_px
-    if trained_px is None:
-        raise ValueError(
-            f"no recipe tells how far training images of {opened[0].name} were moved: add "
-            "--within PX"
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what the bars are."""
+        return (
+            "An image and affine variants of it (rotated, sheared, scaled and shifted at once), "
+            "with the larger of the two shifts. Below: accuracy on the untransformed images and on "
+            "variants inside and outside the training shift range. Bars: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset}."
         )
-    return compute(**together(opened, n), trained_px=trained_px, **more)
+
+    def table(self, result):
+        """Return header, rows and caption of the table written beside the figure."""
+        header = ["network", *PLACES, "gap inside", "gap outside"]
+        rows = [
+            [name, *(f"{100 * one:.1f}" for one in (*result.accuracy[k], *result.gap[k]))]
+            for k, name in enumerate(result.networks)
+        ]
+        share = 100 * result.share_within
+        text = (
+            f"Accuracy in percent on {result.n} {result.dataset} images, and on {result.variants} "
+            f"affine variants of each, shifted by up to {result.trained_px:g} px (inside the "
+            f"training shift range, {share:.0f} % of the variants) or further (outside). Gap: "
+            "accuracy on the original images minus that on variants, in points. Intervals: 95 %, "
+            "over the images."
+        )
+        return header, rows, text
 
 
 def _trained_px(inputs) -> float | None:
-    """How far a network's training images were moved, by its card; None: it does not tell."""
+    """Return how far a network's training images were shifted, by its card; None: unknown."""
     from capsviz.tracing import abilities
 
-    return abilities(inputs.model).card.get("recipe", {}).get("shift_px")
-
-
-def findings(result: Result) -> str:
-    """What the numbers say: a line for each network, the smallest gap within first."""
-    lines = [
-        f"{result.variants} affine variants of each of {result.n} {result.dataset} images, "
-        f"{number(result.share_within, '.0%')} of them within the trained places, moved by up to "
-        f"{result.trained_px:g} px"
-    ]
-    if result.mean_scale < SMALL:
-        lines[0] += (
-            f"; large ones lose ink and are drawn anew, so that scales are {result.mean_scale:.2f} "
-            "on average, not 1"
-        )
-    for k in np.lexsort(result.gap.value.T[::-1]):
-        text = f"{result.networks[k]} {number(result.accuracy.value[k, 0], '.1%')} as they are"
-        for p, place in enumerate(("within", "beyond")):
-            text += f", {place} {result.accuracy[k, p + 1]:.1%}, gap {100 * result.gap[k, p]:.1f}"
-            text += " points"
-            if k:
-                less = 100 * result.gap.difference[k, p]
-                text += f" ({less:+.1f} from {result.networks[0]}'s)"
-        lines.append(text)
-    return "\n".join(lines)
-
-
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
-    return (
-        "An image and affine variants of it, rotated, sheared, scaled and moved at once, with the "
-        "larger of the two shifts of each; accuracy of the images as they are, and of the "
-        "variants within and beyond the places of training. Bars: 95 % intervals over the images. "
-        + sentences(findings(result), result.networks)
-    )
-
-
-def table(result: Result) -> tuple[list[str], list[list[str]], str]:
-    """Header, rows and caption of the table that is written beside the figure."""
-    from capsviz.analyses.affine import draw
-
-    return draw.table(result)
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: the network and the shipped baselines; none of images without room."""
-    from capsviz.analyses.affine import measure
-    from capsviz.inputs.networks import with_baselines
-
-    if _trained_px(inputs) is None or not measure.framed(inputs.images(settings.few)[0]):
-        return
-    progress = settings.progress("affine variants")
-    result = _compare(with_baselines(inputs), settings.few, seed=settings.seed, progress=progress)
-    yield f"affine-{result.dataset}-{result.n}-images", result
+    card = {} if inputs is None else abilities(inputs.model).card
+    return card.get("recipe", {}).get("shift_px")

@@ -1,14 +1,14 @@
-"""Drawing for `affine`: variants of an image, and accuracies with their intervals; the table."""
+"""Drawing for `affine`: variants of an image, and accuracies with their intervals."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from capsviz.analyses.affine import PLACES
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, percent, show
 
-PLACES = ("as they are", "within", "beyond")
 PICTURE = 0.62  # inches of an image at most
 TITLE = 0.85  # inches of its title on one line
 LINE = 0.13  # inches of a network in a group
@@ -16,7 +16,7 @@ LETTER = 0.062  # inches of a letter of the legend
 
 
 def overview(result, width):
-    """Examples above, if kept, a group of intervals for each place under them."""
+    """Examples above, if kept, a group of intervals for each kind of image below."""
     examples = () if result.examples is None else result.examples
     K, columns = len(result.networks), len(examples)
     across = max(1, min(K, int(width / (0.45 + LETTER * max(map(len, result.networks))))))
@@ -38,15 +38,15 @@ def overview(result, width):
 
 
 def _title(result, i, break_at) -> str:
-    """Of an example: its place and the larger of its shifts."""
+    """Return whether an example lies inside the training shifts, and the larger of its own."""
     if i == 0:
-        return "as it is"
+        return "original"
     px = result.shifts_px[i]
-    return f"{'within' if px <= result.trained_px else 'beyond'}{break_at}{px:.1f} px"
+    return f"{'inside' if px <= result.trained_px else 'outside'}{break_at}{px:.1f} px"
 
 
 def _accuracies(axes, result):
-    """One group of intervals for each place, a line for each network; a marker of each network."""
+    """Draw a group of intervals for each kind of image; return a marker of each network."""
     K = len(result.networks)
     markers = []
     for p in range(len(PLACES)):
@@ -76,24 +76,3 @@ def _accuracies(axes, result):
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     return markers[:K]
-
-
-def table(result) -> tuple[list[str], list[list[str]], str]:
-    """Header, rows and caption; accuracies in percent and gaps in points, with their intervals."""
-    header = ["network", *PLACES, "gap within", "gap beyond"]
-    rows = [
-        [
-            name,
-            *(f"{100 * result.accuracy[k, p]:.1f}" for p in range(len(PLACES))),
-            *(f"{100 * result.gap[k, p]:.1f}" for p in range(len(PLACES) - 1)),
-        ]
-        for k, name in enumerate(result.networks)
-    ]
-    text = (
-        f"Accuracy in percent of {result.n} {result.dataset} images as they are, and of "
-        f"{result.variants} affine variants of each, moved by up to {result.trained_px:g} px "
-        f"(within the trained places, {100 * result.share_within:.0f} % of the variants) or "
-        "further (beyond); gap: what the images as they are exceed the variants by, in points. "
-        "With 95 % intervals over the images."
-    )
-    return header, rows, text

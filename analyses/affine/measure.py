@@ -17,7 +17,7 @@ from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.tracing import scores
 from capsviz.transforms.augment import to_float, to_uint8
 
-SHOWN = 5  # pictures of the first image at most, as it is among them
+SHOWN = 5  # pictures of an image at most, with the original
 
 
 def whole(images: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def draw(images: Tensor, variant: int, *, seed: int) -> Transforms:
 
     Raises
     ------
-    ValueError  if the ink of an image fills so much of its canvas that no variant fits.
+    ValueError  if the foreground of an image fills so much of its canvas that no variant fits.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + variant)
     return affnist_like.draw(images, generator=generator)
@@ -55,17 +55,17 @@ def framed(images: Tensor) -> bool:
 
 
 def check(within: np.ndarray, trained_px: float) -> None:
-    """ValueError where fewer than 2 images have a variant (V, N) within, or beyond."""
-    for place, mask in (("within", within), ("beyond", ~within)):
+    """Raise ValueError where fewer than 2 images have a variant (V, N) inside, or outside."""
+    for side, mask in (("inside", within), ("outside", ~within)):
         if mask.any(0).sum() < 2:
             raise ValueError(
-                f"fewer than 2 images have a variant {place} shifts of {trained_px:g} pixels: "
+                f"fewer than 2 images have a variant {side} shifts of {trained_px:g} pixels: "
                 "change --within, ask for more variants, or take images with an empty border"
             )
 
 
 def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Which uint8 images (N, C, H, W) each network reads as their class: (K, N)."""
+    """Return which uint8 images (N, C, H, W) each network classifies correctly: (K, N)."""
     shown = to_float(images)
     return np.stack([(predict(scores(model, shown)) == labels).numpy() for model in models])
 
@@ -75,9 +75,9 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
 
     Parameters
     ----------
-    plain    (K, N) whether a network reads an image as it is.
+    plain    (K, N) whether a network classifies an original image correctly.
     changed  (K, V, N) the same of its variants.
-    within   (V, N) whether a variant lies within the trained places.
+    within   (V, N) whether a variant lies inside the training shift range.
     counts   (R, N) how often each image is in each resample.
     """
     clean = comparison.compare_means(plain, counts)
@@ -94,10 +94,10 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
 def examples(
     images: Tensor, drawn: Sequence[Transforms], within: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An image and some of its variants (E, C, H, W) uint8, and the shift of each.
+    """Return an image and some of its variants (E, C, H, W) uint8, and the shift of each.
 
-    The first image with variants `within` (V, N) the trained places and beyond them, if there is
-    one.
+    The first image with variants `within` (V, N) the training shift range and outside it, if there
+    is one.
     """
     shown = drawn[: SHOWN - 1]
     both = within[: len(shown)].any(0) & ~within[: len(shown)].all(0)
@@ -109,6 +109,6 @@ def examples(
 
 
 def _less(clean: Estimate, other: Estimate) -> Estimate:
-    """Accuracies (K,) less others of the same resamples, and the differences to the first's."""
+    """Return accuracies (K,) minus others of the same resamples, with differences to the first."""
     gap = less(clean, other, paired=True)
     return replace(gap, n=other.n, difference=to_first(gap))

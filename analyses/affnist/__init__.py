@@ -1,4 +1,4 @@
-"""Generalise from shifted digits to affine ones: CapsNet against CNNs, matched.
+"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs.
 
 `capsviz affnist --explain` prints the method, what to see, and what not to conclude.
 """
@@ -11,54 +11,55 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz.analyses.affnist.words import caption, findings, table_caption
+from capsviz.analysis import Analysis, Seed
 from capsviz.cli import options, tasks, writing
 from capsviz.statistics.estimate import Estimate
 
-EXAMPLES = """
-capsviz affnist  # 10 s, from the shipped results
-capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
-"""
-
-NEEDS = ()  # of a network: its scores
-
-__all__ = ["Result", "Variants", "caption", "command", "compute", "findings", "paper", "plot"]
-
 VARIANTS = 16  # of one original, in the picture
-
-
-AXES = dict.fromkeys(("lost", "lost_share"), ("networks", "factors"))
-AXES |= dict.fromkeys(("affine", "within", "beyond"), ("networks",))
+PAPER_WEIGHT = 0.0005  # of the reconstruction, Sabour, Frosst & Hinton 2017, section 4.1
 
 
 class Result(NamedTuple):
     """M rows: a network in a state, over its seeds. Intervals: 95 %, over digits and seeds.
 
-    A difference is less CapsNet's, paired, over the seeds that both have. NaN where there is none;
-    what rests on the transforms of the images is None where these are not known.
+    A difference is to CapsNet, paired, over the seeds that both have. NaN where there is none;
+    what is computed from the transforms of the images is None where these are not known.
     """
 
     networks: list[str]  # of the rows
     states: list[str]  # "matched" or "full"
     seeds: list[list[int]]
     parameters: np.ndarray  # (M,)
-    held_out: np.ndarray  # (M,) mean accuracy over seeds of shifted validation images
-    test: np.ndarray  # (M,) mean accuracy of shifted test images
-    affine: Estimate  # (M,) mean accuracy of affnist_like
+    held_out: np.ndarray  # (M,) mean accuracy over seeds on shifted validation images
+    test: np.ndarray  # (M,) mean accuracy on shifted test images
+    affine: Estimate  # (M,) mean accuracy on affnist_like
     affine_range: np.ndarray  # (M, 2) lowest and highest over seeds
-    affnist: np.ndarray  # (M,) mean accuracy of affNIST itself, if all seeds were scored on it
+    affnist: np.ndarray  # (M,) mean accuracy on affNIST itself, if all seeds were scored on it
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
     reconstruction_weight: list[float | None] | None = None  # of the rows; None without a decoder
-    within: Estimate | None = None  # (M,) accuracy of images within the trained places
-    beyond: Estimate | None = None  # (M,) of those beyond
+    within: Estimate | None = None  # (M,) accuracy on images inside the training shift range
+    beyond: Estimate | None = None  # (M,) on those outside
     share_beyond: float = float("nan")  # of the images
     factors: list[str] | None = None  # F, with their units
     levels: np.ndarray | None = None  # (F, B) mean of each factor in each of its bins
-    by_factor: Estimate | None = None  # (M, F, B) accuracy; but for the shift, within the places
-    upright: np.ndarray | None = None  # (M,) accuracy of unchanged digits, by the logistic fit
+    by_factor: Estimate | None = None  # (M, F, B) accuracy; but for the shift, inside the range
+    upright: np.ndarray | None = None  # (M,) accuracy on unchanged digits, by the logistic fit
     lost: Estimate | None = None  # (M, F) accuracy that each factor takes from that, Shapley's
     lost_share: Estimate | None = None  # (M, F) of all that is lost
+
+    axes = {
+        **dict.fromkeys(("affine", "within", "beyond"), ("networks, states",)),
+        **dict.fromkeys(("lost", "lost_share"), ("networks, states", "factors")),
+    }
+    formats = dict.fromkeys(("affine", "within", "beyond", "lost", "lost_share"), ".1%")
+    titles = {
+        "affine": "accuracy on affnist_like",
+        "within": "inside the training shift range",
+        "beyond": "outside the training shift range",
+        "lost": "accuracy lost",
+        "lost_share": "share of all that is lost",
+    }
 
 
 class Variants(NamedTuple):
@@ -69,8 +70,129 @@ class Variants(NamedTuple):
     dataset: str
 
 
-def compute(results: list[dict], transforms: dict | None = None) -> Result:
-    """The table of a series from its results, as `capsviz.experiments.affnist.read` gives them.
+class Series(Analysis):
+    """Accuracy of networks trained on shifted digits alone, on affine digits."""
+
+    Result = Result
+    examples = """
+    capsviz affnist  # 10 s, from the shipped results
+    capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
+    """
+    headline = ("affine", "within", "beyond")
+
+    def measure(self, inputs) -> Result:
+        """Return the table of the results that come with capsviz, whatever the inputs."""
+        return shipped()
+
+    def left_out(self, inputs) -> str:
+        """Return why a figure set goes without it: data other than MNIST, or no results."""
+        if inputs.dataset.name != "mnist":
+            return "it is of MNIST alone"
+        return "" if _shipped_results() else "no results come with capsviz"
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the names of the pictures; "factors" where the images' transforms are known."""
+        return ("",) if result.by_factor is None else ("", "factors")
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw accuracy and gap of every row, or accuracy by "factors"."""
+        from capsviz.analyses.affnist import draw
+
+        return (draw.factors if part == "factors" else draw.table)(result, width)
+
+    def verdict(self, result) -> str:
+        """Say how far the matched networks are from CapsNet, and by which factor."""
+        if result.within is None:
+            return ""
+        return " ".join(
+            apart(result, [i for i, own in enumerate(result.states) if own == state])
+            for state in dict.fromkeys(result.states)
+        ).strip()
+
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what bars and markers are."""
+        over = f"95 % intervals over {_sources(result)}"
+        if part == "factors":
+            return (
+                f"Accuracy on {result.n:,} images of affnist_like by each factor. Angle, shear and "
+                "scale are shown inside the training shift range, which ends at the dotted line, "
+                f"with a different vertical scale. Bars: {over}."
+            )
+        text = (
+            "Accuracy on affine digits after training on shifted digits alone, and its difference "
+            f"to CapsNet. Open markers: shifted test digits. Bars: {over}."
+        )
+        if result.within is not None:
+            text += (
+                " Circles: images inside the training shift range; triangles: outside. Accuracy "
+                "lost to each factor: Shapley values of a logistic fit of correct answers."
+            )
+        return text
+
+    def table(self, result):
+        """Return header, rows and caption of the table beside the figure."""
+        from capsviz.analyses.affnist import draw
+
+        text = f"Accuracy on {result.n:,} images of affnist_like after training on shifted digits"
+        if "matched" in result.states:
+            text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
+        text += ". Gap: difference to CapsNet in points, paired, over the seeds that both have."
+        if result.within is not None:
+            text += (
+                " Inside, outside: images shifted by at most the 6 px of training along both axes, "
+                "and the others. Lost: points that each factor takes, Shapley values of a logistic "
+                "fit of correct answers."
+            )
+        weights = sorted({w for w in result.reconstruction_weight or () if w is not None})
+        if weights and weights != [PAPER_WEIGHT]:
+            several = " and ".join(f"{weight:g}" for weight in weights)
+            text += (
+                f" CapsNets weight their reconstruction by {several} (the paper: {PAPER_WEIGHT})."
+            )
+        return *draw.cells(result), f"{text} Intervals: 95 %, over {_sources(result)}."
+
+    def stem(self, base, result) -> str:
+        """Return the name of the files."""
+        return "affnist"
+
+
+class Picture(Analysis):
+    """Digits and their affine variants."""
+
+    Result = Variants
+
+    def measure(self, inputs, *, seed: Seed = 0) -> Variants:
+        """Return the first digit of each class, padded, and 16 variants as they are scored."""
+        return variants(inputs.dataset, seed=seed)
+
+    def left_out(self, inputs) -> str:
+        """Return why a figure set goes without it: data other than MNIST."""
+        return "" if inputs.dataset.name == "mnist" else "it is of MNIST alone"
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the digits and their variants."""
+        from capsviz.analyses.affnist import draw
+
+        return draw.variants(result, width)
+
+    def verdict(self, result) -> str:
+        """Say how many variants are shown."""
+        return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"
+
+    def caption(self, result, part="") -> str:
+        """Return what is shown."""
+        return (
+            "Left: one MNIST digit of each class, padded to 40×40. Right: variants of "
+            "affnist_like, drawn by affNIST's description."
+        )
+
+    def stem(self, base, result) -> str:
+        """Return the name of the files."""
+        return "affnist-like-variants"
+
+
+def tabulate(results: list[dict], transforms: dict | None = None) -> Result:
+    """Return the table of a series from what `capsviz.experiments.affnist.read` gives.
 
     Parameters
     ----------
@@ -85,7 +207,7 @@ def compute(results: list[dict], transforms: dict | None = None) -> Result:
     if not results:
         raise ValueError("there are no results yet: make some by capsviz affnist --run")
     measure.check(results)
-    groups = {}
+    groups: dict[tuple, dict] = {}
     for r in results:
         groups.setdefault((r["network"], r["state"]), {})[r["seed"]] = r
     rows = sorted(groups, key=lambda key: key[1] != "matched")  # else in the order of networks
@@ -105,7 +227,7 @@ def compute(results: list[dict], transforms: dict | None = None) -> Result:
 
 
 def variants(dataset, *, seed=0) -> Variants:
-    """The first digit of each class of MNIST, padded, and 16 variants, drawn as those scored."""
+    """Return the first digit of each class, padded, and 16 variants, drawn as those scored."""
     from capsviz.data import affnist_like
 
     index = [int((dataset.labels == k).nonzero()[0]) for k in range(len(dataset.classes))]
@@ -116,26 +238,78 @@ def variants(dataset, *, seed=0) -> Variants:
     return Variants(stacked, list(dataset.classes), dataset.name)
 
 
-def parts(result: Result | Variants) -> tuple[str, ...]:
-    """Names of its pictures; what is told by factor, where the images' places are known."""
-    known = isinstance(result, Result) and result.by_factor is not None
-    return ("", "factors") if known else ("",)
+def shipped() -> Result:
+    """Return the table of the results that come with capsviz; ValueError if there are none."""
+    from capsviz.analyses.affnist import series
+
+    return _with_transforms(_shipped_results(), series.SHIPPED)
 
 
-def plot(result: Result | Variants, *, width=7.16, part=""):
-    """Accuracy and gap of every row, or those by "factors"; or the digits with their variants."""
-    from capsviz.analyses.affnist import draw
+def apart(result: Result, rows) -> str:
+    """Say how far networks are from CapsNet inside and outside, and how much of it is position."""
+    compared = [i for i in rows if np.isfinite(result.affine.difference.value[i])]
+    if not compared:
+        return ""
+    ranges = []
+    for estimate in (result.within, result.beyond):
+        gaps = 100 * estimate.difference.value[compared]
+        low, high = (f"{end:+.1f}" for end in (np.nanmin(gaps), np.nanmax(gaps)))
+        ranges.append(low if low == high else f"{low} to {high}")
+    text = (
+        f"Accuracy differs from CapsNet's by {ranges[0]} points inside the training shift range, "
+        f"and by {ranges[1]} points outside."
+    )
+    if result.lost is None:
+        return text
+    gaps, less = result.affine.difference, result.lost.difference
+    unequal = [i for i in compared if gaps.low[i] > 0 or gaps.high[i] < 0]
+    if unequal:
+        parts = [
+            f"{-100 * less.value[i, 0]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})"
+            for i in unequal
+        ]
+        if all(_is_position(gaps.value[i], less[i]) for i in unequal):
+            text += " Position is what distinguishes the networks of unequal accuracy."
+        text += f" Points of the gap that shift explains: {', '.join(parts)}."
+    return text
 
-    if isinstance(result, Variants):
-        return draw.variants(result, width)
-    return (draw.factors if part == "factors" else draw.table)(result, width)
+
+def _is_position(gap: float, less) -> bool:
+    """Return whether shift explains more than half of a gap, clearly, and most of all factors.
+
+    Parameters
+    ----------
+    gap   difference in accuracy.
+    less  Estimate (F,), differences in what each factor takes, shift first.
+    """
+    shift = less[0]
+    return bool(
+        (shift.high < 0 if gap > 0 else shift.low > 0)
+        and -shift.value / gap > 0.5
+        and int(abs(less.value).argmax()) == 0
+    )
 
 
-def table(result: Result | Variants):
-    """Header, rows and caption of the table beside the figure; None for the picture."""
-    from capsviz.analyses.affnist.draw import cells
+def _sources(result) -> str:
+    """Return what the intervals are over."""
+    counts = {len(seeds) for seeds in result.seeds}
+    if max(counts) == 1:
+        return "digits, not over seeds"
+    return "digits and seeds" if min(counts) > 1 else "digits and, where there are several, seeds"
 
-    return None if isinstance(result, Variants) else (*cells(result), table_caption(result))
+
+def _shipped_results() -> list[dict]:
+    from capsviz.analyses.affnist import series
+
+    return series.experiment.read(series.SHIPPED)
+
+
+def _with_transforms(results: list[dict], folder: Path, root=None) -> Result:
+    """`tabulate` with the transforms of the images, if these are stored or can be drawn."""
+    from capsviz.experiments.affnist import transforms
+
+    n = max((r["affnist_like"]["n"] for r in results), default=0)
+    return tabulate(results, transforms.read(folder, n, root) if n else None)
 
 
 @click.command(help=__doc__.split("\n")[0])
@@ -163,41 +337,22 @@ def table(result: Result | Variants):
 @click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Where the results lie. [default: runs/affnist; without --run, the shipped if empty]",
+    help="Folder of the results. [default: runs/affnist; without --run, the shipped if empty]",
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
 @writing.figure
 @writing.as_json
-def command(make, networks, folder, picture, data_dir, device, figure, as_json, **plan):
+def command(
+    make, networks, folder, picture, data_dir, device, figure, as_json, seeds, task, **plan
+):
     """Run the series, or show what there is: figure, tables and their numbers."""
-    _run(make, networks, folder, picture, data_dir, device, figure, as_json, plan)
-
-
-def shipped() -> Result | None:
-    """The table of the results that come with capsviz; None if there are none."""
-    from capsviz.analyses.affnist import series
-
-    results = series.experiment.read(series.SHIPPED)
-    return _tabulate(results, series.SHIPPED) if results else None
-
-
-def _tabulate(results: list[dict], folder: Path, root=None) -> Result:
-    """`compute` with the transforms of the images, if these are stored or can be drawn."""
-    from capsviz.experiments.affnist import transforms
-
-    n = max((r["affnist_like"]["n"] for r in results), default=0)
-    return compute(results, transforms.read(folder, n, root) if n else None)
-
-
-def _run(make, networks, folder, picture, data_dir, device, figure, as_json, plan) -> None:
-    """The command, with its options."""
     from capsviz import data
     from capsviz.analyses.affnist import series
 
-    seeds, task = plan.pop("seeds"), plan.pop("task")
     series.check(make, networks, seeds, picture)
-    path = writing.target("affnist-like-variants" if picture else "affnist", figure)
+    analysis = Picture() if picture else Series()
+    path = writing.target(analysis.stem("", None), figure)
     if picture:
         result = variants(data.load("mnist", "test", data_dir))
     else:
@@ -205,15 +360,6 @@ def _run(make, networks, folder, picture, data_dir, device, figure, as_json, pla
             series.run(networks, seeds, folder, plan, data_dir, device, task)
         if task != (1, 1):
             return  # the others' results are gathered without --run
-        result = _tabulate(*series.read(networks, folder, make), data_dir)
+        result = _with_transforms(*series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
-    writing.report(result, findings(result), paths, as_json)
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: digits with their variants, and the shipped series, for MNIST."""
-    if inputs.dataset.name != "mnist":
-        return
-    yield "affnist-like-variants", variants(inputs.dataset, seed=settings.seed)
-    if result := shipped():
-        yield "affnist", result
+    writing.report(result, analysis.findings(result), paths, as_json)

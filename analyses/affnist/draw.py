@@ -17,8 +17,12 @@ TITLES = {
     "average": "ConvNet, average pooling",
     "resnet": "ResNet-20",
 }
-STATES = {"matched": (COLOURS[0], "o"), "full": (COLOURS[1], "s")}
-PLACES = {"within": "o", "beyond": "v"}
+STATES = {"matched": COLOURS[0], "full": COLOURS[1]}
+PLACES = {
+    "within": ("o", "inside the training shifts"),
+    "beyond": ("v", "outside the training shifts"),
+}
+ALL = {"affine": ("o", "all affine digits")}  # where the transforms of the images are not known
 FACTOR_COLOURS = COLOURS[2:6]
 NONE = "–"  # in the table
 SMALLEST = 0.21  # inches of a variant: of fewer there is room in a column
@@ -26,9 +30,7 @@ WIDE = 6.5  # inches from which on three panels stand side by side
 
 
 def table(result, width):
-    """Accuracy and paired gap to CapsNet of every network, by state and place; losses by factor."""
-    if result.within is None:
-        return _without_places(result, width)
+    """Draw accuracy and gap to CapsNet of every network and state, and losses by factor."""
     names = list(dict.fromkeys(result.networks))
     both, wide = len(set(result.states)) > 1, width >= WIDE
     tall, fitted = 0.32 * len(names) * (1.6 if both else 1), result.lost is not None
@@ -51,7 +53,7 @@ def table(result, width):
 
 
 def _network_axis(axes, names, *, labelled, wide):
-    """A row for each network, the first on top; named where there is room for it."""
+    """Draw a row for each network, the first on top, named where there is room."""
     titles = [TITLES.get(name, name) for name in names]
     titles = titles if wide else [title.replace(", ", ",\n", 1) for title in titles]
     axes.set_yticks(range(len(names)), titles)
@@ -61,18 +63,19 @@ def _network_axis(axes, names, *, labelled, wide):
 
 
 def _rows(result, names, both):
-    """(place, y, colour) of every row, the two states of a network one above the other."""
+    """Yield (row, y, colour) of every row, the two states of a network one above the other."""
     for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
         y = names.index(name) + (0.22 if state == "full" else -0.22) * both
-        yield i, y, STATES[state][0]
+        yield i, y, STATES[state]
 
 
 def _by_place(left, right, result, names, both) -> list:
-    """Accuracy on shifted test digits, within and beyond; and the gaps; what the marks are."""
+    """Draw accuracies and gaps; return what the marks are."""
+    kinds = ALL if result.within is None else PLACES
     for i, y, colour in _rows(result, names, both):
         left.plot(100 * result.test[i], y, "o", color=colour, markersize=4, fillstyle="none")
-        for place, marker in PLACES.items():
-            estimate = getattr(result, place)
+        for field, (marker, _) in kinds.items():
+            estimate = getattr(result, field)
             for axes, one in ((left, estimate[i]), (right, estimate.difference[i])):
                 if np.isnan(one.value):
                     continue
@@ -82,14 +85,14 @@ def _by_place(left, right, result, names, both) -> list:
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.set_xlabel("accuracy minus\nCapsNet's, points")
     handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
-    handles += [_mark(m, "0.4", f"{place} trained places") for place, m in PLACES.items()]
+    handles += [_mark(marker, "0.4", text) for marker, text in kinds.values()]
     if both:
-        handles += [_mark("o", colour, state) for state, (colour, _) in STATES.items()]
+        handles += [_mark("o", colour, state) for state, colour in STATES.items()]
     return handles
 
 
 def _losses(axes, result, names, both) -> list:
-    """Accuracy that each factor takes, an interval each; what the colours are."""
+    """Draw the accuracy that each factor takes; return what the colours are."""
     step = 0.09 if both else 0.17
     for i, y, _ in _rows(result, names, both):
         for k, colour in enumerate(FACTOR_COLOURS):
@@ -103,7 +106,7 @@ def _losses(axes, result, names, both) -> list:
 
 
 def factors(result, width):
-    """Accuracy of each network by each factor, bin by bin; the shift's scale is its own."""
+    """Draw accuracy of each network by each factor; the shift has its own scale."""
     names, wide = list(dict.fromkeys(result.networks)), width >= WIDE
     columns = min(len(names), int(width / 1.6))
     height = (1.6 if wide else 2.75) + 0.14 * -(-len(names) // columns)
@@ -122,7 +125,7 @@ def factors(result, width):
             axes.vlines(x, *ends, color=COLOURS[n], linewidth=0.7)
             (line,) = axes.plot(x, estimate.value, **look)
             lines.setdefault(TITLES.get(name, name), line)
-        axes.set_xlabel(f"{factor},\nwithin trained places" if k else factor)
+        axes.set_xlabel(f"{factor},\ninside the range" if k else factor)
         if k:
             axes.set_ylim(5 * (low // 5), 101)
         axes.grid(axis="y", linewidth=0.4, color="0.9")
@@ -138,44 +141,6 @@ def _mark(marker, colour, label, **more):
     return Line2D(
         [], [], marker=marker, color=colour, markersize=4, linestyle="none", label=label, **more
     )
-
-
-def _without_places(result, width):
-    """Accuracy and gap alone, of a result that does not know the places of its images."""
-    names = list(dict.fromkeys(result.networks))
-    figure = Figure(figsize=(width, 0.9 + 0.32 * len(names)))
-    left, right = figure.subplots(1, 2, sharey=True)
-    both = len(set(result.states)) > 1
-    for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
-        colour, marker = STATES[state]
-        y = names.index(name) + (0.13 if state == "full" else -0.13) * both
-        for axes, one in ((left, result.affine[i]), (right, result.affine.difference[i])):
-            if np.isnan(one.value):
-                continue
-            axes.plot(100 * one.ci95, [y, y], color=colour, linewidth=1.2)
-            axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
-        left.plot(100 * result.test[i], y, marker, color=colour, markersize=4, fillstyle="none")
-        if len(result.seeds[i]) > 1:
-            for end in result.affine_range[i]:
-                left.plot(100 * end, y, "|", color=colour, markersize=6)
-    for state, (colour, marker) in STATES.items():
-        if state in result.states:
-            label = state
-            if state == "matched":
-                label = f"stopped at {100 * result.target:g} % held-out accuracy"
-            left.plot([], [], marker, color=colour, markersize=4, label=label)
-    left.plot([], [], "o", color="0.4", markersize=4, fillstyle="none", label="shifted test digits")
-    left.set_yticks(range(len(names)), [TITLES.get(name, name) for name in names])
-    left.set_ylim(len(names) - 0.5, -0.5)
-    left.set_xlabel("accuracy on\naffnist_like, %")
-    right.axvline(0, color="0.5", linewidth=0.6)
-    right.set_xlabel("less CapsNet's,\npercentage points")
-    for axes in (left, right):
-        axes.grid(axis="x", linewidth=0.4, color="0.9")
-        axes.tick_params(axis="y", length=0)
-    columns = 3 if width > 5 else 1
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=columns)
-    return figure
 
 
 def variants(result, width):
@@ -194,7 +159,7 @@ def variants(result, width):
 
 HEADER = (
     "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %", "affnist_like %",
-    "Within %", "Beyond %", "Range over seeds", "Gap to CapsNet", "Gap within", "Lost to shift",
+    "Inside %", "Outside %", "Range over seeds", "Gap to CapsNet", "Gap inside", "Lost to shift",
     "to angle", "to shear", "to scale", "affNIST %",
 )  # fmt: skip
 

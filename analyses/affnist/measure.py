@@ -54,7 +54,7 @@ def row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
 
 
 def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
-    """More columns of that network: by place, by factor, and what each factor costs it.
+    """Return more columns of that network: by position, by factor, and what each factor costs.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def images(transforms: dict) -> dict:
 
 
 def near(transforms: dict) -> np.ndarray:
-    """Which images (n,) lie within the trained places: moved by no more than in training."""
+    """Return which images (n,) lie inside the training shift range."""
     from capsviz.experiments.affnist.scores import SHIFT_PX
 
     return factors(transforms)[0] <= SHIFT_PX

@@ -44,7 +44,7 @@ def overview(result, width):
 
 
 def _examples(axes, result):
-    """The first image as it is and under each corruption, if kept, beside the rows' names."""
+    """Draw the first image, original and under each corruption, beside the names of the rows."""
     for r, image in enumerate(() if result.examples is None else result.examples[:, 0]):
         extent = (-0.46, 0.46, r + 0.46, r - 0.46)
         axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
@@ -69,8 +69,8 @@ def _errors(axes, result, cell):
     for edge in (0.5, len(values) - 1.5):
         axes.axhline(edge, color="black", linewidth=0.6)
     narrow = max(map(len, result.networks)) * LETTER > cell
-    turned = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"} if narrow else {}
-    axes.set_xticks(range(len(result.networks)), result.networks, **turned)
+    rotated = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"} if narrow else {}
+    axes.set_xticks(range(len(result.networks)), result.networks, **rotated)
     axes.set_yticks([])
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False, pad=2)
     axes.spines[:].set_visible(False)
@@ -107,7 +107,7 @@ def _intervals(axes, result):
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
     axes.axvline(0, color="black", linewidth=0.6)
     if several:
-        axes.set_xlabel(f"error less that of {result.baseline}, points\n(bars: 95 %)")
+        axes.set_xlabel(f"error minus that of {result.baseline}, points\n(bars: 95 %)")
         axes.legend(
             loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(2, len(drawn)), borderaxespad=0.2
         )
@@ -124,17 +124,16 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     for c, name in enumerate(result.corruptions):
         rows.append(_row(name.replace("_", " "), result.error[:, c]))
     rows.append(_row("mean of the corruptions", result.mean))
-    ratios = ("mce", "mCE"), ("relative_mce", "relative mCE"), ("total", "relative total error")
-    for field, name in (*ratios, ("relative_total", "relative total excess")):
+    for field in ("mce", "relative_mce", "total", "relative_total"):
         if getattr(result, field) is not None:
-            rows.append(_row(name, getattr(result, field)))
+            rows.append(_row(result.titles[field], getattr(result, field)))
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
-        "intervals: Wilson's for one corruption and the mean, of resampled images for ratios. mCE: "
-        f"mean over the corruptions of the ratio of the error to that of {result.baseline}, in "
-        "percent (Hendrycks & Dietterich 2019); relative total error: ratio of the sums over the "
-        "corruptions; relative mCE and relative total excess: the same of what the errors exceed "
-        "the clean error by. None where the baseline has nothing to divide by."
+        "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "
+        f"corruptions of the ratio of the error to that of {result.baseline} (Hendrycks & "
+        "Dietterich 2019). Relative total error: ratio of the sums over the corruptions. Relative "
+        "mCE and relative total excess: the same for the increase over the clean error. –: the "
+        "baseline has nothing to divide by."
     )
     return ["corruption", *result.networks], rows, text
 

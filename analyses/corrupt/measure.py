@@ -24,8 +24,25 @@ def generate(name: str, images: Tensor, seed: int) -> Tensor:
     return apply(name, images, torch.Generator().manual_seed(own))
 
 
+def published(inputs, n: int):
+    """Return a function: name -> the images of the real MNIST-C that belong to n of the inputs'."""
+    from capsviz import data
+    from capsviz.inputs.opening import Inputs
+
+    if (inputs.dataset.name, inputs.dataset.split) != ("mnist", "test"):
+        raise ValueError(f"MNIST-C is of MNIST's test images, got {inputs.dataset.name}")
+
+    def read(name):
+        part = data.load("mnist_c", "test", inputs.data_dir, corruption=name)
+        if not part.labels.equal(inputs.dataset.labels):
+            raise ValueError(f"the labels of MNIST-C's {name} are not those of MNIST's test images")
+        return Inputs(inputs.model, part, inputs.source).images(n)[0]
+
+    return read
+
+
 def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Which images (K, N) each network takes for another class."""
+    """Return which images (K, N) each network misclassifies."""
     wrong = [predict(scores(model, images)) != labels for model in models.values()]
     return np.stack([one.numpy() for one in wrong])
 
@@ -35,9 +52,9 @@ def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
 
     Parameters
     ----------
-    clean   (K, N) whether a network is wrong on an image as it is.
+    clean   (K, N) whether a network misclassifies an original image.
     wrong   (K, C, N) the same under each corruption.
-    first   place of the baseline among the networks.
+    first   index of the baseline among the networks.
     counts  (R, N) how often each image is in each resample.
     """
     n = clean.shape[1]

@@ -1,4 +1,4 @@
-"""Training curves of one run or several: errors, losses, reconstruction, rate.
+"""Draw training curves of one run or several: errors, losses, learning rate.
 
 `capsviz curves --explain` prints the method, what to see, and what not to conclude.
 """
@@ -10,15 +10,10 @@ from typing import NamedTuple
 
 import click
 
+from capsviz.analysis import Analysis
 from capsviz.cli import writing
 from capsviz.cli.naming import slug
 from capsviz.statistics.words import number
-
-EXAMPLES = """
-capsviz curves runs/mnist runs/mnist-2  # 5 s
-"""
-
-NEEDS = ()  # of a network: its scores
 
 
 class Result(NamedTuple):
@@ -37,8 +32,66 @@ class Result(NamedTuple):
     best: list[int]  # epoch of the highest validation accuracy
 
 
-def compute(histories: dict[str, dict[str, list]]) -> Result:
-    """The curves of runs from their records.
+class Curves(Analysis):
+    """Training curves from the records of runs; in a figure set, that beside the weights."""
+
+    Result = Result
+    examples = """
+    capsviz curves runs/mnist runs/mnist-2  # 5 s
+    """
+
+    def measure(self, inputs) -> Result:
+        """Return the curves of the run whose record lies beside the weights."""
+        from capsviz.analyses.curves.records import read
+
+        ((_, history),) = read([_folder(inputs)]).items()
+        return joined({inputs.name: history})
+
+    def left_out(self, inputs) -> str:
+        """Return why a figure set goes without it: no record beside the weights."""
+        from capsviz.analyses.curves.records import FILE
+
+        there = (_folder(inputs) / FILE).is_file()
+        return "" if there else f"no record of training ({FILE}) lies beside the weights"
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw a panel for each quantity, a colour and a line style for each run."""
+        from capsviz.analyses.curves.draw import panels
+
+        return panels(result, width)
+
+    def verdict(self, result) -> str:
+        """Return the best epoch of every run, a line each."""
+        lines = []
+        for s, (name, best) in enumerate(zip(result.names, result.best, strict=True)):
+            k = result.epochs[s].index(best)
+            accuracies = result.validation_accuracy[s][k], result.train_accuracy[s][k]
+            validation, training = (number(one, ".2%") for one in accuracies)
+            sse = result.validation_sse[s][k]
+            lines.append(
+                f"{name}: highest validation accuracy {validation} in epoch {best} of "
+                f"{result.epochs[s][-1]} (training {training}, margin loss "
+                f"{result.validation_margin_loss[s][k]:.4f}"
+                + ("" if sse is None else f", SSE {sse:.1f}")
+                + ")"
+            )
+        return "\n".join(lines)
+
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what the circles are."""
+        return (
+            "Errors, losses, reconstruction and learning rate of training, by epoch. Circles: the "
+            "epoch with the highest validation accuracy."
+        )
+
+    def stem(self, base, result) -> str:
+        """Return the name of the files, of the runs; of many runs their number."""
+        name = slug("-".join(["curves", *result.names]))
+        return name if len(name) <= 60 else f"curves-{len(result.names)}-runs"
+
+
+def joined(histories: dict[str, dict[str, list]]) -> Result:
+    """Return the curves of runs from their records.
 
     Parameters
     ----------
@@ -61,16 +114,15 @@ def compute(histories: dict[str, dict[str, list]]) -> Result:
 
 
 def _best(run: dict[str, list]) -> int:
-    """Which line; as `capsviz.training.history.best_epoch` has it."""
+    """Return the best line, as `capsviz.training.history.best_epoch` does."""
     quality = list(zip(run["validation_accuracy"], run["validation_margin_loss"], strict=True))
     return max(range(len(quality)), key=lambda k: (quality[k][0], -quality[k][1]))
 
 
-def plot(result: Result, *, width=7.16):
-    """A panel for each quantity, a colour and a line for each run."""
-    from capsviz.analyses.curves.draw import panels
+def _folder(inputs) -> Path:
+    from capsviz import checkpoint
 
-    return panels(result, width)
+    return checkpoint.find(inputs.source).parent
 
 
 @click.command(
@@ -83,55 +135,9 @@ def plot(result: Result, *, width=7.16):
 @writing.as_json
 def command(runs, as_json, figure):
     """Write the figure and its numbers."""
-    from capsviz.analyses.curves.measure import read
+    from capsviz.analyses.curves.records import read
 
-    result = compute(read(runs))
-    path = writing.target(_stem(result.names), figure)
-    about = {"runs": [str(run) for run in runs]}
-    paths = writing.write(path, "curves", result, figure, options=about)
-    writing.report(result, findings(result), paths, as_json)
-
-
-def _stem(names: list[str]) -> str:
-    joined = slug("-".join(["curves", *names]))
-    return joined if len(joined) <= 60 else f"curves-{len(names)}-runs"
-
-
-def findings(result: Result) -> str:
-    """The best epoch of every run, a line each."""
-    lines = []
-    for s, (name, epochs, best) in enumerate(
-        zip(result.names, result.epochs, result.best, strict=True)
-    ):
-        k = epochs.index(best)
-        parts = [
-            f"training {number(result.train_accuracy[s][k], '.2%')}",
-            f"margin loss {result.validation_margin_loss[s][k]:.4f}",
-        ]
-        if (sse := result.validation_sse[s][k]) is not None:
-            parts.append(f"SSE {sse:.1f}")
-        lines.append(
-            f"{name}: highest validation accuracy "
-            f"{number(result.validation_accuracy[s][k], '.2%')} in epoch {best} of {epochs[-1]} "
-            f"({', '.join(parts)})"
-        )
-    return "\n".join(lines)
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: the run that the weights come from, if its record lies beside them."""
-    from capsviz import checkpoint
-    from capsviz.analyses.curves.measure import FILE, read
-
-    folder = checkpoint.find(inputs.source).parent
-    if (folder / FILE).is_file():
-        ((_, history),) = read([folder]).items()
-        yield f"curves-{inputs.name}", compute({inputs.name: history})
-
-
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
-    return (
-        "Training by the epoch. Circles mark the epoch of the highest validation accuracy. "
-        f"In numbers, {'; '.join(findings(result).splitlines())}."
-    )
+    analysis, result = Curves(), joined(read(runs))
+    path = writing.target(analysis.stem("", result), figure)
+    paths = writing.write(path, "curves", result, figure, options={"runs": list(map(str, runs))})
+    writing.report(result, analysis.findings(result), paths, as_json)

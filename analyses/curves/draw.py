@@ -28,10 +28,10 @@ LETTER_INCHES, WIDEST = 0.056, 0.09  # of a letter in a legend: most, and W
 
 
 def panels(result, width):
-    """Every quantity against the epoch; one that no run has gets no panel."""
+    """Draw every quantity by epoch; one that no run has gets no panel."""
     if len(result.names) > len(LINES) * len(COLOURS):
         raise ValueError(
-            f"expected at most {len(LINES) * len(COLOURS)} runs, whose lines can be told apart, "
+            f"expected at most {len(LINES) * len(COLOURS)} runs, because more lines do not differ, "
             f"got {len(result.names)}"
         )
     drawn = [(field, title, _values(result, field)) for field, title in PANELS]
@@ -63,7 +63,7 @@ def panels(result, width):
 
 
 def _values(result, field: str) -> list[np.ndarray]:
-    """What a panel shows of every run: errors in per cent for accuracies; NaN for nothing."""
+    """Return the values of every run: errors in percent for accuracies; NaN for nothing."""
     runs = [np.array(run, float) for run in getattr(result, field)]
     if field.endswith("accuracy"):
         return [100 * (1 - run) for run in runs]
@@ -71,7 +71,7 @@ def _values(result, field: str) -> list[np.ndarray]:
 
 
 def _panel(axes, result, looks, field, title, runs) -> bool:
-    """Draw one quantity; whether zeros lie off its logarithmic axis."""
+    """Draw one quantity; return whether zeros lie off its logarithmic axis."""
     logarithmic = _scale(axes, np.concatenate(runs), field)
     few = max(map(len, runs)) <= FEW
     for epochs, values, look, best in zip(result.epochs, runs, looks, result.best, strict=True):
@@ -90,13 +90,13 @@ def _panel(axes, result, looks, field, title, runs) -> bool:
 
 
 def _point(axes, x, y, look, mark, *, at_the_foot: bool) -> None:
-    """Mark an epoch; what is zero on a logarithmic axis, at its lower end."""
+    """Mark an epoch; zeros are marked at the lower end of a logarithmic axis."""
     where = {"transform": axes.get_xaxis_transform()} if at_the_foot else {}
     axes.plot(x, y, color=look["color"], clip_on=False, zorder=4, **where, **mark)
 
 
 def _scale(axes, values, field: str) -> bool:
-    """Choose and label the y axis; whether it is logarithmic."""
+    """Choose and label the y axis; return whether it is logarithmic."""
     positive = values[values > 0]
     logarithmic = len(positive) > 0 and positive.max() > SPAN * positive.min()
     logarithmic = logarithmic and field != "learning_rate"
@@ -113,7 +113,7 @@ def _scale(axes, values, field: str) -> bool:
 
 
 def _legend(figure, names, looks, marks, width) -> int:
-    """Runs, then marks, above the panels; the number of its lines."""
+    """Draw the legend of runs and marks above the panels; return the number of its lines."""
     room = int((width - 0.6) / WIDEST)
     labels = [n if len(n) <= room else f"…{n[1 - room :]}" for n in names]
     labels = [label.replace("$", r"\$") for label in labels]

@@ -12,7 +12,8 @@ MARKS = (  # of each score
     ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
 )  # fmt: skip
 SHARES = {
-    "misread": ("s", COLOURS[4]), "flagged": ("^", COLOURS[0]), "undetected": ("o", COLOURS[5]),
+    "misread": ("s", COLOURS[4], "misclassified"), "flagged": ("^", COLOURS[0], "flagged"),
+    "undetected": ("o", COLOURS[5], "misclassified,\nnot flagged"),
 }  # fmt: skip
 ROW = 0.2  # inches of a set in the panels
 HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
@@ -49,7 +50,7 @@ def distances(result, width):
     axes.set_yticks(range(A), result.sets)
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, None), ylim=(A - 0.5, -0.5))
-    text = "L2 distance to the winning capsule's reconstruction; bars: quartiles, rings: median"
+    text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
     axes.set_xlabel(wrapped(text, 0.75 * width))
     return figure
 
@@ -83,10 +84,10 @@ def _areas(axes, result, *, ncols):
 
 
 def _shares(axes, result):
-    """Shares that are misread, flagged, and misread but not flagged, with 95 % intervals."""
+    """Draw shares that are misclassified, flagged, and misclassified but not flagged."""
     y = np.arange(len(result.sets))
-    for s, (name, (marker, colour)) in enumerate(SHARES.items()):
-        _points(axes, y + (s - 1) * 0.22, 100 * getattr(result, name),
+    for s, (field, (marker, colour, name)) in enumerate(SHARES.items()):
+        _points(axes, y + (s - 1) * 0.22, 100 * getattr(result, field),
                 marker=marker, color=colour, label=name)  # fmt: skip
     axes.set(xlim=(-3, 103), xlabel="% of images")
     axes.tick_params(axis="y", length=0)
@@ -101,7 +102,7 @@ def _points(axes, y, estimate, **look):
 def _examples(figure, result, columns, lines):
     """The first image of every set, above its reconstruction; class and distance below."""
     figure.suptitle("the first image of each set, and its reconstruction")
-    figure.supxlabel("class it is read as, below it the distance; *: flagged", fontsize=8)
+    figure.supxlabel("predicted class, below it the distance; *: flagged", fontsize=8)
     for line, axes in enumerate(figure.subplots(lines, 1, squeeze=False)[:, 0]):
         part = slice(line * columns, (line + 1) * columns)
         y, x = mosaic(axes, result.examples[part].swapaxes(0, 1), columns)

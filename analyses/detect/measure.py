@@ -1,4 +1,4 @@
-"""Parts of `detect`: the sets of images that are shown to a network, and their scores."""
+"""The sets of images that `detect` gives to a network, and their scores."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ VALIDATION = 1000  # images behind the threshold, where there are as many
 
 
 def makers(model, others, eps, steps, seed, shape):
-    """Name -> (kind, function of images, labels and their places in the N), unchanged first.
+    """Return name -> (kind, function of images, labels and their indices), unchanged first.
 
-    `shape` is (N, C, H, W), of all images; random draws belong to a place among the N.
+    `shape` is (N, C, H, W), of all images. Random draws belong to an index among the N.
     """
     import torch
 
@@ -38,7 +38,7 @@ def makers(model, others, eps, steps, seed, shape):
             model, images, labels, eps=one, steps=steps, start=starts[piece]
         )
 
-    def turned(by):
+    def rotated(by):
         return lambda images, labels, piece: warps.rotate(images, by[piece]).clamp(0, 1)
 
     kinds = {"unchanged": ("clean", lambda images, labels, piece: images)}
@@ -48,20 +48,20 @@ def makers(model, others, eps, steps, seed, shape):
             f"PGD {one:g}": ("attack", descended(attacks.pgd, one)),
             f"R-PGD {one:g}": ("adaptive", descended(attacks.reconstructive_pgd, one)),
         }
-    kinds["turned 90°"] = ("shifted", turned(torch.full((shape[0],), 90.0)))
-    kinds[f"turned {low}°–{high}°"] = ("shifted", turned(angles))
+    kinds["rotated 90°"] = ("shifted", rotated(torch.full((shape[0],), 90.0)))
+    kinds[f"rotated {low}°–{high}°"] = ("shifted", rotated(angles))
     for name, other in others.items():
         kinds[name] = ("foreign", lambda images, labels, piece, other=other: other[piece])
     return kinds
 
 
 def held_out(model, images):
-    """What validation images (V, C, H, W) give: distances and the average of each class.
+    """Return distances of validation images (V, C, H, W), and the average of each class.
 
     Returns
     -------
     (V,) float32 distances to the winning capsule's reconstruction; (J, C, H, W) averages of the
-    images that are read as class j, of all images where none is.
+    images with class j predicted, of all images where there are none.
     """
     import torch
 
@@ -71,25 +71,25 @@ def held_out(model, images):
 
     traced = trace(model, images, keep=("lengths", "reconstruction"))
     distances = distance(images, require_reconstruction(traced.reconstruction))
-    read, J = predict(traced.lengths), traced.lengths.shape[1]
-    alike = [images[read == j] if (read == j).any() else images for j in range(J)]
+    winner, J = predict(traced.lengths), traced.lengths.shape[1]
+    alike = [images[winner == j] if (winner == j).any() else images for j in range(J)]
     return distances.numpy(), torch.stack([some.mean(0) for some in alike])
 
 
 def score_all(model, makers, averages, images, labels, pieces, seed, progress):
-    """What the network says of the A sets that `makers` makes of N images, piece by piece.
+    """Score the A sets that `makers` makes of N images, piece by piece.
 
     Parameters
     ----------
     makers    of the function `makers`.
     averages  (J, C, H, W), an image for each class.
-    pieces    places (P,) of images looked at together, all N in order; no result depends on them.
+    pieces    indices (P,) of images that are scored together, all N in order.
 
     Returns
     -------
     (A, 4, N) float32: distance to the winning capsule's reconstruction, to that of a random other
     capsule, to that of the next image's winning capsule, after the last image the first one's, and
-    to the average of the class that the image is read as; (A, N) predicted classes;
+    to the average of the predicted class; (A, N) predicted classes;
     (A, 2, C, H, W) uint8, first images and their reconstructions.
     """
     import torch
@@ -115,11 +115,11 @@ def score_all(model, makers, averages, images, labels, pieces, seed, progress):
 
 
 def score(model, images, places, n, seed):
-    """What the network says of some of the N images of a set.
+    """Score some of the N images of a set.
 
     Parameters
     ----------
-    places  (P,) of the images among the N; random draws belong to a place.
+    places  (P,) indices of the images among the N; random draws belong to an index.
 
     Returns
     -------
@@ -143,25 +143,15 @@ def score(model, images, places, n, seed):
     return values.numpy(), won.numpy(), own
 
 
-def of_inputs(inputs, n) -> dict:
-    """What `compute` needs of the inputs: n test images, validation images, another data set."""
-    part, (images, labels) = inputs.dataset, inputs.images(n)
+def beside(inputs, n: int) -> tuple:
+    """Return validation images, n images of another data set by its name, and what is missing."""
     validation = inputs.load("validation")
-    others, missing = _others(inputs, n)
-    return {
-        "model": inputs.model,
-        "images": images,
-        "labels": labels,
-        "validation": _drawn(inputs, validation, min(VALIDATION, len(validation))),
-        "classes": part.classes,
-        "dataset": part.name,
-        "others": others,
-        "missing": missing,
-    }
+    drawn = _drawn(inputs, validation, min(VALIDATION, len(validation)))
+    return drawn, *_others(inputs, n)
 
 
 def _others(inputs, n) -> tuple[dict, list[str]]:
-    """n test images of another data set by its name, or why there are none."""
+    """Return n test images of another data set by its name, or why there are none."""
     from capsviz import data
 
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
@@ -177,14 +167,14 @@ def _others(inputs, n) -> tuple[dict, list[str]]:
 
 
 def _drawn(inputs, part, n):
-    """n images of a split, drawn as those of the inputs are."""
+    """Return n images of a split, drawn as those of the inputs are."""
     return replace(inputs, dataset=part, drawn={}).images(n)[0]
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
-    """AUROC (A - 1, S) of each set against the unchanged one, and its gain (A - 1, S - 1).
+    """Return the AUROC (A - 1, S) of each set against the unchanged one, and gains (A - 1, S - 1).
 
-    The gain is the first score's less that of each control, on the same draws.
+    A gain is the first score's AUROC minus that of a control, on the same draws.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Drawing for `equivariance`: R2 by size in a panel for each warp, and what can be read off."""
+"""Drawings for `equivariance`: R2 by size of each warp, what can be read off, and R2 by law."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.results.panels import look, wrapped
+from capsviz.results.panels import intervals, look, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 LINE = 0.135  # inches of a line of the key
+LOWEST = -0.6  # of the axes of R2: lower values run out of them
+PAGE = 9.0  # inches, the height of one
+FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
 
 
 def sheet(result, width):
-    """Panels of all warps, of the probe, and of the number of images; a key above."""
+    """Draw panels of all warps, of the probe, and of the number of images; a key above."""
     counted = _counted(result)
     panels = len(result.warps) + 1 + len(counted)
     columns = 2 if width < WIDE else 4 if panels > 6 else 3
@@ -85,13 +87,18 @@ def _look(s: int) -> dict:
     return look(s) | {"linestyle": LINES[s % len(LINES)], "markersize": 2.8}
 
 
+def _untrained(name: str) -> str:
+    """A kind of vectors as pictures have it."""
+    return name.replace("freshly initialised", "untrained")
+
+
 def _words(result, s: int) -> str:
     count, kept = result.dimensions[s], result.kept
     number = f"{count} numbers" if count <= kept else f"{kept} components of {count:,} numbers"
     if count > kept and result.variance_kept is not None:
         ends = sorted({f"{100 * kept:.0f}" for kept in result.variance_kept[s]}, key=float)
         number += f" ({'–'.join((ends[0], ends[-1])[: len(ends)])} % of variance)"
-    return f"{result.sources[s]}: {number}"
+    return f"{_untrained(result.sources[s])}: {number}"
 
 
 def _curves(axes, result, f):
@@ -140,5 +147,44 @@ def _probe(axes, result, space):
     axes.set_yticks(y, result.warps)
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
     axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
-    axes.set_xlabel(f"R² of the size{space}read linearly")
+    axes.set_xlabel(f"R² of the size,{space}linear probe")
+    axes.tick_params(axis="y", length=0)
+
+
+def laws(result, width):
+    """Draw two panels for each warp; a key above."""
+    F, S, L = result.explained.value.shape[1], len(result.sources), len(result.laws)
+    across = 2 if width >= WIDE else 1
+    key = LINE * -(-S // across)
+    tall = min(L * max(0.3, 0.07 * S), (PAGE - key - 0.15) / F - 0.5)
+    figure = Figure(figsize=(width, F * (tall + 0.5) + key + 0.15))
+    grid = figure.subplots(F, 2, squeeze=False, sharey=True)
+    for f in range(F):
+        for axes, (field, name) in zip(grid[f], FIELDS, strict=True):
+            _law_rows(axes, result, getattr(result, field), f)
+            axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
+    lines = [Line2D([], [], linewidth=0.8, **look(s)) for s in range(S)]
+    words = [
+        f"{_untrained(one)}: {count:,} numbers"
+        for one, count in zip(result.sources, result.dimensions, strict=True)
+    ]
+    figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=1.6)
+    return figure
+
+
+def _law_rows(axes, result, estimate, f):
+    """A row for each law, a point with its interval for each kind of vector."""
+    S, L = len(result.sources), len(result.laws)
+    y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
+    left = max(LOWEST, low - 0.05)
+    for s in range(S):
+        at = y + (s - (S - 1) / 2) * 0.7 / S
+        intervals(axes, estimate[s, f], at, look(s), left)
+    for edge in (0.5, L - 1.5):  # the first and the last are what laws are compared with
+        axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
+    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set_yticks(y, result.laws)
+    axes.set(xlim=(left, 1.03), ylim=(L - 0.5, -0.5))
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)

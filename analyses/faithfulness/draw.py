@@ -7,7 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness.words import TARGETS
+from capsviz.analyses.faithfulness.image import TARGETS
 from capsviz.results import COLOURS
 from capsviz.results.panels import show, wrapped
 
@@ -29,6 +29,7 @@ STYLES = {  # colour, line and marker of a map: controls grey and black, routing
 }
 SHORT = {
     "random order": "random\norder",
+    "ink": "brightness\n",
     "routing map": "routing\nmap",
     "routing map, uniform": "routing,\nuniform",
     "integrated gradients": "integr.\ngradients",
@@ -78,6 +79,11 @@ def one_image(result, width):
     return figure
 
 
+def _label(name: str) -> str:
+    """Return the name of a map in legends and rows."""
+    return "brightness" if name == "ink" else name
+
+
 def _map(axes, values, signed):
     """One map on its own scale, centred on zero where maps of its kind have both signs."""
     axes.set_axis_on()
@@ -90,18 +96,18 @@ def _map(axes, values, signed):
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
 
 
-def both_curves(result, width):
-    """Deletion and insertion, with what they are drawn by; 95 % bands over a test set."""
-    wide, many = width >= WIDE, hasattr(result, "curves")
-    values = result.curves.value if many else (result.deletion, result.insertion)
-    bands = result.curves.ci95 if many else None
+def both_curves(result, values, width, bands=None, title=None):
+    """Draw deletion and insertion curves (2, M, S), with 95 % bands (2, M, S, 2) if there are."""
+    wide = width >= WIDE
     figure = Figure(figsize=(width, 2.0 if wide else 4.0))
     panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
     for k, (axes, curves) in enumerate(zip(panels, values, strict=True)):
         for m, name in enumerate(result.names):
             colour, line, _ = STYLES[name]
             thick = 1.6 if name == "routing map" else 0.9
-            axes.plot(result.shares, curves[m], line, color=colour, linewidth=thick, label=name)
+            axes.plot(
+                result.shares, curves[m], line, color=colour, linewidth=thick, label=_label(name)
+            )
             if bands is not None:
                 low, high = bands[k, m].T
                 axes.fill_between(result.shares, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -118,7 +124,7 @@ def both_curves(result, width):
     figure.legend(
         handles, labels, loc="outside right center" if wide else "outside lower center",
         ncols=1 if wide else 2, fontsize=6, handlelength=2.6, title_fontsize=6,
-        title=f"{result.n:,} images, bands: 95 %" if many else None,
+        title=title,
     )  # fmt: skip
     return figure
 
@@ -131,7 +137,7 @@ def judgements(result, width):
     panels = figure.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
     _points(panels[0], result, result.gap)
     panels[0].axvline(0, color=GREY, linewidth=0.5)
-    panels[0].set_title("insertion less deletion\n(higher is better)")
+    panels[0].set_title("insertion minus deletion\n(higher is better)")
     panels[0].set_xlabel("difference of areas")
     panels[0].xaxis.set_major_locator(MaxNLocator(4))
     _points(panels[1], result, result.infidelity)
@@ -140,7 +146,7 @@ def judgements(result, width):
     panels[1].set_xlabel("share of losses unexplained")
     _sanity(panels[2], result)
     for axes in panels:
-        axes.set_yticks(range(M), result.names, fontsize=6)
+        axes.set_yticks(range(M), [_label(name) for name in result.names], fontsize=6)
         axes.set_ylim(M - 0.5, -0.5)
         axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)

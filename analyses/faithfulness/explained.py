@@ -1,8 +1,8 @@
-"""What is explained of a network, for `faithfulness`: one number for each class, with gradients.
+"""The scores that `faithfulness` explains, one for each class, with gradients.
 
-Of a capsule network a class's activation, of any other its logit: a probability that is 1 but for
-rounding has no gradient. Convolutions are met as they are computed and not as modules, for a
-network may call them by their weights.
+For a capsule network this is the activation of a class, for any other its logit, because a
+probability of 1 has no gradient. Convolutions are found as they are computed and not as modules,
+because a network may call them by their weights.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from capsviz.tracing.record import last_activations
 
 
 class Explained(nn.Module):
-    """Images (B, C, H, W) -> (B, J); `layer` is met by the result of one of its convolutions.
+    """Images (B, C, H, W) -> (B, J); the result of one of its convolutions passes through `layer`.
 
     Parameters
     ----------
     model   any network.
-    number  of the convolution, in the order of computation; None: none is met.
+    number  of the convolution, in the order of computation; None: none.
     """
 
     def __init__(self, model: nn.Module, number: int | None = None):
@@ -61,14 +61,14 @@ class _Meeting(TorchFunctionMode):
 
 
 class Convolution(NamedTuple):
-    """One that the class depends on, with several places."""
+    """A convolution that the class depends on, with several positions."""
 
     number: int  # in the order of computation
     shape: tuple[int, int, int]  # channels, rows, columns of its result
 
 
 def convolutions(model: nn.Module, image: Tensor) -> list[Convolution]:
-    """Convolutions with several places on the way from image (1, C, H, W) to score, in order.
+    """Return the convolutions with several positions between image (1, C, H, W) and score.
 
     Raises
     ------

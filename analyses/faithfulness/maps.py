@@ -1,9 +1,9 @@
 """The maps that `faithfulness` compares: of routing, by captum, and controls.
 
-A method takes images (B, C, H, W) and classes (B,), and gives `Maps`. Those of routing are maps of
-places; in pixels, a place's evidence is divided among those it sees in proportion to how far they
-are from black, for the black ones are what the others are compared with. The gradient orders pixels
-by its steepness |∂f/∂x|, and says that ∂f/∂x times a pixel is lost with it.
+A method takes images (B, C, H, W) and classes (B,), and returns `Maps`. Routing maps are maps of
+positions. In pixels, the evidence of a position is divided among those in its receptive field in
+proportion to their brightness, because black is the baseline. The gradient orders pixels by
+|∂f/∂x|, and predicts that ∂f/∂x times a pixel is lost with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
-from capsviz.analyses.faithfulness.words import ROUTED, UNIFORM
+from capsviz.analyses.faithfulness.image import ROUTED, UNIFORM
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
 
@@ -29,9 +29,9 @@ INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"
 class Maps(NamedTuple):
     """Of B images, double, on the CPU."""
 
-    own: Tensor  # (B, h, w) as it is looked at, of places or pixels
+    own: Tensor  # (B, h, w) as it is shown, of positions or pixels
     order: Tensor  # (B, H, W) by which pixels are removed, the largest first
-    contributions: Tensor  # (B, H, W) what the number is said to lose with each pixel
+    contributions: Tensor  # (B, H, W) what the score is predicted to lose with each pixel
 
 
 class Method(NamedTuple):
@@ -42,7 +42,7 @@ class Method(NamedTuple):
 
 
 def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method], list[str]]:
-    """What can be made of a network, controls first, and what cannot, in words.
+    """Return the maps that a network has, controls first, and in words those that it lacks.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method
     ]
     several = convolutions(model, image)
     if not several:
-        left_out.append("no Grad-CAM: no convolution with several places leads to the class")
+        left_out.append("no Grad-CAM: no convolution with several positions leads to the class")
     ends = dict.fromkeys((several[0], several[-1])) if several else {}
     names = ("Grad-CAM, first convolution", "Grad-CAM, last convolution")
     if len(ends) == 1:
@@ -79,16 +79,16 @@ def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method
 
 
 def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
-    """|u|, routing map and the same with uniform couplings, where children lie at places."""
+    """Return |u|, routing map and the same with uniform couplings, if capsules have positions."""
     if not abilities(model).has_capsules:
         return [], ["no routing map: the network has no capsules"]
     grid = abilities(model).grid
     if not evidence.has_places(grid):
-        return [], ["no routing map: the capsules of this network lie at no places"]
+        return [], ["no routing map: the capsules of this network have no positions"]
     fields, several, left_out = evidence.fields_of_places(model), [], []
     if (fields == fields[0, 0]).all():
         what = "whole image" if fields[0, 0].all() else "same part of the image"
-        return [], [f"no routing map: every place sees the {what}, so there is no map in pixels"]
+        return [], [f"no routing map: every position sees the {what}, so there is no map in pixels"]
     for name, method in (
         (CHILDREN, partial(_children, model, fields)),
         (ROUTED, partial(_routing, model, fields, None)),
@@ -104,7 +104,7 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
 
 
 def own_quantity(model, image: Tensor, names: Sequence[str]) -> dict[str, str] | None:
-    """What the routing map shows, in words, where it is drawn and no length along a pose."""
+    """Return what the routing map shows, in words; None: no map, or a length along a pose."""
     if ROUTED not in names:
         return None
     quantity = evidence.quantity(trace(model, image, keep=evidence.PARTS))
@@ -119,7 +119,7 @@ def _children(model, fields, images, classes):
 def _routing(model, fields, couplings, images, classes):
     traced = trace(model, images, keep=evidence.PARTS, couplings=couplings)
     if traced.links is not None:
-        raise ValueError("its places see some children only, expected all to see all")
+        raise ValueError("its positions see only some capsules, expected all to see all")
     maps = evidence.additive_map(traced)
     return _of_places(maps[torch.arange(len(maps)), classes.cpu()], images, fields)
 

@@ -1,8 +1,8 @@
 """Dictionaries of couplings (Renzulli, Tartaglione & Grangetto 2022, arXiv:2204.01298).
 
 Couplings are rounded to K levels from 0 to 1, evenly apart; the paper's code has 11. The key of an
-image is the rounded couplings of all children to the class that is read; the dictionary of a class
-counts the keys of the images that are read as it. Its entropy in bits is log2 of an effective
+image is the rounded couplings of all children to the predicted class; the dictionary of a class
+counts the keys of the images that are classified as it. Its entropy in bits is log2 of an effective
 number of parse trees, and cannot exceed log2 of the number of images.
 """
 
@@ -18,11 +18,10 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z
 
 LEVELS = (3, 11, 51, 101, 501, 1001)
-PUBLISHED = 11
 
 
 class Dictionary(NamedTuple):
-    """Of K numbers of levels; means over the classes that are read."""
+    """Of K numbers of levels; means over the predicted classes."""
 
     entropy_bits: Estimate  # (K,) of the dictionaries
     keys: np.ndarray  # (K,) distinct ones, mean over classes
@@ -35,17 +34,17 @@ def rounded(couplings: Tensor, levels: int) -> Tensor:
     return (couplings * (levels - 1) + 0.5).floor() / (levels - 1)
 
 
-def dictionary(couplings: Tensor, read: Tensor, levels=LEVELS) -> Dictionary:
-    """Of couplings (N, I, J) and classes (N,) that are read.
+def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> Dictionary:
+    """Return the dictionaries of couplings (N, I, J) and predicted classes (N,).
 
     Intervals by the delta method; without upper end, NaN, where all images of a class differ, for
     more of them may show more trees.
     """
     entropies, lows, highs, keys, child = [], [], [], [], []
-    classes = read.unique()
-    sizes = [int((read == k).sum()) for k in classes]
+    classes = predicted.unique()
+    sizes = [int((predicted == k).sum()) for k in classes]
     for count in levels:
-        rows = [_of_class(rounded(couplings[read == k, :, k], count)) for k in classes]
+        rows = [_of_class(rounded(couplings[predicted == k, :, k], count)) for k in classes]
         bits, spread, number, single = (np.array(column) for column in zip(*rows, strict=True))
         entropies.append(bits.mean())
         half = Z * np.sqrt(spread.sum()) / len(classes)
@@ -57,7 +56,7 @@ def dictionary(couplings: Tensor, read: Tensor, levels=LEVELS) -> Dictionary:
     value, low, high = (np.array(column) for column in (entropies, lows, highs))
     ends = np.stack([np.maximum(low, 0), high], 1)
     return Dictionary(
-        Estimate(value, ends, len(read)), np.array(keys), np.array(child),
+        Estimate(value, ends, len(predicted)), np.array(keys), np.array(child),
         float(np.log2(sizes).mean()),
     )  # fmt: skip
 
@@ -77,14 +76,14 @@ def _of_class(values: Tensor) -> tuple[float, float, int, float]:
     return float(surprise.mean()), variance, len(counts), float(single.mean())
 
 
-def apart(couplings: Tensor, read: Tensor, generator) -> Tensor:
-    """Couplings in which each child has those of a random image read as the same class.
+def apart(couplings: Tensor, predicted: Tensor, generator) -> Tensor:
+    """Couplings in which each child has those of a random image of the same predicted class.
 
     So that children vary as much as they do, but not together.
     """
     mixed = couplings.clone()
-    for k in read.unique():
-        own = (read == k).nonzero().flatten()
+    for k in predicted.unique():
+        own = (predicted == k).nonzero().flatten()
         keys = torch.rand(len(own), couplings.shape[1], generator=generator).argsort(0)
         mixed[own] = couplings[own].gather(0, keys[..., None].expand(-1, -1, couplings.shape[2]))
     return mixed

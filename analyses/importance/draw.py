@@ -1,17 +1,20 @@
-"""Drawings for `importance`: one image without each group of its children."""
+"""Drawings for `importance`: one image; groups over many images, pruning curves, dictionaries."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
 
+from capsviz.analyses.importance.statistics import LABELS
 from capsviz.results import COLOURS
-from capsviz.results.panels import picture, show
+from capsviz.results.panels import percent, picture, show
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 SIGNED = "RdBu"
 RANDOM = "#7F7F7F"
+STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
 def one_image(result, width):
@@ -42,7 +45,7 @@ def one_image(result, width):
     for one, kind in zip(axes[1 + mapped :], bars, strict=True):
         _bars(one, result, kind)
     figure.suptitle(
-        f"what the activation of class {name} changes by without ...;{' ' if wide else chr(10)}"
+        f"change of the activation of class {name} without ...;{' ' if wide else chr(10)}"
         "band: 5 to 95 % of random removals of equal norm",
         fontsize=6.5,
     )
@@ -65,7 +68,7 @@ def _map(figure, axes, result):
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     low, high = result.control["places"]
-    axes.set_title("the children of a place", fontsize=6.5)
+    axes.set_title("the capsules of a position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
     bar = figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
@@ -85,3 +88,131 @@ def _bars(axes, result, kind):
         kind, "a group of children"))  # fmt: skip
     axes.set_ylabel("change", fontsize=6, labelpad=3)
     axes.tick_params(labelsize=6)
+
+
+def curves(result, width):
+    """Change without each group, and pruning curves, by kind."""
+    wide, K = width >= WIDE, len(result.kinds)
+    what = f"{result.n:,} images of {result.dataset}, bars: 95 %; "
+    what += "dashed: random capsules of a group's norm"
+    if result.first is not None:
+        what += ", diamond: of that of the most important group"
+    if wide:
+        figure = Figure(figsize=(width, 3.9))
+        axes = figure.subplots(2, K, squeeze=False).T
+    else:
+        what = what.replace("dashed: ", "dashed:\n").replace("diamond: ", "diamond:\n")
+        figure = Figure(figsize=(width, 1.5 * K + 0.85))
+        axes = figure.subplots(K, 2, squeeze=False)
+    for kind, (change, curves) in zip(result.kinds, axes, strict=True):
+        _groups(change, result, kind)
+        _curves(curves, result, kind)
+    figure.legend(
+        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        ncols=3 if wide else 1, title_fontsize=6.5, title=f"{what}; curves:",
+    )  # fmt: skip
+    return figure
+
+
+def dictionaries(result, width):
+    """Entropies of the dictionaries, and accuracy with couplings rounded to their levels."""
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 2.0 if wide else 3.6))
+    entropies, rounded = figure.subplots(*((1, 2) if wide else (2, 1)))
+    _entropies(entropies, result)
+    _rounded(rounded, result)
+    return figure
+
+
+def _groups(axes, result, kind):
+    """The change of the true activation without each group, sorted."""
+    change = result.activation_change[kind]
+    order = change.value.argsort()
+    x = np.arange(len(order))
+    axes.vlines(x, change.low[order], change.high[order], color=COLOURS[0], linewidth=0.8)
+    axes.plot(x, change.value[order], ".", color=COLOURS[0], markersize=3)
+    control = result.control_activation_change[kind]
+    axes.axhspan(float(control.low), float(control.high), color=RANDOM, alpha=0.4, linewidth=0)
+    axes.axhline(float(control.value), color=RANDOM, linestyle="--", linewidth=0.8)
+    if result.first is not None:  # by other images: it need not be the lowest here
+        at = int(np.flatnonzero(order == result.first[kind])[0])
+        control = result.first_activation_change[kind][1]
+        axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
+        axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white", markersize=3)
+    axes.axhline(0, color="black", linewidth=0.5)
+    axes.set(xlabel=f"{LABELS[kind].split()[-1]}, sorted", ylabel="true activation")
+    axes.set_title("change without one", fontsize=6.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _curves(axes, result, kind):
+    """Accuracy against the groups removed, by order, and the mean height of each curve."""
+    removed = np.array([0, *result.removed[kind]])
+    base = result.base[1]
+    areas = []
+    for k, (name, (colour, marker)) in enumerate(zip(result.orders, STYLES, strict=True)):
+        curve = result.curve_accuracy[kind][k]
+        value = np.append(float(base.value), curve.value)
+        low, high = np.append(float(base.low), curve.low), np.append(float(base.high), curve.high)
+        axes.plot(removed, value, f"{marker}-", color=colour, label=name, markersize=3)
+        axes.fill_between(removed, low, high, color=colour, alpha=0.2, linewidth=0)
+        areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
+    axes.set(xlabel=f"{LABELS[kind].split()[-1]} removed", ylabel="accuracy", ylim=(0, 1.03))
+    percent(axes.yaxis)
+    random, least, most = areas
+    axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _entropies(axes, result):
+    """Entropy of the dictionaries against the number of levels, with the controls."""
+    rows = [(result.entropy_bits, COLOURS[0], "o-", "this network")]
+    rows.append((result.apart_bits, COLOURS[2], "D:", "capsules varied apart"))
+    if result.fresh_bits is not None:
+        rows.append((result.fresh_bits, RANDOM, "s--", "untrained network"))
+    for estimate, colour, style, name in rows:
+        axes.plot(result.levels, estimate.value, style, color=colour, label=name, markersize=3)
+        axes.fill_between(result.levels, estimate.low, estimate.high, color=colour, alpha=0.2,
+                          linewidth=0)  # fmt: skip
+    axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule",
+              markersize=3)  # fmt: skip
+    axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
+    fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
+    bound = "bound: log2 of the images"
+    if fresh > 1.01 * result.bound_bits:  # it predicts fewer classes, so more images of each
+        bound = "bound of this network: log2 of the images"
+    axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
+                  textcoords="offset points", fontsize=6)  # fmt: skip
+    high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
+    axes.set(ylim=(-0.2, high), xlabel="levels of couplings")
+    _at_levels(axes, result.levels)
+    axes.set_ylabel("bits per class")
+    axes.set_title("dictionaries of parse trees", fontsize=6.5)
+    axes.legend(fontsize=6, loc="upper left", ncols=2,
+                handlelength=1.5, columnspacing=0.8, borderaxespad=0.1)  # fmt: skip
+
+
+def _rounded(axes, result):
+    """Accuracy with couplings rounded to so many levels."""
+    own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
+    axes.axhspan(float(own.low), float(own.high), color=RANDOM, alpha=0.3, linewidth=0)
+    axes.axhline(float(own.value), color=RANDOM, linestyle="--", linewidth=0.8, label="own")
+    axes.plot(result.levels, rest.value, "o-", color=COLOURS[0], label="rounded", markersize=3)
+    axes.fill_between(result.levels, rest.low, rest.high, color=COLOURS[0], alpha=0.2, linewidth=0)
+    low = min(float(rest.low.min()), float(own.low))
+    axes.set(xlabel="levels of couplings", ylabel="accuracy")
+    _at_levels(axes, result.levels)
+    axes.set_ylim(max(0, low - 0.05), 1.03)  # markers at 100 % are whole
+    percent(axes.yaxis)
+    axes.set_title("couplings rounded", fontsize=6.5)
+    axes.legend(fontsize=6)
+
+
+def _at_levels(axes, levels):
+    """A logarithmic axis with the levels that were measured for ticks, as far as they have room."""
+    axes.set_xscale("log")
+    far = [levels[0]]
+    for level in levels[1:]:
+        far += [level] if level > 1.5 * far[-1] else []
+    axes.set_xticks(far, [f"{level:,}" for level in far])
+    axes.xaxis.set_minor_locator(NullLocator())

@@ -23,7 +23,9 @@ ORDERS = ("random", "least important first", "most important first")
 STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
 RANDOM = 2  # orders of each image that the random curve is the mean of
 DRAWS = 4  # random removals from each image that the control is the mean of
-MOST = 64  # groups of children that have no places
+MOST = 64  # groups of children that have no positions
+ROUTED = "the others are routed again"
+KEPT = "the others keep their couplings"
 
 
 class State(NamedTuple):
@@ -46,6 +48,21 @@ class Outcomes(NamedTuple):
     curves: dict[str, Tensor]  # (3, S, 2, N) in the order of `ORDERS`
 
 
+def how(model) -> str:
+    """Return what the children that are left do."""
+    return ROUTED if routes_again(model) else KEPT
+
+
+def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
+    """Return the grid of the children; ValueError if they can neither be routed nor uncoupled."""
+    traced = trace(model, images[:1], keep=("couplings",))
+    if traced.couplings.dim() != 4:
+        raise ValueError("expected a last layer in which all parents see all children")
+    if not routes_again(model):
+        trace(model, images[:1], keep=("lengths",), couplings=traced.couplings[-1])
+    return traced.grid
+
+
 def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]]:
     """Rows and state, a chunk after the other."""
     if routes_again(model):
@@ -59,7 +76,7 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
         own = trace(model, images[rows], keep=("couplings",)).couplings[-1].clone()
         try:
             norms = trace(model, images[rows], keep=("child_activations",)).child_activations
-        except ValueError:  # it shows no children: as many stand for as large ones
+        except ValueError:  # its children are not known: all count alike
             norms = torch.ones_like(own[..., 0])
         yield rows, State(images[rows], None, None, own, norms)
 
@@ -126,8 +143,8 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
         direction = (direction / direction.norm(dim=2, keepdim=True)).to(state.primary)
         along = torch.where((state.primary * direction).sum(2) < 0, -1.0, 1.0)
         size = (state.primary * some[:, None]).norm(dim=2)
-        turned = state.primary - (size * along)[..., None] * direction
-        return without(model, state, primary=turned)
+        changed = state.primary - (size * along)[..., None] * direction
+        return without(model, state, primary=changed)
     order = torch.rand(state.norms.shape, generator=generator).argsort(1)
     target = (state.norms * some.to(state.norms)).sum(1)
     return without(model, state, kept_of_norm(state.norms, target, order))

@@ -1,191 +1,172 @@
-"""The numbers of `importance`, as fields of its results."""
+"""Importance over many images: groups of capsules, pruning curves, dictionaries of couplings."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-import torch
-from torch import Tensor
 
-from capsviz import checkpoint
-from capsviz.analyses.importance import dictionary as dictionaries
-from capsviz.analyses.importance import measure as removal
-from capsviz.statistics.comparison import compare_means, draw_resamples
-from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import abilities, trace, under_couplings
-from capsviz.tracing.many import last_couplings, winners
+from capsviz.analysis import Analysis, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean, within_one
 
-ROUTED = "the others are routed again"
-KEPT = "the others keep their couplings"
-
-
-def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
-    """Fields of `Result` but for the image and the classes."""
-    refuse(model, image)
-    generator = torch.Generator().manual_seed(seed)
-    ((_, state),) = removal.states(model, image)
-    whole = removal.without(model, state)[0]
-    kinds = removal.groups(state, abilities(model).grid)
-    number = int(whole.argmax()) if label is None else label
-    change, control = {}, {}
-    for kind, members in kinds.items():
-        activations = [removal.removed(model, state, kind, some)[0, number] for some in members]
-        change[kind] = (torch.stack(activations) - whole[number]).numpy()
-        drawn = torch.randint(len(members), (8 * removal.DRAWS,), generator=generator)
-        random = [
-            removal.removed_at_random(model, state, kind, members[g], generator)[0, number]
-            for g in drawn
-        ]
-        control[kind] = np.quantile((torch.stack(random) - whole[number]).numpy(), [0.05, 0.95])
-    return {
-        "watched": number, "activations": whole.numpy(), "change": change, "control": control,
-        "grid": abilities(model).grid, "how": how(model),
-    }  # fmt: skip
+OTHERS = 200  # images that importance is ranked on, at most
+PUBLISHED = 11  # levels of the published dictionaries
+LABELS = {  # of the kinds of groups
+    "types": "capsule types",
+    "places": "positions",
+    "children": "groups of capsules",
+    "dimensions": "pose dimensions",
+}
+# These are in another order in each training run; positions are not.
+UNORDERED = dict.fromkeys(("types", "dimensions", "children"))
 
 
-def how(model) -> str:
-    """What the children that are left do."""
-    return ROUTED if removal.routes_again(model) else KEPT
+class Statistics(NamedTuple):
+    """N images; by kind of group, G groups of it; intervals are 95 %."""
 
+    kinds: list[str]
+    base: Estimate  # (2,) true activation and accuracy with all children
+    activation_change: dict[str, Estimate]  # (G,) without each group
+    accuracy_change: dict[str, Estimate]  # (G,)
+    control_activation_change: dict[str, Estimate]  # () without random ones of equal norm
+    control_accuracy_change: dict[str, Estimate]  # ()
+    rank_agreement: dict[str, float]  # Spearman's, with the importance on other images
+    orders: list[str]  # (3,) random, least important first, most important first
+    removed: dict[str, np.ndarray]  # (S,) groups removed at each step
+    curve_accuracy: dict[str, Estimate]  # (3, S)
+    curve_activation: dict[str, Estimate]  # (3, S)
+    area_accuracy: dict[str, Estimate]  # (3,) mean height; difference: less that at random
+    area_activation: dict[str, Estimate]  # (3,)
+    levels: list[int]  # (K,) that couplings are rounded to
+    entropy_bits: Estimate  # (K,) of the dictionary of a class, mean over classes
+    keys: np.ndarray  # (K,) distinct trees of a class, mean over classes
+    child_bits: np.ndarray  # (K,) entropy of a single child's rounded coupling, mean
+    bound_bits: float  # log2 of the images of a class, mean
+    apart_bits: Estimate  # (K,) children varied apart from each other
+    fresh_bits: Estimate | None  # (K,) untrained network; None: it cannot be built anew
+    rounded_accuracy: Estimate  # (1 + K,) own couplings, then rounded; difference: less the first
+    grid: tuple[int, int, int] | None  # types, rows, columns
+    how: str  # what the children that are left do
+    others: str  # images that importance is ranked on
+    classes: list[str]
+    n: int
+    dataset: str
+    first: dict[str, int] | None = None  # group that ranks first on the other images; of one run
+    first_activation_change: dict[str, Estimate] | None = None  # (2,) without it, without random
+    # ones of its norm; differences are to the first
 
-def refuse(model, images: Tensor) -> None:
-    """ValueError for a network whose children can neither be routed again nor uncoupled."""
-    own = trace(model, images[:1], keep=("couplings",)).couplings
-    if own.dim() != 4:
-        raise ValueError("expected a last layer in which all parents see all children")
-    if not removal.routes_again(model):
-        trace(model, images[:1], keep=("lengths",), couplings=own[-1])
-
-
-def measure(model, images, labels, others, seed: int, progress) -> dict:
-    """Fields of `Statistics` but for classes, n and the data set's name."""
-    refuse(model, images)
-    generator = torch.Generator().manual_seed(seed)
-    _, state = next(iter(removal.states(model, images[:1])))
-    kinds = removal.groups(state, abilities(model).grid)
-    options = {"generator": generator, "progress": progress}
-    ranked = removal.measure(model, others.images, others.labels, kinds, **options)
-    rank = _effects(ranked)
-    planned = {kind: removal.plans(kinds[kind], rank[kind]) for kind in kinds}
-    first = {kind: int(one.argmax()) for kind, one in rank.items()}
-    outcomes = removal.measure(
-        model, images, labels, kinds, planned=planned, first=first, **options
-    )
-    counts, own = draw_resamples(len(images), seed=seed), _effects(outcomes)
-    return {
-        "kinds": list(kinds),
-        "base": _base(outcomes.base, counts),
-        "activation_change": _changes(outcomes, 0, counts),
-        "accuracy_change": _changes(outcomes, 1, counts),
-        "control_activation_change": _controls(outcomes, 0, counts),
-        "control_accuracy_change": _controls(outcomes, 1, counts),
-        "first": first,
-        "first_activation_change": {k: _first(outcomes, k, first[k], counts) for k in kinds},
-        "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
-        "orders": list(removal.ORDERS),
-        "removed": {kind: np.array(removal.steps(len(rows))) for kind, rows in kinds.items()},
-        "curve_accuracy": {kind: _curve(outcomes, kind, 1, counts) for kind in kinds},
-        "curve_activation": {kind: _curve(outcomes, kind, 0, counts) for kind in kinds},
-        "area_accuracy": {kind: _area(outcomes, kinds, kind, 1, counts) for kind in kinds},
-        "area_activation": {kind: _area(outcomes, kinds, kind, 0, counts) for kind in kinds},
-        "grid": abilities(model).grid,
-        "how": how(model),
-        "others": others.name,
-        **_dictionaries(model, images, labels, counts, seed, generator),
+    axes = {
+        "base": (("true activation", "accuracy"),),
+        "curve_accuracy": ("orders", None),
+        "curve_activation": ("orders", None),
+        **dict.fromkeys(("area_accuracy", "area_activation"), ("orders",)),
+        **dict.fromkeys(("entropy_bits", "apart_bits", "fresh_bits"), ("levels",)),
+        "first_activation_change": (("most important group", "random ones of its norm"),),
+    }
+    titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",
+              "first_activation_change": "change of the true activation"}  # fmt: skip
+    formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
+    over_runs = {
+        **dict.fromkeys(
+            ("base", "curve_accuracy", "area_accuracy", "rounded_accuracy"), within_one
+        ),
+        **dict.fromkeys(("activation_change", "accuracy_change"), UNORDERED),
+        **dict.fromkeys(("rank_agreement", "keys", "child_bits", "bound_bits"), mean),
+        "first": None,
     }
 
 
-def _effects(outcomes) -> dict[str, Tensor]:
-    """Mean loss of the true activation without each group (G,), by kind."""
-    return {kind: (outcomes.base[0] - one[:, 0]).mean(1) for kind, one in outcomes.single.items()}
+class OverImages(Analysis):
+    """Importance of capsule types, positions and pose dimensions over many images."""
+
+    Result = Statistics
+    needs = ("couplings", "interventions")
+    examples = """
+    capsviz importance --n 200  # about 15 s
+    """
+    slow = True
+    headline = ("base", "first_activation_change", "area_accuracy")
+
+    def measure(
+        self, network, images, labels, *, classes, dataset, inputs, progress=iter, seed: Seed = 0
+    ) -> Statistics:
+        """Leave groups of capsules out, in the order of their importance on validation images.
+
+        The seed is of random removals and orders, the untrained network and the bootstrap.
+
+        Raises
+        ------
+        ValueError  for fewer than 2 images, or a network whose capsules cannot be left out.
+        """
+        from capsviz.analyses.importance.estimates import estimates
+        from capsviz.inputs.samples import other_images
+
+        others = other_images(inputs, OTHERS)
+        fields = estimates(network, images.cpu(), labels.cpu(), others, seed, progress)
+        return Statistics(**fields, classes=list(classes), n=len(images), dataset=dataset)
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw importance and pruning curves, or dictionaries of couplings."""
+        from capsviz.analyses.importance import draw
+
+        return {"": draw.curves, "dictionaries": draw.dictionaries}[part](result, width)
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the curves, and the dictionaries."""
+        return ("", "dictionaries")
+
+    def verdict(self, result) -> str:
+        """Say for each kind whether importance orders it, and how many trees there are."""
+        from capsviz.analyses.importance.image import group
+
+        lines = []
+        for kind in result.kinds:
+            _, least, most = result.area_accuracy[kind].difference
+            best = ""
+            if result.first is not None and result.first_activation_change[kind].runs is None:
+                best = f" (most important: {group(result, kind, result.first[kind])})"
+            lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
+        k = result.levels.index(PUBLISHED)
+        text = (
+            f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
+            "different trees on average"
+        )
+        if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+            text += "; almost every image has its own, so the entropy only counts the images"
+        elif result.keys[k] < 1.5:
+            text += "; the levels are coarser than the differences between couplings"
+        return "\n".join([*lines, f"{text}."])
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bars are."""
+        if part == "dictionaries":
+            return (
+                "Entropy of the dictionaries of rounded couplings by the number of levels, and "
+                "accuracy with the rounded couplings. Bands: 95 % intervals over images."
+            )
+        return (
+            "Change of the true class's activation without each group of lower-level capsules, or "
+            "dimension of their poses, sorted; and accuracy as groups are removed in the order of "
+            f"their importance on {result.others}. Dashed lines and diamonds are random removals "
+            "of equal norm. Bars and bands: 95 % intervals over images."
+        )
 
 
-def _base(base: Tensor, counts) -> Estimate:
-    """True activation and accuracy (2,)."""
-    each = [compare_means(one[None], counts, shares=k == 1)[0] for k, one in enumerate(base)]
-    return stack(Estimate(one.value, one.ci95, base.shape[1]) for one in each)
+def ranking(least: Estimate, most: Estimate) -> str:
+    """Say whether importance orders the groups, by differences to a random order of removal.
 
-
-def _paired(values: Tensor, base: Tensor, counts, *, shares: bool) -> Estimate:
-    """Means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
-    both = torch.cat([base[None], values.reshape(-1, base.shape[0])])
-    change = compare_means(both, counts, shares=shares).difference[1:]
-    return Estimate(change.value, change.ci95, len(base))
-
-
-def _changes(outcomes, what: int, counts) -> dict[str, Estimate]:
-    return {
-        kind: _paired(one[:, what], outcomes.base[what], counts, shares=what == 1)
-        for kind, one in outcomes.single.items()
-    }
-
-
-def _controls(outcomes, what: int, counts) -> dict[str, Estimate]:
-    return {
-        kind: _paired(one[what][None], outcomes.base[what], counts, shares=what == 1)[0]
-        for kind, one in outcomes.control.items()
-    }
-
-
-def _first(outcomes, kind: str, number: int, counts) -> Estimate:
-    """Change of the true activation (2,) without a group and without random ones of its norm."""
-    own, control = outcomes.single[kind][number, 0], outcomes.matched[kind][0]
-    each = torch.stack([own, control]) - outcomes.base[0]
-    return compare_means(each, counts, shares=False)
-
-
-def rank_agreement(one: Tensor, other: Tensor) -> float:
-    """Spearman's correlation of two importances (G,) of the same groups; NaN where one is flat."""
-    from scipy.stats import rankdata  # takes time to import
-
-    if float(one.std()) == 0 or float(other.std()) == 0:
-        return float("nan")
-    return float(np.corrcoef(rankdata(torch.stack([one, other]).cpu(), axis=-1))[0, 1])
-
-
-def _curve(outcomes, kind: str, what: int, counts) -> Estimate:
-    """(3, S) by order and step."""
-    values = outcomes.curves[kind][:, :, what]
-    rows = [compare_means(one, counts, shares=what == 1) for one in values]
-    return stack(Estimate(one.value, one.ci95, values.shape[2]) for one in rows)
-
-
-def _area(outcomes, kinds, kind: str, what: int, counts) -> Estimate:
-    """Mean height of the curves (3,) from nothing removed to the last step, by trapezia."""
-    values = outcomes.curves[kind][:, :, what].double()
-    base = outcomes.base[what].double().expand(len(values), 1, -1)
-    places = torch.tensor([0, *removal.steps(len(kinds[kind]))]).double()
-    heights = torch.cat([base, values], 1)
-    areas = torch.trapezoid(heights, places, dim=1) / places[-1]
-    return compare_means(areas, counts, shares=what == 1)
-
-
-def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
-    """The fields about dictionaries of couplings."""
-    own, _, read = last_couplings(model, images)
-    levels = dictionaries.LEVELS
-    result = dictionaries.dictionary(own, read)
-    apart = dictionaries.dictionary(dictionaries.apart(own, read, generator), read)
-    rows = []
-    for batch in torch.arange(len(images)).split(250):
-        several = [dictionaries.rounded(own[batch], count) for count in levels]
-        activations = under_couplings(model, images[batch], [None, *several])
-        rows.append(winners(activations) == labels[batch])
-    accuracy = compare_means(torch.cat(rows, 1), counts)
-    fresh = None
-    try:
-        network = checkpoint.fresh(model, seed, images=images)
-    except ValueError:
-        pass  # somebody's own network: no such control
-    else:
-        couplings, _, answers = last_couplings(network, images)
-        fresh = dictionaries.dictionary(couplings, answers)
-    return {
-        "levels": list(levels),
-        "entropy_bits": result.entropy_bits,
-        "keys": result.keys,
-        "child_bits": result.child_bits,
-        "bound_bits": result.bound_bits,
-        "apart_bits": apart.entropy_bits,
-        "fresh_bits": None if fresh is None else fresh.entropy_bits,
-        "rounded_accuracy": accuracy,
-    }
+    Parameters
+    ----------
+    least, most  of the mean accuracy, if the least or the most important go first.
+    """
+    right = (float(least.low) > 0, float(most.high) < 0)
+    wrong = (float(least.high) < 0, float(most.low) > 0)
+    if any(wrong):
+        end = " at one end of the order" if any(right) or not all(wrong) else ""
+        return f"importance misleads{end}, it is worse than a random order"
+    if all(right):
+        return "importance predicts which can be removed"
+    if any(right):
+        return "importance predicts only one end of the order"
+    return "no order is better than a random one"

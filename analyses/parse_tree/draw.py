@@ -1,4 +1,4 @@
-"""Drawings for `parse_tree`: the trees of two images, beside one of a fresh network."""
+"""Drawings for `parse_tree`: trees of two images, what decides many, capsules over training."""
 
 from __future__ import annotations
 
@@ -6,20 +6,41 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.parse_tree.words import FRESH
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import show
+from capsviz.results.panels import MARKERS, percent, points, show
 
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+WIDE, PANELS = 5.0, 6.0  # inches: trees, and other figures, from here on have a page's layout
+FRESH = "freshly initialised"  # of the networks of a result
+WORDS = {  # of these names, on pictures
+    "differ, unlike classes": "differs, other class",
+    "differ, same class": "differs, same class",
+    "the class that is read": "the predicted class",
+    "another image's class": "another image's prediction",
+    "mean of the class it reads": "mean of its predicted class",
+    "even": "uniform",
+    "at the place that it moved to": "at the position it moved to",
+    "at the same place": "at the same position",
+    "one place the other way": "one position the other way",
+    "freshly initialised": "untrained",
+}
 NONE = "#DDDDDD"  # a child that favours no parent, or one that is not named
 LEAVES = 40  # branches of a tree at most
 LEAST = 0.05  # share of a branch's children that a line stands for at least
 
+NAMES = {
+    "parents": "same: class capsules", "places": "same: positions", "types": "same: types",
+    "children": "same: single capsules", "classes": "class: all capsules alike",
+    "by child": "class: each capsule", "images": "between images of a class",
+}  # fmt: skip
+SHADES = ("#08306B", "#2171B5", "#6BAED6", "#C6DBEF", "#A63603", "#FD8D3C", "#999999")
+GREY = "#7F7F7F"
+
 
 def trees(result, width):
-    """For each image: itself, its tree by capsule type, the favourite at each place of each type.
+    """Draw each image, its tree by capsule type, and the favourite at each position of each type.
 
     Narrow figures have the maps below the trees.
     """
@@ -44,8 +65,8 @@ def trees(result, width):
         show(axes, result.images[s])
         fresh = result.networks[s] == FRESH
         name = result.classes[result.read[s]]
-        axes.set_title("fresh\nnetwork" if fresh else "image" if s == 0 else None, fontsize=6.5)
-        axes.set_xlabel(f"read: {name}", fontsize=6.5, labelpad=2)
+        axes.set_title("untrained\nnetwork" if fresh else "image" if s == 0 else None, fontsize=6.5)
+        axes.set_xlabel(f"predicted: {name}", fontsize=6.5, labelpad=2)
         _tree(figure.add_subplot(grid[row, 1]), result, s, colours, titled=s == 0)
         axes = figure.add_subplot(grid[row, 2] if wide else grid[row + 1, :])
         axes.imshow(maps[s], interpolation="nearest")
@@ -63,7 +84,7 @@ def trees(result, width):
     columns = 6 if are_short(result.classes) else 4
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(handles) if wide else columns,
-        fontsize=6.5, title="favourite parent (colour); paler: weaker, each row by itself",
+        fontsize=6.5, title="favourite class (colour); paler: weaker, each row by itself",
         title_fontsize=6.5, handlelength=1, columnspacing=1,
     )  # fmt: skip
     return figure
@@ -81,10 +102,10 @@ def palette(result) -> dict[int, str]:
 def _what(result) -> str:
     grid = result.grid
     if grid is None:
-        return f"each of {result.favourites.shape[1]:,} children"
+        return f"each of {result.favourites.shape[1]:,} primary capsules"
     if grid[1] * grid[2] == 1:
         return f"each of {grid[0]} types"
-    return f"blocks: {grid[0]} types; inside: {grid[1]} x {grid[2]} places"
+    return f"blocks: {grid[0]} types; inside: {grid[1]} x {grid[2]} positions"
 
 
 def _mosaics(result, colours) -> list[np.ndarray]:
@@ -125,7 +146,7 @@ def _tree(axes, result, s, colours, *, titled):
                 line = {"alpha": 0.15 + 0.7 * share, "linewidth": 0.3 + 1.2 * share, "zorder": 1}
                 axes.plot([at, j], [0, 1], color=colours.get(int(j), NONE), **line)
     if (favourite < 0).all():
-        axes.text((J - 1) / 2, 0.5, "even couplings: no favourite", ha="center", va="center",
+        axes.text((J - 1) / 2, 0.5, "uniform couplings: no favourite", ha="center", va="center",
                   fontsize=6.5)  # fmt: skip
     axes.plot(x, np.zeros(len(x)), "s", color="#555555", markersize=1.8, zorder=3)
     counts = [(favourite == j).mean() for j in range(J)]
@@ -163,4 +184,192 @@ def _leaf(result, count: int) -> str:
     if result.grid is not None and count == result.grid[0]:
         return f"{count} capsule types"
     I = result.favourites.shape[1]
-    return f"{I} children" + (f" in {count} groups" if count < I else "")
+    return f"{I} primary capsules" + (f" in {count} groups" if count < I else "")
+
+
+def statistics(result, width):
+    """Draw shares of variance and favourites; single capsules where no image can be moved."""
+    wide = width >= PANELS
+    S = len(result.networks) + 1
+    below = [_favourites] + ([_children] if result.correlation is None else [])
+    panels = [1.45] * len(below)
+    heights = [0.24 * S + 0.35] + ([max(panels)] if wide else panels)
+    figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
+    grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
+    _shares(figure, figure.add_subplot(grid[0, :]), result, wide)
+    for k, draw in enumerate(below):
+        draw(figure.add_subplot(grid[1, k] if wide else grid[1 + k, 0]), result)
+    return figure
+
+
+def moved(result, width):
+    """Draw frozen couplings, and trees of moved images."""
+    wide = width >= PANELS
+    panels = [_frozen] if result.accuracy is not None else []
+    panels += [_moved] if result.correlation is not None else []
+    tall = 2.2
+    shape = (1, len(panels)) if wide else (len(panels), 1)
+    figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
+    for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
+        draw(axes, result)
+    figure.suptitle(f"{result.n:,} images of {result.dataset}; bars: 95 %", fontsize=6.5)
+    return figure
+
+
+def _shares(figure, axes, result, wide):
+    """Draw a bar for each network, and one for shuffled labels."""
+    rows = [*result.shares.value, result.shuffled.value]
+    ends = [*result.shares.ci95, result.shuffled.ci95]
+    names = [*map(_word, result.networks), "labels shuffled"]
+    sd = [*result.coupling_sd, result.coupling_sd[0]]
+    for y, (row, interval) in enumerate(zip(rows, ends, strict=True)):
+        if np.isnan(row).any():
+            axes.text(0.5, y, "uniform couplings: no variance", ha="center", va="center")
+            continue
+        lefts = np.cumsum(row) - row
+        for k, (value, left) in enumerate(zip(row, lefts, strict=True)):
+            label = NAMES[result.components[k]] if y == 0 else None
+            axes.barh(y, value, left=left, color=SHADES[k], label=label, height=0.7)
+            if value > 0.08:
+                light = k in (3, 5, 6)
+                axes.text(left + value / 2, y, f"{100 * value:.0f} %", ha="center", va="center",
+                          fontsize=6, color="black" if light else "white")  # fmt: skip
+        edge = row[:6].sum()
+        away = np.abs(interval[6] - row[6])[::-1, None]
+        bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
+        axes.errorbar(edge, y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
+    labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
+    axes.set_yticks(range(len(rows)), labels, fontsize=6)
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")
+    percent(axes.xaxis)
+    axes.tick_params(axis="y", length=0)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
+        title=f"{result.n:,} images of {result.dataset}, bars: 95 %"
+        f"{'; what capsules prefer is ...' if handles else ''}",
+        title_fontsize=6.5, handlelength=1, columnspacing=1,
+    )  # fmt: skip
+
+
+def _favourites(axes, result):
+    for s, name in enumerate(result.networks):
+        colour, marker = (COLOURS[0], "o") if s == 0 else (GREY, MARKERS[s])
+        shift = (s - (len(result.networks) - 1) / 2) * 0.22
+        points(axes, result.favourites[s], colour, marker, _word(name), shift)
+    _rows(axes, [_folded(name) for name in result.choices])
+    axes.set(xlim=(-0.03, 1.03), xlabel="primary capsules")
+    axes.set_title("favourite class", fontsize=6.5)
+    percent(axes.xaxis)
+    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+
+
+def _frozen(axes, result):
+    points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
+    points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
+    _rows(axes, [_folded(name) for name in result.frozen])
+    axes.set(xlim=(-0.03, 1.03), xlabel="share of images; mean activation")
+    axes.set_title("couplings frozen to", fontsize=6.5)
+    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+
+
+def _moved(axes, result):
+    for k, (name, colour) in enumerate(zip(result.trees, COLOURS[2:4], strict=True)):
+        points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
+    _rows(axes, [_folded(name) for name in result.moves])
+    low = np.fmin.reduce(result.correlation.low - 0.05, None, initial=0.0)  # NaN: nothing is left
+    axes.set(xlim=(low, 1.03), xlabel="correlation")
+    axes.axvline(0, color="#DDDDDD", linewidth=0.8, zorder=0)
+    axes.set_title("image moved by one position", fontsize=6.5)
+    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+
+
+def _children(axes, result):
+    """Of single children, what part of the preferences is the same in all images."""
+    axes.set_title("single primary capsules", fontsize=6.5)
+    if np.isnan(result.shares.value[0]).any():
+        axes.text(0.5, 0.5, "uniform couplings:\nno variance", ha="center", va="center")
+        axes.set_axis_off()
+        return
+    whole = result.by_child.sum(1)
+    share = np.divide(result.by_child, whole[:, None], where=whole[:, None] > 0,
+                      out=np.zeros_like(result.by_child))  # fmt: skip
+    names = ("always the same", "with the class", "between images")
+    for k, colour in enumerate((SHADES[1], SHADES[5], SHADES[6])):
+        axes.hist(share[:, k], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=names[k])
+    axes.set(xlabel="share of a capsule's variance", ylabel="capsules")
+    axes.legend(fontsize=6)
+
+
+def _word(name: str) -> str:
+    """A name as pictures have it: "untrained, seed 1"."""
+    first, comma, rest = name.partition(", seed")
+    return f"{WORDS.get(first, first)}{comma}{rest}"
+
+
+def _folded(name: str) -> str:
+    """A name as pictures have it, a long one in two lines."""
+    name = _word(name)
+    if len(name) < 19:
+        return name
+    words, first = name.split(" "), ""
+    while words and len(first) + len(words[0]) < max(14, len(name) // 2 + 2):
+        first = f"{first} {words.pop(0)}".strip()
+    return f"{first}\n{' '.join(words)}"
+
+
+def _rows(axes, names):
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def epochs(result, width):
+    """Draw activations, gradients and variance against the epoch."""
+    wide = width >= PANELS
+    shape = (1, 3) if wide else (3, 1)
+    figure = Figure(figsize=(width, 2.1 if wide else 5.2))
+    active, gradient, tree = figure.subplots(*shape)
+    T = result.epochs
+    _band(active, T, result.largest, COLOURS[0])
+    active.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
+    active.set(ylim=(0, 1.05 * max(1, result.largest.max())), ylabel="largest activation")
+    counts = f"{result.dead[-1]} of {result.children} dead at the end, {result.dead.max()} at most"
+    active.set_title(counts, fontsize=6.5)
+    _band(gradient, T, result.gradient, COLOURS[1])
+    gradient.axhline(result.starved_share, color=GREY, linestyle="--", linewidth=0.8)
+    floor = max(result.gradient[result.gradient > 0].min(initial=1.0), 1e-9)
+    gradient.set(yscale="log", ylim=(min(floor, result.starved_share) / 2, 1.5))
+    gradient.set_ylabel("gradient / largest capsule's")
+    last = result.starved[-1]
+    few = f"{int(last.value)} [{last.low:.0f}, {last.high:.0f}]"
+    gradient.set_title(f"{few} of {result.children} starved at the end", fontsize=6.5)
+    shares = np.nan_to_num(result.shares.value)
+    groups = np.stack([shares[:, :4].sum(1), shares[:, 4:6].sum(1), shares[:, 6]])
+    names = ("always the same", "with the class", "between images of a class")
+    for row, colour, marker, name in zip(groups, (SHADES[1], SHADES[5], SHADES[6]), "osD", names,
+                                         strict=True):  # fmt: skip
+        tree.plot(T, row, f"{marker}-", color=colour, label=name)
+    images = result.shares[:, 6]
+    tree.fill_between(T, np.nan_to_num(images.low), np.nan_to_num(images.high), color=SHADES[6],
+                      alpha=0.3, linewidth=0)  # fmt: skip
+    tree.set(ylim=(0, 1), ylabel="variance of preferences")
+    percent(tree.yaxis)
+    tree.legend(fontsize=6)
+    tree.set_title("what decides the tree", fontsize=6.5)
+    for axes in (active, gradient, tree):
+        axes.set_xlabel("epoch (0: as the run began)")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    bands = "bands: 5 to 95 and 25 to 75 % of capsules"
+    figure.suptitle(f"{result.run}, {result.n:,} images of {result.dataset}; {bands}", fontsize=6.5)
+    return figure
+
+
+def _band(axes, epochs, quantiles, colour):
+    """Median, and two bands of quantiles (T, 5)."""
+    for low, high, alpha in ((0, 4, 0.15), (1, 3, 0.3)):
+        axes.fill_between(epochs, quantiles[:, low], quantiles[:, high], color=colour, alpha=alpha,
+                          linewidth=0)  # fmt: skip
+    axes.plot(epochs, quantiles[:, 2], "o-", color=colour)

@@ -1,4 +1,4 @@
-"""Measures of `parse_tree`: favourite parents, frozen couplings, trees of moved images."""
+"""Favourite parents, frozen couplings, and trees of moved images."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import checkpoint
 from capsviz.analyses.parse_tree.variance import NOTHING, preferences
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
@@ -15,6 +16,7 @@ from capsviz.tracing import CHUNK_IMAGES, abilities, even_couplings, trace, unde
 from capsviz.tracing.many import couples, require_all_to_all
 from capsviz.transforms.augment import cut
 
+TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
 CHOICES = (
     "differ, unlike classes",
     "differ, same class",
@@ -35,7 +37,7 @@ MOVED = ("at the place that it moved to", "at the same place", "one place the ot
 
 
 class Observation(NamedTuple):
-    """What N images are coupled and read as."""
+    """Couplings and predicted classes of N images."""
 
     couplings: Tensor  # (N, I, J) of the last iteration
     even: Tensor  # (I, J)
@@ -43,8 +45,21 @@ class Observation(NamedTuple):
     grid: tuple[int, int, int] | None
 
 
+def known_as(model) -> str:
+    """Return what a network is called: trained only where its card says so."""
+    return TRAINED if checkpoint.is_trained(model) else UNKNOWN
+
+
+def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
+    """Return untrained networks, and a note where the network cannot be built anew."""
+    try:
+        return [checkpoint.fresh(model, seed + k, images=images) for k in range(seeds)], []
+    except ValueError as error:
+        return [], [f"no untrained network: {error}"]
+
+
 def observe(model, images: Tensor, progress=iter) -> Observation:
-    """Couplings of images (N, C, H, W); ValueError for a layer whose places see some children."""
+    """Return couplings of images (N, C, H, W); ValueError for a layer that is not all to all."""
     couplings, read = [], []
     for batch in progress(images.split(CHUNK_IMAGES)):
         traced = trace(model, batch, keep=("couplings", "lengths"))
@@ -56,7 +71,7 @@ def observe(model, images: Tensor, progress=iter) -> Observation:
 
 
 def favourites(couplings: Tensor) -> Tensor:
-    """The parent (..., I) that each child gives most; -1 for one that gives all the same."""
+    """Return the parent (..., I) with each child's largest coupling; -1 for uniform couplings."""
     values = preferences(couplings)
     strength, favourite = values.max(-1)
     scale = couplings.abs().amax(-1)
@@ -64,13 +79,13 @@ def favourites(couplings: Tensor) -> Tensor:
 
 
 def usual(favourite: Tensor, parents: int) -> Tensor:
-    """The commonest favourite (I,) of each child over images: (N, I)."""
+    """Return the most common favourite (I,) of each child over images (N, I)."""
     hits = [(favourite == j).sum(0) for j in range(-1, parents)]
     return torch.stack(hits).argmax(0) - 1
 
 
 def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, generator) -> Estimate:
-    """Shares of children (5,), means over couples of images or over images: see `CHOICES`.
+    """Return shares of children (5,), means over pairs of images or over images: see `CHOICES`.
 
     Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
     fewer than two couples, or images, and where no child favours any parent.
@@ -80,7 +95,7 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     favourite  (N, I) of the images.
     known      (I,) the usual favourites, of other images.
     labels     (N,) true classes.
-    read       (N,) the classes that are read.
+    read       (N,) predicted classes.
     """
     if (favourite < 0).all():  # none favours any: there is nothing to compare
         nothing = np.full(len(CHOICES), np.nan)
@@ -112,7 +127,7 @@ def _like(labels: Tensor, generator) -> Tensor:
 
 
 def class_means(known: Observation, classes: Tensor) -> Tensor:
-    """Mean couplings (J, I, J) of the images of each class; of all for a class without images."""
+    """Return mean couplings (J, I, J) of the images of each class, or of all for an empty class."""
     every = known.couplings.mean(0)
     own = [known.couplings[classes == k] for k in range(every.shape[1])]
     return torch.stack([some.mean(0) if len(some) else every for some in own])
@@ -127,7 +142,7 @@ def frozen(
     generator,
     progress=iter,
 ) -> Tensor:
-    """Activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
+    """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
     Parameters
     ----------
@@ -149,14 +164,14 @@ def frozen(
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """(axis, pixels): how far an image moves for one place of the grid; none without places."""
+    """Return (axis, pixels): how far an image moves for one position of the grid, if it has any."""
     if grid is None or not abilities(model).has_receptive_fields:
         return []
     apart = []
     for axis in (0, 1):
         if grid[1 + axis] < 3:
             continue
-        near, next_one = (model.receptive_field(*place) for place in _neighbours(grid, axis))
+        near, next_one = (model.receptive_field(*position) for position in _neighbours(grid, axis))
         px = next_one[axis].start - near[axis].start
         px = px or next_one[axis].stop - near[axis].stop  # both begin before the border
         if px > 0:
@@ -165,7 +180,7 @@ def steps(model, grid) -> list[tuple[int, int]]:
 
 
 def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
-    """Two places one apart, away from the border where there is room."""
+    """Two positions one apart, away from the border where there is room."""
     first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]
     second = list(first)
     second[axis] += 1
@@ -175,12 +190,12 @@ def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
 def moved(
     model, images: Tensor, own: Observation, usual_tree: Tensor, apart, progress=iter
 ) -> Tensor:
-    """Correlations (2, 3, N) of an image's tree with that of the image moved by one place.
+    """Return correlations (2, 3, N) of an image's tree and that of the image moved by a position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
     same less the usual tree of the image's class: of a child with the child of its type at the
-    place that the image moved it to, at the same place, and one place the other way. Mean over
-    moves down and to the right. NaN where nothing but rounding is left in any image.
+    position that the image moved it to, at the same position, and one position the other way. Mean
+    over moves down and to the right. NaN where nothing but rounding is left in any image.
 
     Parameters
     ----------
@@ -194,7 +209,7 @@ def moved(
         moved_on = observe(model, cut(images, offsets, px)).couplings
         for less in (0, usual_tree):
             before, after = (
-                _by_place(one - less, own.grid, axis) for one in (own.couplings, moved_on)
+                _by_position(one - less, own.grid, axis) for one in (own.couplings, moved_on)
             )
             middle = before[:, :, 1:-1]
             if _own(middle).abs().max() <= NOTHING * own.couplings.abs().max():
@@ -204,8 +219,8 @@ def moved(
     return torch.stack(rows).view(len(apart), 2, 3, -1).mean(0)
 
 
-def _by_place(couplings: Tensor, grid, axis: int) -> Tensor:
-    """Preferences (N, types, places along the axis, places across, J)."""
+def _by_position(couplings: Tensor, grid, axis: int) -> Tensor:
+    """Preferences (N, types, positions along the axis, positions across, J)."""
     return preferences(couplings).unflatten(1, grid).movedim(2 + axis, 2)
 
 

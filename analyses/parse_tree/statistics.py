@@ -1,69 +1,167 @@
-"""The numbers of `parse_tree`, as fields of its results."""
+"""What decides the parse trees of many images."""
 
 from __future__ import annotations
 
+from typing import Annotated, NamedTuple
+
 import numpy as np
-import torch
-from torch import Tensor
 
-from capsviz import checkpoint
-from capsviz.analyses.parse_tree import measure as measures
-from capsviz.analyses.parse_tree import variance
-from capsviz.analyses.parse_tree.words import COMPONENTS, FRESH, TRAINED, UNKNOWN
+from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.comparison import compare_means, draw_resamples
-from capsviz.statistics.estimate import stack
-from capsviz.tracing import coupling_sd
-from capsviz.tracing.many import winners
-from capsviz.transforms.augment import to_uint8
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.replicates import mean, within, within_one
+from capsviz.statistics.words import sentence
 
-SAME = "neighbouring places see the same part of the image"
+OTHERS = 500  # images that means are of, at most
+COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
+FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
+MOST = 0.5  # of the variance
 
 
-def trees(model, images: Tensor, labels: list, seed: int) -> dict:
-    """Fields of `Result` but for the classes; ValueError for another number of images than two."""
-    if len(images) != 2:
-        raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
-    networks, pictures = [known_as(model)] * 2, [images]
-    observed = [measures.observe(model, images)]
-    fresh, _ = fresh_networks(model, images, 1, seed)
-    for other in fresh:
-        observed.append(measures.observe(other, images[:1]))
-        networks, labels, pictures = (
-            [*networks, FRESH],
-            [*labels, labels[0]],
-            [*pictures, images[:1]],
-        )
-    couplings = torch.cat([one.couplings for one in observed])
-    return {
-        "images": to_uint8(torch.cat(pictures)),
-        "read": torch.cat([one.read for one in observed]).numpy(),
-        "labels": labels,
-        "networks": networks,
-        "favourites": measures.favourites(couplings).numpy(),
-        "margins": variance.preferences(couplings).amax(-1).numpy(),
-        "grid": observed[0].grid,
-        "coupling_sd": torch.cat([coupling_sd(o.couplings) for o in observed]).numpy(),
+class Statistics(NamedTuple):
+    """N images; S networks, the own one first, then untrained ones; intervals are 95 %."""
+
+    networks: list[str]  # (S,)
+    components: list[str]  # (7,) where variance lies
+    shares: Estimate  # (S, 7) of the mean square of preferences; NaN: uniform couplings
+    shuffled: Estimate  # (7,) of the own network, with class labels shuffled
+    by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
+    coupling_sd: np.ndarray  # (S,) about uniform ones, over all images
+    choices: list[str]  # (5,) what favourites do
+    favourites: Estimate  # (S, 5) share of children; NaN: uniform couplings
+    frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
+    accuracy: Estimate | None  # (6,) with these; difference: less that with its own
+    true_activation: Estimate | None  # (6,) mean of the true class
+    moves: list[str] | None  # (3,) positions compared; None: too few positions to move by one
+    trees: list[str] | None  # (2,) the whole tree, and less the usual one of the image's class
+    correlation: Estimate | None  # (2, 3) with the moved image's tree; difference: less the first
+    grid: tuple[int, int, int] | None  # types, rows, columns
+    others: str  # images that frozen couplings and usual favourites are of
+    notes: list[str]
+    classes: list[str]
+    n: int
+    dataset: str
+    tied: np.ndarray | None = None  # (6,) share in which no class is ahead of all others
+
+    axes = {
+        "shares": ("networks", "components"),
+        "shuffled": ("components",),
+        "favourites": ("networks", "choices"),
+        **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
+        "correlation": ("trees", "moves"),
+    }
+    formats = {
+        **dict.fromkeys(("shares", "shuffled", "favourites", "accuracy"), ".1%"),
+        **dict.fromkeys(("true_activation", "correlation"), ".2f"),
+    }
+    over_runs = {
+        **dict.fromkeys(("shares", "shuffled", "favourites", "true_activation"), within_one),
+        "correlation": within(-1, 1),
+        "tied": mean,
     }
 
 
-def known_as(model) -> str:
-    """What a network is called beside fresh ones: trained only where its card says so."""
-    return TRAINED if checkpoint.is_trained(model) else UNKNOWN
+class ParseTree(Analysis):
+    """Which share of the couplings' variance goes with the class, and what moves with the image."""
+
+    Result = Statistics
+    needs = ("couplings",)
+    slow = True
+    headline = ("shares", "accuracy", "correlation")
+
+    def measure(
+        self, network, images, labels, *, classes, dataset, inputs, progress=iter,
+        seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
+    ) -> Statistics:  # fmt: skip
+        """Measure the trees of N images (N, C, H, W) with labels (N,).
+
+        Raises
+        ------
+        ValueError  for fewer than 2 images, or a layer whose positions see some children only.
+        """
+        from capsviz.inputs.samples import other_images
+
+        return evaluate(
+            network, images, labels, other_images(inputs, OTHERS), classes=classes,
+            dataset=dataset, seeds=seeds, seed=seed, progress=progress,
+        )  # fmt: skip
+
+    def parts(self, result):
+        """Return "moved" too, where couplings can be frozen or images moved."""
+        more = result.accuracy is not None or result.correlation is not None
+        return ("", "moved") if more else ("",)
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw shares of variance and favourites, or frozen couplings and moved trees."""
+        from capsviz.analyses.parse_tree import draw
+
+        return (draw.moved if part == "moved" else draw.statistics)(result, width)
+
+    def verdict(self, result) -> str:
+        """Say what decides most of the preferences, and whether a tree moves with its image."""
+        parts = [_decides(result.shares[0], result.shuffled)]
+        if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
+            low, high = result.correlation[0, 1].difference.ci95
+            parts.append(
+                "The tree moves with the image." if high < 0
+                else "The tree stays at its position when the image moves." if low > 0
+                else "It is not shown that the tree moves with the image, nor that it stays."
+            )  # fmt: skip
+        return " ".join([*parts, *map(sentence, result.notes)])
+
+    def caption(self, result, part="") -> str:
+        """Return what a picture shows, and what its bars are."""
+        bars = f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}"
+        if part == "moved":
+            return (
+                "Accuracy and activation of the true class with couplings frozen to means of other "
+                "images. Correlation of an image's tree with the tree of the image moved by one "
+                f"position. {bars} (bootstrap)."
+            )
+        return (
+            "Shares of the variance of what primary capsules prefer, for the network, untrained "
+            "networks, and shuffled class labels. Below, how often their favourite class differs. "
+            f"{bars} (bootstrap; Student's t)."
+        )
 
 
-def fresh_networks(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
-    """Freshly initialised networks, and what must be said where it cannot be built anew."""
-    try:
-        return [checkpoint.fresh(model, seed + k, images=images) for k in range(seeds)], []
-    except ValueError as error:
-        return [], [f"no fresh network: {error}"]
+def _decides(shares: Estimate, shuffled: Estimate) -> str:
+    """What decides most of the preferences: the class beyond its share with shuffled labels."""
+    if np.isnan(shares.value).any():
+        return "No primary capsule prefers any class: its couplings are uniform in every image."
+    low = shares.low
+    if low[FIXED].sum() > MOST:
+        return "Primary capsules mostly prefer the same classes in every image: a static tree."
+    if low[OF_CLASS].sum() - np.nan_to_num(shuffled.high[OF_CLASS]).sum() > MOST:
+        alike = shares.value[4] / shares.value[OF_CLASS].sum()
+        how = "alike in all capsules" if alike > MOST else "each in its own way"
+        return f"Primary capsules mostly choose by the class of the image, {how}."
+    if low[OF_IMAGE] > MOST:
+        return "Primary capsules mostly choose by the image, within its class too."
+    return "No single cause decides most of what primary capsules prefer."
 
 
-def measure(model, images, labels, others, seeds: int, seed: int, progress) -> dict:
-    """Fields of `Statistics` but for classes, n and the data set's name."""
+def evaluate(
+    model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
+) -> Statistics:
+    """Measure the trees of N images (N, C, H, W) with labels (N,).
+
+    Parameters
+    ----------
+    others  images, labels and a name of other images (`capsviz.inputs.samples.Others`).
+    seeds   untrained networks.
+    seed    of these, of pairs, shuffles and the bootstrap.
+    """
+    import torch
+
+    from capsviz.analyses.parse_tree import measure as measures
+    from capsviz.analyses.parse_tree import variance
+    from capsviz.tracing import coupling_sd
+
+    images, labels = images.cpu(), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    fresh, notes = fresh_networks(model, images, seeds, seed)
+    fresh, notes = measures.untrained(model, images, seeds, seed)
     own, known = (measures.observe(model, some, progress) for some in (images, others.images))
     by_network = [(own, known)]
     for network in fresh:
@@ -79,33 +177,43 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
         favourites.append(measures.choices(favourite, usual, labels, here.read, pairs))
         sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
     mixed = labels[torch.randperm(len(labels), generator=generator)]
-    names = [FRESH if len(fresh) == 1 else f"{FRESH}, seed {seed + k}" for k in range(len(fresh))]
+    names = [
+        measures.FRESH if len(fresh) == 1 else f"{measures.FRESH}, seed {seed + k}"
+        for k in range(len(fresh))
+    ]
     about = (own, known, others.labels, generator, progress)
     accuracy, activation, ties, no_freezing = _frozen(model, images, labels, *about, counts)
     correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
-    return {
-        "networks": [known_as(model), *names],
-        "components": list(COMPONENTS),
-        "shares": stack(shares),
-        "shuffled": _shares(own, mixed, counts),
-        "by_child": variance.of_children(variance.preferences(own.couplings), labels),
-        "coupling_sd": np.array(sd),
-        "choices": list(measures.CHOICES),
-        "favourites": stack(favourites),
-        "frozen": None if accuracy is None else list(measures.FROZEN),
-        "accuracy": accuracy,
-        "true_activation": activation,
-        "tied": ties,
-        "moves": None if correlation is None else list(measures.MOVED),
-        "trees": None if correlation is None else list(measures.TREES),
-        "correlation": correlation,
-        "grid": own.grid,
-        "others": others.name,
-        "notes": [*notes, *no_freezing, *no_moves],
-    }
+    return Statistics(
+        networks=[measures.known_as(model), *names],
+        components=list(COMPONENTS),
+        shares=stack(shares),
+        shuffled=_shares(own, mixed, counts),
+        by_child=variance.of_children(variance.preferences(own.couplings), labels),
+        coupling_sd=np.array(sd),
+        choices=list(measures.CHOICES),
+        favourites=stack(favourites),
+        frozen=None if accuracy is None else list(measures.FROZEN),
+        accuracy=accuracy,
+        true_activation=activation,
+        tied=ties,
+        moves=None if correlation is None else list(measures.MOVED),
+        trees=None if correlation is None else list(measures.TREES),
+        correlation=correlation,
+        grid=own.grid,
+        others=others.name,
+        notes=[*notes, *no_freezing, *no_moves],
+        classes=list(classes),
+        n=len(images),
+        dataset=dataset,
+    )
 
 
 def _shares(own, labels, counts):
+    import torch
+
+    from capsviz.analyses.parse_tree import variance
+
     values = variance.preferences(own.couplings)
     if variance.is_even(own.couplings):
         values = torch.zeros_like(values)
@@ -114,6 +222,11 @@ def _shares(own, labels, counts):
 
 def _frozen(model, images, labels, own, known, classes, generator, progress, counts):
     """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
+    import torch
+
+    from capsviz.analyses.parse_tree import measure as measures
+    from capsviz.tracing.many import winners
+
     try:
         activations = measures.frozen(model, images, own, known, classes, generator, progress)
     except ValueError as error:
@@ -127,13 +240,17 @@ def _frozen(model, images, labels, own, known, classes, generator, progress, cou
 
 def _moved(model, images, labels, own, known, classes, progress, counts):
     """Correlations with the trees of moved images, and why there are none."""
+    from capsviz.analyses.parse_tree import measure as measures
+    from capsviz.analyses.parse_tree import variance
+
     apart = measures.steps(model, own.grid)
     if not apart:
         few = own.grid is None or max(own.grid[1:]) < 3
-        why = "the grid has fewer than 3 places to move by"
-        return None, [f"trees of moved images: {why if few else SAME}"]
+        why = "the grid has fewer than 3 positions to move by"
+        same = "neighbouring positions see the same part of the image"
+        return None, [f"trees of moved images: {why if few else same}"]
     if variance.is_even(own.couplings):
-        return None, ["trees of moved images: all couplings are even, so none has a tree"]
+        return None, ["trees of moved images: all couplings are uniform, so none has a tree"]
     usual = measures.class_means(known, classes)[labels]
     values = measures.moved(model, images, own, usual, apart, progress)
     return stack(compare_means(one, counts, shares=False) for one in values), []

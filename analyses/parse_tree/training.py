@@ -1,34 +1,141 @@
-"""Capsules over training, for `parse_tree`: activations, gradients and trees, epoch by epoch."""
+"""Primary capsules over training: activations, gradients and trees, epoch by epoch."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from capsviz.analyses.parse_tree import variance
-from capsviz.analyses.parse_tree.measure import observe
-from capsviz.analyses.parse_tree.words import COMPONENTS
+from capsviz.analyses.parse_tree.statistics import COMPONENTS
+from capsviz.analysis import Analysis, Flag, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson
-from capsviz.tracing import routes_again
-from capsviz.tracing.rerouting import child_gradients
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+class Trajectory(NamedTuple):
+    """T epochs of one run, epoch 0 as it began; I children; quantiles are 5, 25, 50, 75, 95 %."""
+
+    epochs: list[int]  # (T,)
+    accuracy: Estimate  # (T,)
+    largest: np.ndarray  # (T, 5) quantiles over children of the largest activation over images
+    dead: np.ndarray  # (T,) children whose largest activation is below `dead_norm`
+    gradient: np.ndarray  # (T, 5) quantiles of gradients' norms, in shares of the largest child's
+    gradient_largest: np.ndarray  # (T,) norm of the largest child's
+    starved: Estimate  # (T,) children whose gradient is below `starved_share` of that
+    components: list[str]  # (7,)
+    shares: Estimate  # (T, 7) as in `Statistics`
+    children: int
+    dead_norm: float
+    starved_share: float
+    run: str
+    n: int
+    dataset: str
+
+    axes = {
+        **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
+        "shares": ("epochs", "components"),
+    }
+    formats = {"accuracy": ".1%", "starved": ".0f", "shares": ".1%"}
+
+
+class Epochs(Analysis):
+    """Dead and starved primary capsules, and what decides their trees, by epoch of a run."""
+
+    Result = Trajectory
+    needs = ("couplings",)
+    figure_set = None
+    headline = ("accuracy", "starved")
+
+    def measure(
+        self, network, images, labels, *, inputs, progress=iter,
+        folder: Annotated[
+            Path | None,
+            Flag("--run", metavar="FOLDER"),
+            "A run of `capsviz train --save-every K`: capsules by epoch.",
+        ] = None,
+        dead_norm: Annotated[float, "A dead capsule's activation is below it."] = 0.05,
+        starved_share: Annotated[
+            float, "A starved capsule's gradient is below this share of the largest one."
+        ] = 0.001,
+        seed: Seed = 0,
+    ) -> Trajectory:  # fmt: skip
+        """Follow the networks of a folder over its epochs."""
+        assert folder is not None  # by `check`
+        return follow(
+            opened(weights(folder), images, inputs.device, progress), images, labels,
+            run=folder.resolve().name, dataset=inputs.dataset.name, dead_norm=dead_norm,
+            starved_share=starved_share, seed=seed,
+        )  # fmt: skip
+
+    def check(self, *, folder, dead_norm, starved_share, seed):
+        """Refuse thresholds without a run, or out of range."""
+        if folder is None:
+            raise ValueError("--dead-norm and --starved-share are for a run: add --run FOLDER")
+        if dead_norm <= 0 or not 0 < starved_share < 1:
+            raise ValueError(
+                "expected --dead-norm above 0 and --starved-share between 0 and 1, "
+                f"got {dead_norm:g} and {starved_share:g}"
+            )
+
+    def checkpoint(self, *, folder, **others):
+        """Return the last network of the run."""
+        files = weights(folder)
+        return str(files[max(files)])
+
+    def stem(self, base, result):
+        """Return the name of the run."""
+        return f"parse-tree-epochs-{result.run}"
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw activations, gradients and variance against the epoch."""
+        from capsviz.analyses.parse_tree import draw
+
+        return draw.epochs(result, width)
+
+    def verdict(self, result) -> str:
+        """Say how many capsules are dead and starved at the end."""
+        first, last = result.epochs[0], result.epochs[-1]
+        return (
+            f"In epoch {last} of {result.run}, {result.dead[-1]} of {result.children} primary "
+            f"capsules are dead, and {result.dead[0]} in epoch {first}. More images can only "
+            "revive a capsule."
+        )
+
+    def caption(self, result, part="") -> str:
+        """Return what the panels show."""
+        return (
+            "Primary capsules over training: their largest activation over all images, their "
+            "gradient relative to the largest one, and what decides the variance of their "
+            "preferences. Dashed: the thresholds of dead and starved capsules. Bands: 5 to 95 % "
+            "and 25 to 75 % of the capsules; of the variance, 95 % intervals over images."
+        )
+
+
 def follow(
-    networks: Iterable, images: Tensor, labels: Tensor, *, dead_norm, starved_share, seed
-) -> dict:
-    """Fields of `Trajectory` from (epoch, network) in order.
+    networks: Iterable, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
+) -> Trajectory:
+    """Follow capsules over (epoch, network), in order.
+
+    Parameters
+    ----------
+    run            its name, for the record.
+    dead_norm      a capsule is dead if its activation is below this in all images.
+    starved_share  of the largest capsule's gradient.
+    seed           of the bootstrap.
 
     Raises
     ------
     ValueError  for networks whose children capsviz does not know.
     """
+    from capsviz.tracing import routes_again
+
+    images, labels = images.cpu(), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
     rows = []
     for epoch, model in networks:
@@ -39,16 +146,29 @@ def follow(
     active = np.stack(joined.pop("active"))
     arrays = {name: np.stack(joined.pop(name)) for name in ("gradient", "gradient_largest")}
     estimates = {name: stack(joined.pop(name)) for name in ("accuracy", "starved", "shares")}
-    return {
-        **joined, **arrays, **estimates,
-        "largest": np.quantile(active, QUANTILES, axis=1).T,
-        "dead": (active < dead_norm).sum(1),
-        "components": list(COMPONENTS),
-        "children": active.shape[1],
-    }  # fmt: skip
+    return Trajectory(
+        **joined,
+        **arrays,
+        **estimates,
+        largest=np.quantile(active, QUANTILES, axis=1).T,
+        dead=(active < dead_norm).sum(1),
+        components=list(COMPONENTS),
+        children=active.shape[1],
+        dead_norm=dead_norm,
+        starved_share=starved_share,
+        run=run,
+        n=len(images),
+        dataset=dataset,
+    )
 
 
 def _of_epoch(model, images, labels, counts, starved_share) -> dict:
+    import torch
+
+    from capsviz.analyses.parse_tree import variance
+    from capsviz.analyses.parse_tree.measure import observe
+    from capsviz.tracing.rerouting import child_gradients
+
     squares, largest, right = child_gradients(model, images, labels)
     n = len(images)
     own = observe(model, images)
@@ -70,3 +190,36 @@ def _of_epoch(model, images, labels, counts, starved_share) -> dict:
         "starved": Estimate(count, np.array([min(low, count), max(high, count)]), n),
         "shares": variance.shares(values, labels, own.grid, counts),
     }
+
+
+def weights(folder: Path) -> dict[int, Path]:
+    """Return the weights of a run's folder by epoch.
+
+    Raises
+    ------
+    ValueError  for a folder without any.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder '{folder}'")
+    files = {}
+    for path in (folder / "epochs").glob("*.safetensors"):
+        if match := re.search(r"-(\d+)$", path.stem):
+            files[int(match[1])] = path
+    if not files:
+        raise ValueError(
+            f"'{folder}' holds no weights by epoch (epochs/NAME-EPOCH.safetensors): train with "
+            "`capsviz train ... --save-every K`"
+        )
+    return dict(sorted(files.items()))
+
+
+def opened(files: dict[int, Path], images, device, progress=iter):
+    """Yield (epoch, network); epoch 0 is the network as the recipe's seed initialises it."""
+    from capsviz import checkpoint
+
+    for epoch in progress([0, *files]):
+        path = files[epoch or min(files)]
+        model = checkpoint.load(path, device=device)
+        if epoch == 0:
+            model = checkpoint.fresh(model, model.card["recipe"]["seed"], images=images)
+        yield epoch, model

@@ -1,10 +1,10 @@
-"""Where the variance of couplings lies: in the parents, places, types, children, classes, images.
+"""The variance of couplings by parents, positions, types, children, classes and images.
 
-A preference is a coupling less the mean of its child's couplings: what a child favours a parent by.
+A preference is a coupling less the mean of the couplings of its child (primary capsule).
 Its mean square over images, children and parents is a sum of means of squares, exactly:
 
     parents      what all children favour a parent by, in every image
-    places       what those of a place add to that, in every image
+    places       what those of a position add to that, in every image
     types        what those of a type add, in every image
     children     what a single child adds, in every image
     classes      what all children add alike in the images of a class
@@ -27,12 +27,12 @@ NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 
 
 def preferences(couplings: Tensor) -> Tensor:
-    """What each child favours each parent by: couplings (..., I, J) less their mean over J."""
+    """Return preferences: couplings (..., I, J) less their mean over J."""
     return couplings - couplings.mean(-1, keepdim=True)
 
 
 def is_even(couplings: Tensor) -> bool:
-    """Whether no child favours any parent, but for rounding."""
+    """Return whether couplings are uniform, but for rounding."""
     largest = float(couplings.abs().max())
     return float(preferences(couplings).abs().max()) <= NOTHING * largest
 
@@ -40,13 +40,13 @@ def is_even(couplings: Tensor) -> bool:
 def components(
     values: Tensor, labels: Tensor, grid: tuple[int, int, int] | None, counts: Tensor
 ) -> np.ndarray:
-    """Mean squares of preferences, by component, under R resamples of the images: (R, 7).
+    """Return mean squares of preferences by component, under R resamples of the images: (R, 7).
 
     Parameters
     ----------
     values  (N, I, J) preferences.
     labels  (N,) classes.
-    grid    (types, rows, columns) of the children; None: places and types are 0.
+    grid    (types, rows, columns) of the children; None: positions and types are 0.
     counts  (R, N) how often each image is in each resample.
     """
     _, I, J = values.shape
@@ -95,7 +95,7 @@ def _spread(means: Tensor, parents: Tensor) -> Tensor:
 
 
 def of_children(values: Tensor, labels: Tensor) -> np.ndarray:
-    """Mean squares (I, 3) of each child: the same in all images, by class, by image."""
+    """Return mean squares (I, 3) of each child: the same in all images, by class, by image."""
     N = len(values)
     values = values.double()
     whole, mean = values.square().sum((0, 2)), values.mean(0)
@@ -111,7 +111,7 @@ def of_children(values: Tensor, labels: Tensor) -> np.ndarray:
 def shares(
     values: Tensor, labels: Tensor, grid: tuple[int, int, int] | None, counts: np.ndarray
 ) -> Estimate:
-    """Share of each component (7,), with intervals by the resamples of `draw_resamples`.
+    """Return the share of each component (7,), with intervals by resamples of `draw_resamples`.
 
     A resample holds some images twice, which makes classes look further apart: intervals are
     centred on the value. NaN where no child favours anything.

@@ -1,4 +1,4 @@
-"""Is a digit with exchanged parts still read? Intact against broken, by every score.
+"""Test whether networks notice exchanged parts: intact images against broken ones.
 
 `capsviz parts --explain` prints the method, what to see, and what not to conclude.
 """
@@ -9,31 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.parts.words import OF, caption, findings
-from capsviz.cli import options
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
+from capsviz.statistics.words import told
 
-EXAMPLES = """
-capsviz parts --n 200  # about 10 s
-"""
-
-NEEDS = ()  # scores are enough
-OVER_RUNS = dict.fromkeys(("auroc", "perturbed", "selected"), within_one)
-LEAST = 60  # images of `paper`
-
-__all__ = ["caption", "findings"]
-
-
-# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
-MASS = "on the stroke", "in one half of that", "overlap"
-AXES = {
-    "auroc": ("scores", "kinds"),
-    "beyond": ("scores", tuple(OF)),
-    "perturbed": (("random directions", "units"), MASS),
-    "selected": (("another image's stroke", "its own"), MASS[:2]),
-}
+CONTROLS = ("halves of one class", "whole moved")  # they leave a whole digit
+OF = {"halves of two classes": "halves of one class", "lower half moved": "whole moved"}
+MASS = ("on the stroke", "in one half of that", "overlap of two units")
 
 
 class Result(NamedTuple):
@@ -50,75 +33,109 @@ class Result(NamedTuple):
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
     chosen: list[int] | None = None  # selected types of the first network's `below`
     explained: float = float("nan")  # share of their layer's variance that they explain
-    beyond: Estimate | None = None  # (S, 2) AUROC less its control's, as in `words.OF`
-    below: str = "primary capsules"  # what the children of the classes are called
+    beyond: Estimate | None = None  # (S, 2) AUROC minus that of its control, as in OF
+    below: str = "primary capsules"  # what the capsules below the classes are called
+
+    axes = {
+        "auroc": ("scores", "kinds"),
+        "beyond": ("scores", tuple(OF)),
+        "perturbed": (("random directions", "units"), MASS),
+        "selected": (("another image's stroke", "its own"), MASS[:2]),
+    }
+    formats = dict.fromkeys(("auroc", "beyond", "perturbed", "selected"), ".3f")
+    titles = {
+        "auroc": "AUROC",
+        "beyond": "AUROC minus control's",
+        "perturbed": "relevance mass",
+        "selected": "relevance mass of selected types",
+    }
+    over_runs = dict.fromkeys(("auroc", "perturbed", "selected"), within_one)
 
 
-def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
-    """How well scores tell images (N, C, H, W) from the same images broken.
+class Parts(Analysis):
+    """AUROC of intact against broken images by the scores of networks and of pixels."""
 
-    Parameters
-    ----------
-    models   networks, with capsules or without; the first one is spoken of.
-    names    of the networks.
-    labels   (N,) true classes.
-    dataset  its name, for the record.
-    seed     of partners, directions and the bootstrap.
-
-    Raises
-    ------
-    ValueError  for fewer than 2 images of each of 2 classes.
+    Result = Result
+    examples = """
+    capsviz parts --n 200  # about 10 s
     """
-    from capsviz.analyses.parts import measure, relevance
-    from capsviz.tracing.network import children_words
-    from capsviz.transforms.augment import to_uint8
+    slow = True
+    figure_set_images = (60, None)  # of fewer, a class may have a single image
+    headline = ("beyond", "perturbed", "selected")
 
-    images, labels = images.cpu(), labels.cpu()
-    forms = measure.broken(images, labels, seed=seed)
-    scores, areas, beyond = measure.compare(models, names, images, forms, seed=seed)
-    examples = [images[0], *(changed[0] for changed, _ in forms.values())]
-    return Result(
-        scores=scores,
-        kinds=list(forms),
-        auroc=areas,
-        beyond=beyond,
-        examples=np.stack([to_uint8(one) for one in examples]),
-        networks=list(names),
-        n=len(images),
-        dataset=dataset,
-        below=children_words(models[0]),
-        **relevance.relevance(models[0], images, seed=seed)._asdict(),
-    )
+    def measure(self, networks, images, labels, *, dataset, seed: Seed = 0) -> Result:
+        """Measure how well scores separate images (N, C, H, W) from the same images broken.
 
+        The first network is the one whose units are looked at. The seed is that of partners,
+        directions and the bootstrap.
 
-def parts(result: Result) -> tuple[str, ...]:
-    """Names of its pictures."""
-    return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
+        Raises
+        ------
+        ValueError  for fewer than 2 images of each of 2 classes.
+        """
+        from capsviz.analyses.parts import measure, relevance
+        from capsviz.tracing.network import children_words
+        from capsviz.transforms.augment import to_uint8
 
+        images, labels = images.cpu(), labels.cpu()
+        forms = measure.broken(images, labels, seed=seed)
+        scores, areas, beyond = measure.compare(networks, images, forms, seed=seed)
+        examples = [images[0], *(changed[0] for changed, _ in forms.values())]
+        first = next(iter(networks.values()))
+        return Result(
+            scores=scores,
+            kinds=list(forms),
+            auroc=areas,
+            beyond=beyond,
+            examples=np.stack([to_uint8(one) for one in examples]),
+            networks=list(networks),
+            n=len(images),
+            dataset=dataset,
+            below=children_words(first),
+            **relevance.relevance(first, images, seed=seed)._asdict(),
+        )
 
-def plot(result: Result, *, width=7.16, part=""):
-    """An image in each form, and the areas; or "relevance"."""
-    from capsviz.analyses.parts import draw
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the names of the pictures; "relevance" where the network has units."""
+        return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
 
-    return (draw.relevance if part == "relevance" else draw.forms)(result, width)
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw an image in each form above the AUROC, or "relevance"."""
+        from capsviz.analyses.parts import draw
 
+        return (draw.relevance if part == "relevance" else draw.forms)(result, width)
 
-@analysis(__doc__, networks=True)
-@options.n
-@options.seed
-def command(run, n, seed):
-    """Write the figure and its numbers; say what tells broken images."""
-    from capsviz.inputs.networks import together
+    def verdict(self, result) -> str:
+        """Say whether the first score detects broken images better than its controls."""
+        text = ""
+        if result.beyond is not None:
+            clauses = [
+                f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
+                for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
+            ]
+            text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
+        if result.perturbed is not None:
+            tied = told(result.perturbed[1].difference[1], "more", "less", "not clearly more")
+            text += (
+                f" Units of the class capsule are {tied} tied to one half of a stroke than random "
+                "directions are."
+            )
+        return text.strip()
 
-    n = options.usual(n, run.inputs)
-    result = compute(**together(run.networks, n), seed=seed)
-    yield f"parts-{run.dataset}-{n}-images", result
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: the network beside the shipped ones without capsules."""
-    from capsviz.inputs.networks import together, with_baselines
-
-    n = max(settings.few, LEAST)  # of fewer, a class may have one image alone
-    result = compute(**together(with_baselines(inputs), n), seed=settings.seed)
-    yield f"parts-{inputs.dataset.name}-{n}-images", result
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what open markers and bars are."""
+        bars = (
+            "Open markers: controls. Bars: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset}."
+        )
+        if part == "relevance":
+            return (
+                "Relevance mass on the stroke and in one half of it: of the change when a unit "
+                "goes from its lowest to its highest value, and of selected types of "
+                f"{result.below}. {bars}"
+            )
+        return (
+            "An image in each form. Below: the probability that a broken image has a more "
+            "suspicious score than an intact one (AUROC), for the largest score of each network, "
+            f"its reconstruction error, and pixels alone. {bars}"
+        )

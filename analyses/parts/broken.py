@@ -1,7 +1,7 @@
 """Broken images and their controls, for `parts`: pure functions of images (N, C, H, W).
 
 Quarters and halves are cut at the image's centre. Each function also takes the labels (N,) and a
-generator, and says which other image (N,) a part was taken of, or None.
+generator. It returns the images, and from which other image (N,) a part was taken, or None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOVE = 1 / 14  # of the image's width: 2 px of 28, as far as training images are
 
 
 def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
-    """Upper left with lower right, upper right with lower left."""
+    """Exchange upper left with lower right, upper right with lower left."""
     top, left = images.shape[2] // 2, images.shape[3] // 2
     result = torch.zeros_like(images)
     for down in (False, True):
@@ -28,24 +28,24 @@ def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
 
 
 def halves_of_two_classes(images: Tensor, labels: Tensor, generator) -> Broken:
-    """The upper half, and the lower one of an image of another class."""
+    """Join the upper half and the lower half of an image of another class."""
     return _joined(images, labels, generator, alike=False)
 
 
 def halves_of_one_class(images: Tensor, labels: Tensor, generator) -> Broken:
-    """The upper half, and the lower one of another image of the same class."""
+    """Join the upper half and the lower half of another image of the same class."""
     return _joined(images, labels, generator, alike=True)
 
 
 def half_moved(images: Tensor, labels: Tensor, generator) -> Broken:
-    """The lower half moved to the left or the right."""
+    """Shift the lower half to the left or the right."""
     result, top = images.clone(), images.shape[2] // 2
     result[:, :, top:] = whole_moved(images, labels, generator)[0][:, :, top:]
     return result, None
 
 
 def whole_moved(images: Tensor, labels: Tensor, generator) -> Broken:
-    """The whole image moved as far, on black."""
+    """Shift the whole image as far, on black."""
     by = max(1, round(MOVE * images.shape[3]))
     right = torch.rand(len(images), generator=generator) < 0.5
     result = torch.zeros_like(images)
@@ -87,10 +87,10 @@ def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tens
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 
 
-KINDS = {  # name -> function, and whether it leaves whole what it shows: the controls
-    "quarters exchanged": (quarters_exchanged, False),
-    "halves of two classes": (halves_of_two_classes, False),
-    "lower half moved": (half_moved, False),
-    "halves of one class": (halves_of_one_class, True),
-    "whole moved": (whole_moved, True),
+KINDS = {  # name -> function; the last two are the controls
+    "quarters exchanged": quarters_exchanged,
+    "halves of two classes": halves_of_two_classes,
+    "lower half moved": half_moved,
+    "halves of one class": halves_of_one_class,
+    "whole moved": whole_moved,
 }

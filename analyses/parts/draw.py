@@ -1,11 +1,11 @@
-"""Drawings for `parts`: an image in each form, how well each score tells it; relevance."""
+"""Drawings for `parts`: an image in each form and its AUROC; relevance mass."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.analyses.parts.words import CONTROLS
+from capsviz.analyses.parts import CONTROLS
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, show
 

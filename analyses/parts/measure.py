@@ -1,33 +1,33 @@
-"""Measures of `parts`: how suspect intact and broken images are, by networks and by pixels."""
+"""Scores of intact and broken images, by networks and by pixels, and their AUROC."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.analyses.parts import OF
 from capsviz.analyses.parts.broken import KINDS, Broken
-from capsviz.analyses.parts.words import OF
 from capsviz.statistics import detection
 from capsviz.statistics.estimate import less, stack, to_first
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.outputs import distance
 
 LONGEST, RECONSTRUCTION = "largest score", "reconstruction error"
-PIXELS = ("pixels: edges", "pixels: ink", "pixels: nearest image")
+PIXELS = ("pixels: edges", "pixels: brightness", "pixels: nearest image")
 
 
-def suspicion(models: Sequence, names: Sequence[str], images: Tensor):
-    """Scores (S, N) of images (N, C, H, W), higher for the more suspect, and their names.
+def suspicion(networks: Mapping, images: Tensor):
+    """Return scores (S, N) of images (N, C, H, W), higher if more suspicious, and their names.
 
-    1 less the largest score of each network; the distance to its reconstruction, where it draws
-    one.
+    They are 1 minus the largest score of each network, and the distance to its reconstruction, if
+    it has a decoder.
     """
     values, labels = [], []
-    for model, name in zip(models, names, strict=True):
+    for name, model in networks.items():
         if reconstructs(model):
             traced = trace(model, images, keep=("lengths", "reconstruction"))
             values += [1 - traced.lengths.amax(1), distance(images, traced.reconstruction)]
@@ -39,11 +39,11 @@ def suspicion(models: Sequence, names: Sequence[str], images: Tensor):
 
 
 def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> np.ndarray:
-    """The scores `PIXELS` (3, N) of images, higher for the more suspect.
+    """Return the scores PIXELS (3, N) of images, higher for more suspicious ones.
 
-    The length of all edges; how far the ink is from the mean of the intact images; the distance to
-    the nearest intact image, at another place in the set than its own and that of its donor (N,):
-    an image of which a half was taken is near by that alone.
+    The length of all edges; the distance of the brightness from the mean of the intact images; the
+    distance to the nearest intact image, other than its own and that of its donor (N,), which is
+    near because a half was taken from it.
     """
     images, intact = images.double(), intact.double()
     edges = sum(images.diff(dim=axis).abs().flatten(1).sum(1) for axis in (2, 3))
@@ -55,18 +55,18 @@ def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> n
     return torch.stack([edges, away, apart.amin(1)]).numpy()
 
 
-def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, seed: int):
-    """How well each score tells the images from what `broken` made of them.
+def compare(networks: Mapping, images: Tensor, forms, *, seed: int):
+    """Measure how well each score separates the images from what `broken` made of them.
 
     Returns
     -------
-    Names of the S scores; AUROC (S, B), and its gain (S, K) beyond the control of each of `OF`.
+    Names of the S scores; AUROC (S, B), and that minus the control's (S, K) for each of OF.
     """
-    clean, labels = suspicion(models, names, images)
+    clean, labels = suspicion(networks, images)
     intact, suspect = [], []
     for changed, donors in forms.values():
         intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
-        scores = suspicion(models, names, changed)[0]
+        scores = suspicion(networks, changed)[0]
         suspect.append(np.concatenate([scores, of_pixels(changed, images, donors)]))
     areas = told_apart(intact, suspect, seed=seed)
     kinds = list(forms)
@@ -76,10 +76,10 @@ def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, se
 
 
 def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
-    """AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
+    """Return the AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
 
-    Under resamples of the images, an intact one together with what was made of it, the same for
-    every kind (R, S, B); the difference is to the first score.
+    An image and what was made of it are resampled together, alike for every kind. The difference is
+    to the first score.
     """
     pairs = zip(clean, suspect, strict=True)
     areas = stack([detection.told_apart(*pair, paired=True, seed=seed) for pair in pairs], 1)
@@ -90,5 +90,5 @@ def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
     """The images (N, C, H, W), broken in each way, and as the controls have them."""
     return {
         name: make(images, labels, torch.Generator().manual_seed(seed))
-        for name, (make, _) in KINDS.items()
+        for name, make in KINDS.items()
     }

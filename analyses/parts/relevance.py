@@ -1,10 +1,8 @@
-"""Are units tied to parts? Relevance mass on strokes and their halves, for `parts`.
+"""Relevance mass of units on strokes and on their halves, for `parts`.
 
-After Tawalbeh & Oramas 2023 (arXiv:2305.05349), done anew on the halves of digits: units of the
-class capsule are set to their lowest and highest value over the data, units of the layer below are
-selected forward without looking at classes, and what they are relevant for is measured by relevance
-mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a map's mass that lies in
-a mask. The selection by explained variance, the halves, and the controls are ours.
+After Tawalbeh & Oramas 2023 (arXiv:2305.05349), applied to the halves of digits. The measure is
+relevance mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a map's mass
+that lies in a mask. Selection by explained variance, halves and controls are ours.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import abilities, decode, evidence, reconstructs, trace
 
-STROKE = 0.25  # of full ink: what a pixel of the stroke has, at least
+STROKE = 0.25  # of full brightness: what a pixel of the stroke has at least
 SELECTED = 4  # one unit of as many in the layer below
-TURNS = 3  # sets of random directions, over which a control is averaged
+DRAWS = 3  # sets of random directions, over which a control is averaged
 
 
 class Relevance(NamedTuple):
-    """The control first, then the units; None: the network lacks what it takes."""
+    """The control first, then the units; None: the network lacks what is needed."""
 
     perturbed: Estimate | None  # (2, 3) mass on the stroke, in one half of that, overlap of units
     selected: Estimate | None  # (2, 2) mass on the stroke, in one half of that
@@ -46,15 +44,17 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
     chosen, explained = none.chosen, none.explained
     if reconstructs(model):
         poses = trace(model, images, keep=("poses", "lengths"))
-        read, poses = poses.lengths.argmax(1), poses.poses[-1]
-        own = poses[torch.arange(len(poses)), read]
+        winner, poses = poses.lengths.argmax(1), poses.poses[-1]
+        own = poses[torch.arange(len(poses)), winner]
         E = own.shape[1]
-        turned = [
-            _measured(changes(model, poses, own, read, _turned(E, generator)), strokes, halves)
-            for _ in range(TURNS)
+        random = [
+            _measured(
+                changes(model, poses, own, winner, _directions(E, generator)), strokes, halves
+            )
+            for _ in range(DRAWS)
         ]
-        units = _measured(changes(model, poses, own, read, torch.eye(E)), strokes, halves)
-        measured = [[torch.stack(one).mean(0) for one in zip(*turned, strict=True)], units]
+        units = _measured(changes(model, poses, own, winner, torch.eye(E)), strokes, halves)
+        measured = [[torch.stack(one).mean(0) for one in zip(*random, strict=True)], units]
         perturbed = stack(
             [
                 compare_means(torch.stack(pair).numpy(), counts, shares=False)
@@ -80,21 +80,21 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
     return Relevance(perturbed, selected, chosen, explained)
 
 
-def _turned(E: int, generator: torch.Generator) -> Tensor:
+def _directions(E: int, generator: torch.Generator) -> Tensor:
     """Random orthonormal directions (E, E)."""
     return torch.linalg.qr(torch.randn(E, E, generator=generator)).Q
 
 
-def changes(model, poses: Tensor, own: Tensor, read: Tensor, axes: Tensor) -> Tensor:
-    """What each of U directions changes when it goes from its lowest to its highest value.
+def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> Tensor:
+    """Return what changes in the reconstruction when a direction goes from its lowest to highest.
 
     Parameters
     ----------
-    poses  (N, J, E) of all classes.
-    own    (N, E) of the class read.
-    read   (N,).
-    axes   (U, E) orthonormal; the identity for the units themselves. Lowest and highest are those
-           of the images that are read as the same class.
+    poses   (N, J, E) of all classes.
+    own     (N, E) of the predicted class.
+    winner  (N,) predicted class.
+    axes    (U, E) orthonormal; the identity for the units themselves. Lowest and highest values are
+            those of the images with the same prediction.
 
     Returns
     -------
@@ -102,15 +102,17 @@ def changes(model, poses: Tensor, own: Tensor, read: Tensor, axes: Tensor) -> Te
     """
     along = own @ axes.T
     low, high = torch.empty_like(along), torch.empty_like(along)
-    for k in read.unique():
-        low[read == k], high[read == k] = along[read == k].aminmax(dim=0)
+    for k in winner.unique():
+        low[winner == k], high[winner == k] = along[winner == k].aminmax(dim=0)
     maps = []
     for u, axis in enumerate(axes):
         ends = []
         for end in (low, high):
             moved = poses.clone()
-            moved[torch.arange(len(poses)), read] = own + (end[:, u] - along[:, u])[:, None] * axis
-            ends.append(decode(model, moved, read))
+            moved[torch.arange(len(poses)), winner] = (
+                own + (end[:, u] - along[:, u])[:, None] * axis
+            )
+            ends.append(decode(model, moved, winner))
         maps.append((ends[1] - ends[0]).abs().mean(1))
     return torch.stack(maps, 1)
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, ground, plus_minus
+from capsviz.analyses.perturb.measure import clear, ground, is_dark, plus_minus
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, mosaic, show, wrapped
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def sheet(result, width):
-    """Every dimension over its range, one row each, its effect in words beside it."""
+    """Draw every dimension over its range, a row each, its effect in words beside it."""
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
     left, words = (0.45, 1.45) if narrow else (0.8, 1.6)  # inches
@@ -55,7 +55,7 @@ def sheet(result, width):
         shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
-        texts = [_minus(f"{s:+.2f}") if s else "0" for s in shifts[some].round(6)]
+        texts = [f"{s:+.2f}" if s else "0" for s in shifts[some].round(6)]
         axes.set_xticks(x[some], texts)
         axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:
@@ -86,17 +86,17 @@ def _columns(result, inches) -> np.ndarray:
 
 
 def _heading_text(result) -> str:
-    """What the input and the words are."""
+    """Lines that say what the input and the words are."""
     name = result.classes[result.capsule]
     true = "" if result.label is None else f"true {result.classes[result.label]}, "
     fewer = result.count is not None and len(result.images) < result.count
     most = f"; the {len(result.images)} strongest of {result.count}" if fewer else ""
-    clear = "" if result.tests is None else f" of those clear of zero (Holm, {result.tests}),"
+    clear = "" if result.tests is None else f"clear of zero (Holm's method, {result.tests} tests), "
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
-        f"words: effects of +{result.step:g} that are largest,{clear} against their spread in the "
-        f"class, mean ±95 %, n = {result.n}{ground(result)}"
+        f"changed: the pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
+        f"beside each row: the largest effects of +{result.step:g}, {clear}relative to their "
+        f"spread in the class; ±: 95 %, n = {result.n}{ground(is_dark(result.images))}"
     )
 
 
@@ -115,7 +115,7 @@ def _heading(figure, result, text):
 
 
 def table(result, width):
-    """Standardised effects as colours, means and intervals in units; the pixel change beside."""
+    """Draw standardised effects as colours, means and intervals as text; beside it pixel change."""
     E, M = result.effect.value.shape
     double = width >= 5
     row = 0.24 if double else 0.27
@@ -127,19 +127,13 @@ def table(result, width):
     picture = left.imshow(result.standardised, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
     effect, marked = result.effect, clear(result)
     gap = " " if double else "\n"
+    look = {"ha": "center", "va": "center", "fontsize": 6, "linespacing": 0.95}
     for d in range(E):
         for m in range(M):
             mean, half = effect.value[d, m], effect.high[d, m] - effect.value[d, m]
-            left.text(
-                m,
-                d,
-                _minus(plus_minus(mean, half, "+", gap)) if marked[d, m] else "·",
-                ha="center",
-                va="center",
-                fontsize=6,
-                linespacing=0.95,
-                color="white" if abs(result.standardised[d, m]) > 0.62 * limit else "black",
-            )
+            light = abs(result.standardised[d, m]) > 0.62 * limit
+            words = plus_minus(mean, half, "+", gap) if marked[d, m] else "·"
+            left.text(m, d, words, color="white" if light else "black", **look)
     left.set_xticks(
         range(M), [NAMES[name] for name in result.measures], rotation=0 if double else 40
     )
@@ -147,14 +141,8 @@ def table(result, width):
     left.set_yticks(range(E), [f"dim {d}" for d in range(E)])
     left.tick_params(length=0)
     left.spines[:].set_visible(False)
-    right.errorbar(
-        result.difference.value,
-        range(E),
-        xerr=result.difference.high - result.difference.value,
-        fmt="o",
-        color="black",
-        elinewidth=0.9,
-    )
+    change, half = result.difference.value, result.difference.high - result.difference.value
+    right.errorbar(change, range(E), xerr=half, fmt="o", color="black", elinewidth=0.9)
     right.tick_params(axis="y", length=0, labelleft=False)
     right.set_xlim(0, 1.12 * max(1e-9, result.difference.ci95.max()))
     right.locator_params(axis="x", nbins=3)
@@ -169,8 +157,8 @@ def table(result, width):
     figure.suptitle(
         f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"
-        f"·: not clear of zero (Holm's method, {E * M} effects)"
-        f"{ground(result).replace('; ', chr(10), 1)}"
+        f"·: does not differ from zero (Holm's method, {E * M} effects)"
+        f"{ground(result.dark).replace('; ', chr(10), 1)}"
     )
     return figure
 
@@ -181,7 +169,7 @@ def _names(result, narrow) -> list[str]:
     names = [f"dim {d}" for d in dimensions]
     if result.span == "data" and not narrow:
         ends = result.values[:, [0, -1]]
-        names = [f"{n}\n{_minus(_span(*pair))}" for n, pair in zip(names, ends, strict=True)]
+        names = [f"{n}\n{_span(*pair)}" for n, pair in zip(names, ends, strict=True)]
     return names
 
 
@@ -190,8 +178,3 @@ def _span(low: float, high: float) -> str:
     digits = max(2, int(np.ceil(-np.log10(max(high - low, 1e-9)))))
     low, high = (round(float(end), digits) + 0.0 for end in (low, high))  # no -0.00
     return f"{low:.{digits}f} to {high:.{digits}f}"
-
-
-def _minus(text: str) -> str:
-    """The typographic minus, as on the axes."""
-    return text.replace("-", "−")

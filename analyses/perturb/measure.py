@@ -1,4 +1,4 @@
-"""Effects for `perturb`: what a step of one dimension does to the decoded image, and its words."""
+"""Effects of a step of each pose dimension on decoded images, and their words."""
 
 from __future__ import annotations
 
@@ -42,58 +42,34 @@ class Statistics(NamedTuple):
     dark: bool = True  # whether the images have a dark ground, as `moments` asks for
     step: float = DELTA  # of a dimension
 
-
-def spread(statistics: Statistics) -> float:
-    """What 90 % of a class span of a dimension, the median over dimensions."""
-    return _span(statistics.quantiles)
+    axes = {"effect": ("dimension {}", "measures"), "difference": ("dimension {}",)}
+    over_runs = None  # dimensions of a pose are in another order in each run
 
 
-def _span(quantiles: np.ndarray) -> float:
-    """The median over dimensions of what lies between quantiles (E, 2)."""
+def ninety_percent(quantiles: np.ndarray) -> float:
+    """Return the distance between quantiles (E, 2), the median over dimensions."""
     return float(np.median(np.diff(quantiles, axis=1)))
 
 
 def step_within(quantiles: np.ndarray) -> float:
-    """`DELTA`, or less where quantiles (E, 2) span less: that, to one digit, rounded down.
+    """Return `DELTA`, or less where quantiles (E, 2) span less: that, to one digit, rounded down.
 
-    What no pose of a class does, a decoder has not learnt to draw.
+    A decoder has not learnt to draw poses that no image of the class has.
     """
-    span = _span(quantiles)
+    span = ninety_percent(quantiles)
     if not 0 < span < DELTA:
         return DELTA
     digit = 10.0 ** floor(log10(span))
     return floor(span / digit) * digit
 
 
-def ground(result) -> str:
-    """A warning, where there is no dark ground, as on photographs."""
-    if isinstance(result, Statistics):
-        dark = result.dark
-    else:
-        dark = on_dark(result.images.reshape(-1, *result.images.shape[2:]))
+def ground(dark: bool) -> str:
+    """Return a warning for images without a dark ground, as photographs; else ""."""
     return "" if dark else "; no dark ground: these are moments of brightness"
 
 
-def choose(model, image, label=None, *, pose="winning") -> int:
-    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
-
-    Raises
-    ------
-    ValueError  for the "true" one where `label` is None, or a network without a decoder.
-    """
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import require_decoder, trace
-
-    require_decoder(model)
-    if pose == "winning":
-        return int(predict(trace(model, image.cpu(), keep=("lengths",)).lengths))
-    if label is None:
-        raise ValueError("the true class of this image is not known: use the winning pose")
-    return int(label)
-
-
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
-    """Effects of each dimension of one class's pose on N images (N, C, H, W) of that class.
+    """Measure each dimension of one class's pose on N images (N, C, H, W) of that class.
 
     Parameters
     ----------
@@ -143,7 +119,7 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
 
 
 def _changes(model, poses, capsule: int, step: float):
-    """Of B poses (B, J, E): measures (B, M), half differences (B, E, M), pixel change (B, E)."""
+    """Measures (B, M), half differences (B, E, M) and pixel change (B, E) of B poses (B, J, E)."""
     import torch
 
     from capsviz.tracing import decode
@@ -165,13 +141,11 @@ def _changes(model, poses, capsule: int, step: float):
 
 
 def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> Statistics:
-    """Statistics of n images of a class, always the same; for None `N` of them, or all if fewer."""
+    """Measure n images of a class, always the same; None: `N` of them, or all if fewer."""
     import torch
 
-    from capsviz.tracing import require_decoder
     from capsviz.transforms.augment import to_float
 
-    require_decoder(inputs.model)
     data = inputs.dataset
     data.nth_of_class(capsule, 0)  # refuses a class that is not there
     places = (data.labels == capsule).nonzero().flatten()
@@ -192,9 +166,9 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
 
 
 def clear(statistics: Statistics) -> np.ndarray:
-    """(E, M) whether an effect differs from zero by Student's t, corrected for all E * M at once.
+    """Return which effects (E, M) differ from zero by Student's t.
 
-    Holm's method (1979), at 5 % for the whole table.
+    Corrected for all E * M at once by Holm's method (1979), at 5 % for the whole table.
     """
     from scipy.special import stdtr  # takes time to import
 
@@ -207,15 +181,14 @@ def clear(statistics: Statistics) -> np.ndarray:
 
 
 def strongest(statistics: Statistics, count: int) -> np.ndarray:
-    """The dimensions that change the decoded image most over the class, the strongest first."""
+    """Return the dimensions that change the decoded image most, the strongest first."""
     return np.argsort(-statistics.difference.value, kind="stable")[:count]
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """For each dimension its largest standardised effect among the clear ones, ±95 %.
+    """Return the largest standardised effect of each dimension among the clear ones, ±95 %.
 
-    The second largest too, where it is at least `ALSO` times as large: one alone would name what
-    the eye does not take for the change.
+    The second largest is added where it is at least `ALSO` times as large.
     """
     sizes = np.where(clear(statistics), np.abs(statistics.standardised), 0)
     texts = []
@@ -235,10 +208,9 @@ def _effect(name: str, effect: Estimate) -> str:
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
-    """A mean and half its interval: "0.12 ±0.01".
+    """Return a mean and half its interval: "0.12 ±0.01".
 
-    Two places, or three for a smaller width, of which 0.001 is the least; more where it takes them
-    to show that zero is outside.
+    Two digits, or three for a narrower interval; more where that would hide that zero is outside.
     """
     for places in range(2, 12):
         width = round(half, places)
@@ -247,3 +219,8 @@ def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
         if (round(abs(mean), places) > width) == (abs(mean) > half):
             break
     return f"{mean:{sign}.{places}f}{gap}±{width:.{places}f}"
+
+
+def is_dark(images: np.ndarray) -> bool:
+    """Return whether decoded images (E, K, C, H, W) have a dark ground, as `moments` expects."""
+    return on_dark(images.reshape(-1, *images.shape[2:]))

@@ -6,17 +6,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from capsviz.analyses.predict.words import remarks
+from capsviz.analyses.predict.result import remarks
 from capsviz.results.panels import mosaic
 
 HEADS = {
     "original": "original",
     "grey": "original, grey",
-    "inverted": "bright ink",
-    "ink": "ink alone",
+    "inverted": "bright strokes",
+    "ink": "strokes alone",
     "cropped": "cropped",
     "input": "network sees",
-    "seen": "network sees",  # in results of before 0.2
     "reconstruction": "reconstruction",
 }
 TEXT = 1.6  # inches of the words beside a row
@@ -27,13 +26,13 @@ LONGEST = 22  # letters of a file's name
 
 
 def sheet(result, width):
-    """The steps from left to right, what was found beside them."""
+    """Draw the steps from left to right, and the prediction beside them."""
     count, steps = len(result.files), len(result.steps)
     cell = min(CELL, (width - TEXT) / steps)
-    turned = cell < HEAD
+    rotated = cell < HEAD
     words = [_words(result, row) for row in range(count)]
     heights = [max(cell, LINE * (text.count("\n") + 1)) + 0.06 for text in words]
-    height = sum(heights) + (HEAD if turned else 0.25)
+    height = sum(heights) + (HEAD if rotated else 0.25)
     # Not "none": saving sets that back to the house style's own layout.
     figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
     top = 0.04
@@ -48,7 +47,7 @@ def sheet(result, width):
         if row == 0:
             axes.xaxis.tick_top()
             heads = [HEADS[name] for name in result.steps]
-            axes.set_xticks(x, heads, rotation=90 if turned else 0)
+            axes.set_xticks(x, heads, rotation=90 if rotated else 0)
         axes.yaxis.tick_right()
         axes.set_yticks(y, [text], fontsize=6)
         axes.tick_params(length=0)

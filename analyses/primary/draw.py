@@ -14,13 +14,15 @@ CELL = 0.85  # inches of a picture, at most
 
 
 def rows(result, width):
-    """One row per capsule: the input with its receptive field, the growing coupling; then all."""
+    """Draw a row for each capsule: its receptive field, its growing coupling; beside it all."""
     K, L = result.sse.shape
     levels = range(L) if width >= 5 else sorted({0, L // 2, L - 1})
     columns = len(levels) + 2
     cell = min((width - LABELS - SCALE - (columns - 1) * GAP - 2 * GROUP) / columns, CELL)
     tall = cell * result.image.shape[1] / result.image.shape[2]
-    below = 0.14 if K == 1 else 0.06  # what is read stands under the middle row
+    below = (
+        (0.26 if width < 5 else 0.14) if K == 1 else 0.06
+    )  # the prediction stands under the middle row
     height = TITLES + K * (tall + GAP) + below
     figure = Figure(figsize=(width, height), layout="none")
 
@@ -32,7 +34,7 @@ def rows(result, width):
     for k in range(K):
         axes = place(0, k, 0)
         picture = show(axes, result.image, "input" if k == 0 else None)
-        name = f"capsule {result.types[k]}\nno place"
+        name = f"capsule {result.types[k]}"
         if result.places is not None:
             axes.add_patch(_field(*result.fields[k]))
             row, column = result.places[k]
@@ -46,7 +48,11 @@ def rows(result, width):
             show(place(n + 1, k, 1), result.pictures[k, level], name)
     axes = place(columns - 1, (K - 1) / 2, 2)
     show(axes, result.whole, f"all {result.children:,}")
-    axes.set_xlabel(f"read as {result.classes[result.predicted]}", fontsize=6.5, labelpad=2)
+    axes.set_xlabel(
+        f"predicted{chr(10) if width < 5 else chr(32)}as {result.classes[result.predicted]}",
+        fontsize=6.5,
+        labelpad=2,
+    )
     middle = LABELS + cell + GROUP + (len(levels) * (cell + GAP) + GAP) / 2
     title = "one capsule alone, its coupling growing to c"
     figure.text(middle / width, 1 - 0.14 / height, title, ha="center", fontsize=6.5)
@@ -60,7 +66,7 @@ def rows(result, width):
 
 
 def errors(result, width):
-    """Mean SSE under every condition; beside it, what each control of the couplings adds."""
+    """Draw the mean SSE under every condition; beside it, what replaced couplings add."""
     side = width >= 6
     figure = Figure(figsize=(width, 2.1 if side else 3.6))
     left, right = figure.subplots(

@@ -33,7 +33,7 @@ from capsviz.cli import options, writing
 )
 def train(epochs, limit, hidden, seed, output, inputs):
     """Train a decoder from primary capsules; the network is frozen."""
-    from capsviz.analyses.primary.measure import findings
+    from capsviz.analyses.primary.statistics import Couplings
     from capsviz.experiments import primary_decoder
 
     loaded = options.open_inputs(inputs, split="train")
@@ -45,7 +45,7 @@ def train(epochs, limit, hidden, seed, output, inputs):
         loaded.model, *parts, output / primary_decoder.file_name(loaded.name), epochs=epochs,
         hidden=hidden, seed=seed, report=lambda line: click.echo(line, err=True),
     )  # fmt: skip
-    click.echo(findings(statistics))
+    click.echo(Couplings().findings(statistics))
     click.echo(f"wrote {path}", err=True)
 
 
@@ -56,7 +56,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
     -------
     `path`, and the `Statistics` of the test split.
     """
-    from capsviz.analyses.primary.measure import evaluate
+    from capsviz.analyses.primary.statistics import evaluate
     from capsviz.experiments.primary_decoder import save
     from capsviz.experiments.primary_training import fit
     from capsviz.transforms.augment import to_float
@@ -78,13 +78,3 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
         "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
     }
     return save(path, decoders, model.card, card), statistics
-
-
-def open_decoders(inputs, file=None) -> dict:
-    """The decoders of a network: from a file, or from where `train` writes them."""
-    from capsviz.experiments import primary_decoder
-
-    path = file or primary_decoder.find(inputs.source, inputs.name)
-    return primary_decoder.load(
-        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
-    )

@@ -6,71 +6,96 @@ import warnings
 
 import numpy as np
 
-PENALTIES = np.logspace(-3, 0, 16)  # of the lasso, targets standardised; chosen by 3 folds
-FOLDS = 3
-LEVEL = 0.05  # of the tests whether a code tells a factor, all factors together
+PENALTIES = np.logspace(-3, 0, 16)[::-1]  # of the lasso, targets standardised
+FOLDS = 3  # by which the penalty is chosen
+STEPS = 2000  # of coordinate descent, at most
+LEVEL = 0.05  # of the tests whether a code predicts a factor, all factors together
 
 
 def dci(codes: np.ndarray, factors: np.ndarray) -> tuple[float, float]:
-    """Disentanglement and completeness of codes (N, E) that tell factors (N, M), in [0, 1].
+    """Return disentanglement and completeness of codes (N, E) for factors (N, M), in [0, 1].
 
     Eastwood & Williams 2018 (openreview By-7dz-AZ), section 2: R_ij is the weight, without its
     sign, of dimension i in a lasso for factor j, all standardised. Disentanglement is 1 less the
     entropy of a row of R, to the base M, completeness 1 less that of a column, to the base E;
-    means, each row and column by its share of all weights. What a code does not tell (`told`) has
-    no weights here: the few that a lasso leaves it by chance would be concentrated. A code that
-    tells nothing has 0 of both.
+    means, each row and column by its share of all weights. A factor that the code does not predict
+    (`predicts`) has no weights here: the few that a lasso leaves by chance would be concentrated.
     """
     weights = importance(codes, factors)
     return _concentration(weights), _concentration(weights.T)
 
 
 def importance(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """R (E, M): weights, without their signs, of each standardised dimension for each factor.
+    """Return R (E, M): weights, without signs, of each standardised dimension for each factor.
 
-    0 for a factor that the lasso does not tell of images left out of its fit.
+    0 for a factor that the lasso does not predict on images left out of its fit.
     """
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import Lasso, LassoCV
-    from sklearn.model_selection import cross_val_predict
+    from sklearn.linear_model import Lasso
 
     x, y = standardised(codes), standardised(factors)
-    lasso, columns = LassoCV(alphas=PENALTIES, cv=FOLDS, max_iter=2000), []
+    columns = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of the smallest penalties
-        for one in y.T:
-            weights = np.abs(lasso.fit(x, one).coef_)
-            same = Lasso(lasso.alpha_, max_iter=2000)
-            known = weights.any() and told(one, cross_val_predict(same, x, one, cv=FOLDS), len(y.T))
+        predicted, folds = held_out(x, y)
+        errors = [((predicted[:, test] - y[test]) ** 2).mean(1) for test in folds]
+        best = np.mean(errors, 0).argmin(0)
+        for j, k in enumerate(best):
+            lasso = Lasso(PENALTIES[k], max_iter=STEPS).fit(x, y[:, j])
+            weights = np.abs(lasso.coef_)
+            known = weights.any() and predicts(y[:, j], predicted[k, :, j], len(best))
             columns.append(weights * known)
     return np.stack(columns, 1)
 
 
-def told(values: np.ndarray, foretold: np.ndarray, tests: int) -> bool:
-    """Whether predictions (N,) of values (N,), of mean 0, are better than 0.
+def held_out(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return predictions (P, N, M) by a lasso of each penalty on the other folds; rows of folds.
+
+    As `LassoCV` does, but with one matrix of products for all factors and penalties of a fold.
+    """
+    from sklearn.linear_model import lasso_path
+    from sklearn.model_selection import KFold
+
+    predicted, folds = np.zeros((len(PENALTIES), *y.shape)), []
+    for fit, test in KFold(FOLDS).split(x):
+        centre, middle = x[fit].mean(0), y[fit].mean(0)
+        inputs = np.asfortranarray(x[fit] - centre)
+        products = inputs.T @ inputs
+        for j, target in enumerate((y[fit] - middle).T):
+            _, weights, _ = lasso_path(
+                inputs, target, alphas=PENALTIES, precompute=products, Xy=inputs.T @ target,
+                max_iter=STEPS, check_input=False,
+            )  # fmt: skip
+            predicted[:, test, j] = ((x[test] - centre) @ weights).T + middle[j]
+        folds.append(test)
+    return predicted, folds
+
+
+def predicts(values: np.ndarray, predicted: np.ndarray, tests: int) -> bool:
+    """Return whether predictions (N,) of values (N,), of mean 0, are better than 0.
 
     By a one-sided normal test of the squared errors, at `LEVEL` over so many tests (Bonferroni).
     """
     from scipy.stats import norm
 
-    gain = values**2 - (values - foretold) ** 2
+    gain = values**2 - (values - predicted) ** 2
     error = gain.std(ddof=1) / np.sqrt(len(gain))
     return bool(gain.mean() > norm.ppf(1 - LEVEL / tests) * error)
 
 
-def turned(codes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Codes (N, E), standardised, then turned by a rotation drawn at random."""
+def rotated(codes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return codes (N, E), standardised, then rotated at random."""
     return standardised(codes) @ rotation(codes.shape[1], generator)
 
 
 def rotation(size: int, generator: np.random.Generator) -> np.ndarray:
-    """An orthogonal matrix, uniformly at random."""
+    """Return an orthogonal matrix, uniformly at random."""
     q, r = np.linalg.qr(generator.normal(size=(size, size)))
     return q * np.sign(np.diag(r))
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """(N, ...) with mean 0 and standard deviation 1, or 0 where nothing varies."""
+    """Return (N, ...) with mean 0 and standard deviation 1, or 0 where nothing varies."""
     centred = values - values.mean(0)
     deviation = centred.std(0)
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 1e-12)

@@ -1,4 +1,4 @@
-"""Drawings for `probes`: R2 by measure, disentanglement, the cycle, and what lies along paths."""
+"""Drawings for `probes`: R2 by measure, disentanglement, the cycle, paths, and a film strip."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.probes.words import NAMES
 from capsviz.results import COLOURS
-from capsviz.results.panels import intervals, look
+from capsviz.results.panels import intervals, look, mosaic
 
+NAMES = {
+    "slant_deg": "slant",
+    "width_px": "width",
+    "height_px": "height",
+    "thickness_px": "thickness",
+    "x_px": "position, x",
+    "y_px": "position, y",
+}
 WIDE = 5.0  # inches from which on panels stand side by side
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
 LINE = 0.135  # inches of a line of the key
-PATH, FADE, GREY = COLOURS[0], COLOURS[1], "#7F7F7F"
+PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
 
 
 def sheet(result, width):
-    """Probes and DCI."""
+    """Draw probes and DCI."""
     wide = width >= WIDE
     S = len(result.sources)
     tall = 6 * max(0.26, 0.055 * S)
@@ -29,7 +36,7 @@ def sheet(result, width):
     _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
     _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
     lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in result.codes]
-    words = [f"{one}{_count(result, one)}" for one in result.codes]
+    words = [f"{_word(one)}{_count(result, one)}" for one in result.codes]
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
     figure.legend(
         lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
@@ -40,7 +47,7 @@ def sheet(result, width):
 
 
 def paths(result, width):
-    """The cycle, and activation and distance along paths."""
+    """Draw the cycle, and activation and distance along paths."""
     wide = width >= WIDE
     figure = Figure(figsize=(width, 1.8 if wide else 3.1))
     if wide:
@@ -56,6 +63,11 @@ def paths(result, width):
     if result.path_distance is not None:
         _path(figure.add_subplot(places[2]), result, "path_distance", "rms to nearest image")
     return figure
+
+
+def _word(name: str) -> str:
+    """A code as pictures have it."""
+    return name.replace("freshly initialised", "untrained").replace("turned", "rotated")
 
 
 def _count(result, name: str) -> str:
@@ -110,7 +122,7 @@ def _cycle(axes, result):
     rows = np.arange(len(result.returns))
     look = {"color": COLOURS[0], "marker": "o", "markersize": 3}
     intervals(axes, result.cycle, rows, look, left)
-    short = ["its drawing", "noise as far", "a like one's\ndrawing"]
+    short = ["reconstruction", "equal noise", "another image's\nreconstruction"]
     _rows(axes, short, left, "R² of the pose, encoded again")
 
 
@@ -128,3 +140,66 @@ def _path(axes, result, field, name):
     axes.set(xlabel="t", ylabel=name, xticks=[0, 0.5, 1])
     if field == "path_activation":
         axes.legend(loc="lower center", fontsize=6)
+
+
+def strip(result, width):
+    """Draw film strips of path and cross-fade, with the two images; activations below.
+
+    Below each image is its predicted class, in red where that is not the class of the path.
+    """
+    steps = np.arange(len(result.t))[:: 1 if width >= WIDE else 2]  # fewer on a narrow page
+    columns = len(steps) + 2
+    cell = (width - 0.45) / columns
+    figure = Figure(figsize=(width, 2 * cell + 2.3))
+    rows = figure.add_gridspec(3, 1, height_ratios=[cell, cell, 1.1])
+    first, last = result.images[:1], result.images[1:]
+    blank = np.full_like(first, 255)
+    axes = figure.add_subplot(rows[0])
+    names = ["image a", *(f"t = {result.t[i]:.3g}" for i in steps), "image b"]
+    activations = [result.activations[0], *result.path_activations[steps], result.activations[1]]
+    _row(axes, np.concatenate([first, result.path[steps], last]), result, activations, names)
+    axes.set_ylabel("path of\nposes", color=PATH, fontsize=6.5)
+    axes = figure.add_subplot(rows[1])
+    activations = [None, *result.fade_activations[steps], None]
+    _row(axes, np.concatenate([blank, result.fade[steps], blank]), result, activations)
+    axes.set_ylabel("cross-fade\nof pixels", color=FADE, fontsize=6.5)
+    _curves(figure.add_subplot(rows[2]), result)
+    return figure
+
+
+def _row(axes, pictures, result, activations, names=None):
+    """Pictures (n, C, H, W) side by side, their predicted classes below and names above."""
+    _, centres = mosaic(axes, pictures[None], len(pictures))
+    axes.set_yticks([])
+    texts, colours = [], []
+    for one in activations:
+        read = None if one is None else int(one.argmax())
+        texts.append("" if one is None else f"{result.classes[read]}: {one[read]:.2f}")
+        colours.append("black" if read in (None, result.capsule) else OTHER)
+    axes.set_xticks(centres, texts, fontsize=6.5)
+    for label, colour in zip(axes.get_xticklabels(), colours, strict=True):
+        label.set_color(colour)
+    if names is not None:
+        for place, name in zip(centres, names, strict=True):
+            axes.annotate(name, (place, 1), (0, 2), xycoords=("data", "axes fraction"),
+                          textcoords="offset points", ha="center", fontsize=6.5)  # fmt: skip
+
+
+def _curves(axes, result):
+    """Activations of the class, and of the longest other one, along both."""
+    name = result.classes[result.capsule]
+    most = "longest" if result.score.endswith("length") else "highest"
+    for what, activations, colour, marker in (
+        ("path", result.path_activations, PATH, "o"),
+        ("cross-fade", result.fade_activations, FADE, "s"),
+    ):
+        others = np.delete(activations, result.capsule, 1).max(1)
+        axes.plot(result.t, activations[:, result.capsule], f"{marker}-", color=colour,
+                  markersize=3, label=f"{what}: {name}")  # fmt: skip
+        axes.plot(result.t, others, ":", color=colour, linewidth=0.9,
+                  label=f"{what}: {most} other")  # fmt: skip
+    axes.set(xlabel="t, from image a to image b", ylabel="activation", ylim=(0, 1.02), xlim=(0, 1))
+    heights = np.concatenate([line.get_ydata() for line in axes.lines])
+    free = not ((heights > 0.35) & (heights < 0.65)).any()
+    place = {"loc": "center"} if free else {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+    axes.legend(ncols=2, fontsize=6, **place)

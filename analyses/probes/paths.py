@@ -1,4 +1,4 @@
-"""Drawings of `probes`: poses decoded and encoded again, and straight paths between two of them."""
+"""Poses decoded and encoded again, and straight paths between two poses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
 
 
 def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Poses (N, J, E) after the last iteration, and the classes read (N,)."""
+    """Return poses (N, J, E) after the last iteration, and the predicted classes (N,)."""
     traced = trace(model, images, keep=("poses", "lengths"))
     return traced.poses[-1], traced.lengths.argmax(1)
 
 
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
-    """Drawings along the path of P pairs of images (P, C, H, W), and the cross-fade of their ends.
+    """Return images along the path of P pairs (P, C, H, W), and the cross-fade of their ends.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]
 
 
 def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
-    """The fields of `Statistics` about decoding a pose and encoding the drawing again.
+    """Return the fields of `Statistics` about decoding a pose and encoding it again.
 
-    Images of a class that is read but once are left out: there is no variance within it.
+    Images of a class that is predicted only once are left out: it has no variance.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
     several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
     images, poses, read = images[several], poses[several], read[several]
     if len(images) < 2:
-        return {"notes": ["no two images are read as the same class: no cycle"]}
+        return {"notes": ["no two images are predicted as the same class: no cycle"]}
     drawn = decode(model, poses, read).float().clamp(0, 1)
     noise = torch.randn(images.shape, generator=generator)
     noisy = as_far(images, noise, (drawn - images).flatten(1).norm(dim=1))
@@ -79,7 +79,7 @@ def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
 
 
 def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
-    """Images (N, C, H, W) in [0, 1] with so much noise that each is at its distance (N,).
+    """Return images (N, C, H, W) in [0, 1] with noise, each at its distance (N,).
 
     By bisection, for what leaves [0, 1] is cut off; where no noise is enough, as much as there is.
     """
@@ -93,7 +93,7 @@ def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
 
 
 def couples(read: Tensor, generator: torch.Generator) -> Tensor:
-    """Disjoint couples (P, 2) of images that are read as the same class, at most `COUPLES`."""
+    """Return disjoint pairs (P, 2) of images with the same predicted class, at most `COUPLES`."""
     order = torch.randperm(len(read), generator=generator)
     parts = [order[read[order] == k] for k in read.unique()]
     pairs = torch.cat([part[: len(part) // 2 * 2].view(-1, 2) for part in parts])
@@ -101,19 +101,19 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def along(model, images: Tensor, real=None, *, seed: int, looked=None, progress=iter) -> dict:
-    """The fields of `Statistics` about paths between couples of images.
+    """Return the fields of `Statistics` about paths between pairs of images.
 
     Parameters
     ----------
-    real    images (M, C, H, W) and classes (M,) that drawings are compared with; None: the images
-            themselves, those of the couple left out.
+    real    images (M, C, H, W) and classes (M,) that the path is compared with; None: the images
+            themselves, those of the pair left out.
     looked  `poses_and_classes` of the images, where they are known.
     """
     generator = torch.Generator().manual_seed(seed)
     _, read = looked or poses_and_classes(model, images)
     pairs = couples(read, generator)
     if len(pairs) < 2:
-        return {"notes": [f"{len(pairs)} couples are read as the same class: no paths"]}
+        return {"notes": [f"{len(pairs)} couples are predicted as the same class: no paths"]}
     classes = read[pairs[:, 0]]
     kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
     among, of_real = (images, read) if real is None else real

@@ -23,7 +23,7 @@ class Data(NamedTuple):
 
     images: Tensor  # (X, C, H, W), shifted
     factors: np.ndarray  # (X, M) measures
-    classes: np.ndarray  # (X,) that the network reads; of an image shown again, its first reading
+    classes: np.ndarray  # (X,) predicted; of an image shown again, its first prediction
     poses: np.ndarray  # (X, E) of that class
     folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows of their fits
     again: dict[int, int]  # row shown once more -> the row of that image in the fits
@@ -32,7 +32,7 @@ class Data(NamedTuple):
 
 
 def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, seed: int) -> Data:
-    """Shift images, measure them, and look at the pose of the class that is read.
+    """Shift images, measure them, and trace the pose of the predicted class.
 
     Images in which nothing is drawn are left out.
     """
@@ -85,7 +85,7 @@ def _side(read: np.ndarray, side: int) -> np.ndarray:
 
 
 def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor:
-    """Each image shifted by whole pixels, up to `shift_px` along each axis, at random."""
+    """Return images shifted by whole pixels, up to `shift_px` along each axis, at random."""
     if shift_px == 0:
         return images
     moves = torch.randint(-shift_px, shift_px + 1, (2, len(images)), generator=generator).double()
@@ -100,9 +100,9 @@ def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor
 
 
 def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter):
-    """Vectors (X, F) of every kind, by name, the pose first; and notes on what could not be had.
+    """Return vectors (X, F) of every kind, by name, the pose first; and notes on missing ones.
 
-    Of each kind there is a list: of freshly initialised networks one for each seed, else of one.
+    Of each kind there is a list: of untrained networks one for each seed, else of one.
     Pixels are left whole here: their components are of the fits.
     """
     fresh, notes = checkpoint.controls(model, seeds, data.images)

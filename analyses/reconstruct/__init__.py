@@ -1,4 +1,4 @@
-"""What the decoder makes of each class, and of images that are misread.
+"""Compare images with their reconstructions from the predicted and the true class.
 
 `capsviz reconstruct --explain` prints the method, what to see, and what not to conclude.
 """

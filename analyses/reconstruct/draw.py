@@ -34,7 +34,7 @@ def sheet(result, width):
     blocks[0].draw(parts[0], f"test images of each class, {result.dataset}{none}")
     if len(result.failures):
         count = f"{len(result.failures)} of {result.wrong}"
-        title = f"misread images, {count}, most confident first"
+        title = f"misclassified, {count}, most confident first"
         blocks[1].draw(parts[1], title, result.failure_lengths, result.score.split()[-1])
     _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
     return figure
@@ -45,15 +45,15 @@ class _Block:
 
     def __init__(self, result, kind, width, columns):
         self.pictures = getattr(result, f"{kind}s")
-        truth, read = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
-        self.wrong = truth != read
+        truth, winner = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
+        self.wrong = truth != winner
         self.names = [
             result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
-            for a, b in zip(truth, read, strict=True)
+            for a, b in zip(truth, winner, strict=True)
         ]
         self.columns = min(columns, max(len(self.pictures), 4))
         cell = min(CELL, (width - NAMES) / self.columns)
-        self.rotation = turn(self.names, cell)
+        self.rotation = rotation_of(self.names, cell)
         head = LETTER * _longest(self.names) if self.rotation else LINE * 2
         foot = 0 if kind == "example" else 3.4 * LINE
         self.lines = -(-len(self.pictures) // self.columns)
@@ -79,8 +79,8 @@ class _Block:
                     under.set_xlabel(f"{word} of the predicted capsule, below it of the true one")
 
 
-def turn(names, inches) -> int:
-    """Degrees to turn names so that each fits in its place, this many inches wide."""
+def rotation_of(names, inches) -> int:
+    """Return the rotation of names, in degrees, with which each fits into so many inches."""
     return 90 if LETTER * _longest(names) > inches else 0
 
 
@@ -105,7 +105,7 @@ def _errors(figure, result, inches):
             label=f"from the {name} class",
         )
     names = [result.classes[k] for k in result.numbers]
-    axes.set_xticks(place, names, rotation=turn(names, inches / max(1, len(names))))
+    axes.set_xticks(place, names, rotation=rotation_of(names, inches / max(1, len(names))))
     top = max(sse.ci95.max(initial=0) for sse in (result.sse_predicted, result.sse_true)) or 1
     columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
     axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))

@@ -20,7 +20,7 @@ TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
 def film_strip(result, width):
-    """Inputs and reconstructions, if any, above the length of every capsule, by angle."""
+    """Draw inputs and reconstructions, if any, above the score of every class, by angle."""
     angles, (tall, wide) = result.angles_deg, result.inputs.shape[2:]
     columns = min(STRIP, int((width - NAMES) / CELL), len(angles))
     picked = np.unique(np.linspace(0, len(angles) - 1, columns).round().astype(int))
@@ -55,7 +55,7 @@ def film_strip(result, width):
 
 
 def _strip(axes, result, picked):
-    """The input at some of the angles, and what is decoded from it; below, what it is read as."""
+    """Draw the input at some angles, its reconstruction, and below them the predicted class."""
     shown = {"input": result.inputs, "recon-\nstruction": result.reconstructions}
     shown = {name: images[picked] for name, images in shown.items() if images is not None}
     y, x = mosaic(axes, np.stack(list(shown.values())), len(picked))
@@ -72,7 +72,7 @@ def _strip(axes, result, picked):
 
 
 def curves(result, width):
-    """Accuracy and true-class length against the angle, with 95 % bands."""
+    """Draw accuracy and true-class score against the angle, with 95 % bands."""
     figure = Figure(figsize=(width, max(0.42 * width, 1.8)))
     axes, named, word = figure.add_subplot(), [], result.score.split()[-1]
     for estimate, colour, dashes, name in (
@@ -97,7 +97,7 @@ def curves(result, width):
 
 
 def frames(result, size):
-    """RGB frames (h, size, 3) uint8: input, reconstruction, lengths, and a strip that grows.
+    """Yield RGB frames (h, size, 3) uint8: input, reconstruction, scores, and a strip that grows.
 
     One for each angle, or where that would be more than `FRAMES`, for every k-th. The background is
     drawn once and only what moves is drawn again.

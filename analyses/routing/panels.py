@@ -21,10 +21,7 @@ from capsviz.results.maps import (
 from capsviz.results.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
-NEAR = 0.25  # of the height of the axes: a control this near to the curve's last number
-LINE = 8  # points from a line of small letters to the next
 MOST = 12  # numbers and letters on an axis
-CROWDED = 8  # rounds and controls on an axis from which on a number is wider than two of them
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
 
@@ -35,9 +32,9 @@ def panels(result, width):
     shape = (2, 3) if wide else (3, 2)
     figure = Figure(figsize=(width, 1.65 * shape[0] + 0.1 + 0.12 * (not wide)))
     accuracy, changed, active, parents, polarisation, agreement = figure.subplots(*shape).flat
-    _by_rounds(accuracy, result, 100 * result.accuracy, 100 * result.control_accuracy)
-    _by_rounds(changed, result, 100 * result.changed, 100 * result.control_changed)
-    _by_rounds(active, result, result.true_activation, result.control_true_activation)
+    _by_iterations(accuracy, result, 100 * result.accuracy, 100 * result.control_accuracy)
+    _by_iterations(changed, result, 100 * result.changed, 100 * result.control_changed)
+    _by_iterations(active, result, result.true_activation, result.control_true_activation)
     for axes in (accuracy, changed):
         axes.set_ylabel("images, %")
     active.set_ylabel("activation")
@@ -77,8 +74,8 @@ def _title(result) -> str:
     return f"{head}\nsd of couplings about uniform: {', '.join(each)}"
 
 
-def _by_rounds(axes, result, estimate, controls):
-    """r = 1 ... M and the controls; a control far off the others' scale is said in words."""
+def _by_iterations(axes, result, estimate, controls):
+    """r = 1 ... M and the controls; controls far off the scale are written in its corner."""
     count, K = len(estimate), len(controls)
     step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
     _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
@@ -87,71 +84,61 @@ def _by_rounds(axes, result, estimate, controls):
         low, high = min(low, controls.low.min()), max(high, controls.high.max())
     room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
     low, high = low - room, high + room
-    far = []  # controls off the scale, and on which side
+    far: dict[bool, list[str]] = {True: [], False: []}  # above and below the scale
     for k in range(K):
-        at, value = count + step * (1 + k), float(controls.value[k])
-        colour, marker = CONTROL_STYLES[k]
+        value = float(controls.value[k])
         if low - 5 * room <= value <= high + 5 * room:
-            _errorbar(axes, [at], controls[k : k + 1], colour, marker)
+            at = count + step * (1 + k)
+            _errorbar(axes, [at], controls[k : k + 1], *CONTROL_STYLES[k])
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
-            few = count + K < CROWDED or step > 1
-            reach = 2 if few else 3  # controls that a number reaches over
-            taken = [level for j, side, level in far if side == up and k - j <= reach]
-            line = next(level for level in (0.0, LINE, 2 * LINE) if level not in taken)
-            far.append((k, up, line))
-            axes.annotate(
-                f"{result.controls[k][0].upper()} {value:.3g} {'↑' if up else '↓'}",
-                (at + 0.45 * step, float(up)), ha="right",
-                va="top" if up else "bottom", xycoords=("data", "axes fraction"),
-                xytext=(0, -line if up else line), textcoords="offset points",
-                fontsize=6, color=colour,
-            )  # fmt: skip
+            far[up].append(f"{result.controls[k][0].upper()} {value:.3g} {'↑' if up else '↓'}")
+    for up, texts in far.items():
+        axes.annotate(
+            "\n".join(texts), (1, float(up)), xycoords="axes fraction", xytext=(0, -2 if up else 2),
+            textcoords="offset points", ha="right", va="top" if up else "bottom", fontsize=6,
+        )  # fmt: skip
     axes.set(ylim=(low, high), xlim=(1 - 0.5 * step, count + (K + 0.7) * step))
     numbered = list(range(1, count + 1, step))
     axes.set_xticks([*numbered, *(count + step * (1 + k) for k in range(K))])
-    rounds = [str(r) for r in numbered] if count > 1 else ["own"]
-    axes.set_xticklabels([*rounds, *(name[0].upper() for name in result.controls)])
+    iterations = [str(r) for r in numbered] if count > 1 else ["own"]
+    axes.set_xticklabels([*iterations, *(name[0].upper() for name in result.controls)])
     letters = axes.get_xticklabels()[len(numbered) :]
     for tick, (colour, _) in zip(letters, CONTROL_STYLES, strict=False):
         tick.set_color(colour)
-    axes.set_xlabel("rounds r; controls" if count > 1 else "controls")
+    axes.set_xlabel("routing iterations r; controls" if count > 1 else "controls")
 
 
 def _parents(axes, result):
-    rounds = np.arange(1, len(result.effective_parents) + 1)
     estimate = result.effective_parents
-    parts.parents(axes, rounds, estimate.value, estimate.ci95, len(result.classes))
-    axes.set_title("spread of couplings")
-    _control(axes, estimate.value, result, result.control_effective_parents, below=True)
+    iterations = np.arange(1, len(estimate) + 1)
+    J = len(result.classes)
+    parts.parents(axes, iterations, estimate.value, estimate.ci95, J, "\ndotted: random")
+    _control(axes, result, result.control_effective_parents)
 
 
 def _polarisation(axes, result):
     estimate = result.polarisation
-    rounds = np.arange(1, len(estimate) + 1)
-    _errorbar(axes, rounds, estimate, BLUE, "o-")
-    values = estimate.value
-    top = 1.06 if values.max() > 0.97 else 1  # whole markers
-    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top), title="polarisation")
-    control = result.control_polarisation.value[result.controls.index("random")]
-    below = values[-1] > 0.5 or 0 < control - values[-1] < NEAR < values[-1]
-    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=below,
-               alone=len(values) == 1)  # fmt: skip
-    parts.iteration_ticks(axes, rounds)
-    _control(axes, values, result, result.control_polarisation, below=False)
+    iterations = np.arange(1, len(estimate) + 1)
+    _errorbar(axes, iterations, estimate, BLUE, "o-")
+    top = 1.06 if estimate.value.max() > 0.97 else 1  # whole markers
+    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top))
+    axes.set_title(f"polarisation {float(estimate.value[-1]):.3f}\ndotted: random")
+    parts.iteration_ticks(axes, iterations)
+    _control(axes, result, result.control_polarisation)
 
 
 def _agreement(axes, result) -> list:
     """Cosine of votes and pose; the lines to be named."""
-    rounds, dotted = np.arange(1, len(result.agreement) + 1), _dotted(result)
+    iterations, dotted = np.arange(1, len(result.agreement) + 1), _dotted(result)
     named = []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
-        line = _errorbar(axes, rounds, result.agreement[:, k], colour, marker)
+        line = _errorbar(axes, iterations, result.agreement[:, k], colour, marker)
         value = result.control_agreement.value[dotted, k]
         axes.axhline(value, color=colour, linestyle=":")
         named.append((axes, line, name))
-    parts.votes(axes, rounds)
+    parts.votes(axes, iterations)
     axes.set_xlabel(f"{axes.get_xlabel()}; dotted: {result.controls[dotted]}")
     return named
 
@@ -162,26 +149,10 @@ def _dotted(result) -> int:
     return names.index("matched") if "matched" in names else names.index("random")
 
 
-def _control(axes, curve, result, estimate, *, below):
-    """The random control as a dotted line, its name away from the curve and its last number."""
+def _control(axes, result, estimate):
+    """Draw the random control as a dotted line."""
     value = estimate.value[result.controls.index("random")]
     axes.axhline(value, color=GREY, linestyle=":")
-    low, high = axes.get_ylim()
-    crossed = np.flatnonzero(np.diff(curve > value))
-    near = abs(curve[-1] - value) < NEAR * (high - low)
-    if not (crossed.size or near) and len(curve) > 1:
-        parts.last(axes, [len(curve)], np.array([value]), "random control", below=below)
-        return
-    left = near or (crossed.size and 2 * crossed[0] >= len(curve) - 1)
-    if crossed.size:
-        below = curve[0 if left else -1] > value
-    if value < low + NEAR * (high - low):  # no room below
-        below = False
-    axes.annotate(
-        "random", (0.02 if left else 0.98, value), xycoords=("axes fraction", "data"),
-        xytext=(0, -4 if below else 4), textcoords="offset points",
-        ha="left" if left else "right", va="top" if below else "bottom", fontsize=6.5,
-    )  # fmt: skip
 
 
 def _dead(axes, result):

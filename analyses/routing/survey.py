@@ -35,10 +35,8 @@ class Mean:
         """Add images: values (B, ...)."""
         values = values.double()
         self.n += len(values)
-        self.low, self.high = (
-            min(self.low, float(values.min())),
-            max(self.high, float(values.max())),
-        )
+        self.low = min(self.low, float(values.min()))
+        self.high = max(self.high, float(values.max()))
         self.sum = self.sum + values.sum(0)
         self.squares = self.squares + values.square().sum(0)
 
@@ -75,7 +73,7 @@ class Survey:
     Parameters
     ----------
     model       the network.
-    images      (N, C, H, W), some of them; how many rounds there are is found with these.
+    images      (N, C, H, W), some of them; how many iterations it can have is tried with these.
     iterations  R, of which the couplings are measured; None: the network's own.
     most        M, unless R is larger.
     seed        of the controls.
@@ -85,7 +83,7 @@ class Survey:
         self.model, self.requested = model, iterations
         few = images[:PREFIX_IMAGES]
         self.iterations = len(trace(model, few[:1], keep=("poses",), iterations=iterations).poses)
-        self.most = self._rounds(few[:1], most)
+        self.most = self._largest_number(few[:1], most)
         self.prefix = self._is_prefix(few)
         self.means = defaultdict(Mean)
         self.of_class = defaultdict(lambda: defaultdict(Mean))  # mean couplings of a true class
@@ -93,7 +91,7 @@ class Survey:
         self.largest = None  # (I,) child activations
         self.generator = torch.Generator().manual_seed(seed)
 
-    def _rounds(self, image: Tensor, most: int) -> int:
+    def _largest_number(self, image: Tensor, most: int) -> int:
         """M; R where the network takes no other number."""
         if most <= self.iterations:
             return self.iterations
@@ -128,9 +126,9 @@ class Survey:
             keep=("child_activations", *INSIDE),
             iterations=self.most if several else self.iterations,
         )
-        rounds = traced.activations
+        activations = traced.activations
         if not self.prefix:
-            rounds = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
+            activations = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
         own = traced.couplings[:R]
         self._measure("", traced.votes, own, traced.poses[:R], labels)
         self.means["sd"].add(coupling_sd(own).T)
@@ -150,7 +148,7 @@ class Survey:
         self.means["child"].add(traced.child_activations)
         largest = traced.child_activations.amax(0)
         self.largest = largest if self.largest is None else self.largest.maximum(largest)
-        self._count(torch.cat([rounds, replaced.activations]), labels)
+        self._count(torch.cat([activations, replaced.activations]), labels)
 
     def _measure(self, kind: str, votes, couplings, poses, labels: Tensor) -> None:
         for name, value in _measures(votes, couplings, poses, labels).items():
@@ -175,7 +173,7 @@ class Survey:
         each = [self.of_class[k][what].within_one for k in sorted(self.of_class)]
         return Estimate(np.stack([e.value for e in each]), np.stack([e.ci95 for e in each]))
 
-    def by_rounds(self) -> dict[str, Estimate]:
+    def by_iterations(self) -> dict[str, Estimate]:
         """Accuracy, changes and the true class's activation, those of controls apart.
 
         The difference of an accuracy is to that of one iteration, on the same images.

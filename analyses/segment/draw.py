@@ -1,4 +1,4 @@
-"""Drawings for `segment`: pairs of digits in two colours; error and overlap of the drawings."""
+"""Drawings for `segment`: pairs of digits in two colours; error and overlap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from capsviz.results.panels import mosaic
 
 FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
-MISREAD, CONTROL = "#882255", "#D55E00"
-ROWS = ("input", "digits", "drawn\nas read", "wrong\npair *")
+WRONG, CONTROL = "#882255", "#D55E00"
+ROWS = ("input", "digits", "recon-\nstructed", "wrong\npair *")
 NAMES, LINE = 0.5, 0.12  # inches: names of rows, a line of text
 CELL, SMALLEST = 0.64, 0.44  # inches of a picture, at most and at least
 
 
 def sheet(result, width):
-    """Examples and misread images."""
+    """Draw examples and misclassified images."""
     P, F = len(result.inputs), result.failures
     fits = int((width - NAMES) / SMALLEST)  # pictures side by side
     beside = F > 0 and fits - 1 >= P
@@ -38,7 +38,7 @@ def sheet(result, width):
     last = result.first + P - F - 1
     which = f"images {result.first} to {last}" if last > result.first else f"image {last}"
     wrong = round(result.n * (1 - float(result.right.value)))
-    titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misread of {result.n:,} drawn"]
+    titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misclassified"]
     for block, place, title in zip(blocks, places, titles, strict=False):
         block.draw(place, title)
     return figure
@@ -65,11 +65,12 @@ class _Block:
             rows = [grey, *(overlay(pair[some]) for pair in (r.parts, r.drawn, r.wrong_pair))]
             y, x = mosaic(axes, np.stack(rows), self.columns)
             axes.set_yticks(y, ROWS, linespacing=1.0)
-            axes.set_xticks(x, [f"true {self._pair(r.labels[i])}\nread {self._pair(r.predicted[i])}"
-                                for i in some])  # fmt: skip
+            labels, predicted = ([self._pair(v[i]) for i in some] for v in (r.labels, r.predicted))
+            pairs = zip(labels, predicted, strict=True)
+            axes.set_xticks(x, [f"true {true}\npred. {winner}" for true, winner in pairs])
             axes.xaxis.tick_top()
             for text, i in zip(axes.get_xticklabels(), some, strict=True):
-                text.set_color("black" if (r.labels[i] == r.predicted[i]).all() else MISREAD)
+                text.set_color("black" if (r.labels[i] == r.predicted[i]).all() else WRONG)
             under = axes.secondary_xaxis("bottom")
             under.spines[:].set_visible(False)
             under.tick_params(length=0, pad=2)
@@ -112,8 +113,8 @@ def measures(result, width):
             )  # fmt: skip
         one.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
         one.set_xlim(0, 1.2 * estimate.ci95.max())
-    axes[0].set_xlabel("SSE from the digit alone, mean")
-    axes[1].set(xlabel="IoU with the digit's ink, mean", xlim=(0, 1.12))
+    axes[0].set_xlabel("mean SSE from the digit alone")
+    axes[1].set(xlabel="mean IoU with the digit", xlim=(0, 1.12))
     axes[0].set_title(f"{result.n:,} images of {result.dataset}")
     axes[1].set_title("bars: 95 %")
     return figure

@@ -1,4 +1,4 @@
-"""What the two longest capsules of an image draw, its controls, and how they are measured."""
+"""Reconstructions from the two longest capsules of an image, their controls and measures."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from capsviz.tracing import decode, trace
 from capsviz.training.evaluate import longest, paired
 from capsviz.transforms.augment import to_float
 
-BRIGHT = 0.5  # a pixel that is brighter is ink
-K = 2  # things in an image: there are two colours
+BRIGHT = 0.5  # a pixel that is brighter is foreground
+K = 2  # objects in an image: there are two colours
 
 
 class Drawn(NamedTuple):
-    """N images with two things each; what is drawn for them, on the CPU."""
+    """N images with two objects each, and their reconstructions, on the CPU."""
 
     images: Tensor  # (N, C, H, W) in [0, 1]
-    parts: Tensor  # (N, 2, C, H, W) each thing alone
+    parts: Tensor  # (N, 2, C, H, W) each object alone
     labels: Tensor  # (N, 2)
-    predicted: Tensor  # (N, 2) classes of the two longest capsules, each beside its equal in labels
+    predicted: Tensor  # (N, 2) of the two longest capsules, in the order of labels
     lengths: Tensor  # (N, 2) of these capsules
     absent: Tensor  # (N,) a class that is neither in labels nor in predicted
     drawn: Tensor  # (N, 2, C, H, W) decoded from predicted
@@ -41,11 +41,11 @@ class Drawn(NamedTuple):
 
 
 def require_pairs(part) -> None:
-    """ValueError for a `Dataset` whose images do not show two things, or of under 5 classes."""
+    """Raise ValueError unless images show two objects each, of at least 5 classes."""
     if part.parts is None or part.labels.shape[1] != 2:
         raise ValueError(
-            f"{part.name} does not show two things in each image, each known alone: expected a "
-            "data set like multimnist and a network for it (`capsviz train multimnist`)"
+            f"{part.name} does not show two objects in each image: expected a data set like "
+            "multimnist and a network for it (`capsviz train multimnist`)"
         )
     if len(part.classes) < 5:
         raise ValueError(
@@ -61,7 +61,7 @@ def draws(part, seed: int) -> Tensor:
 
 
 def look(model, part, draw: Tensor) -> Drawn:
-    """Read and decode the images of a `Dataset` with two parts each.
+    """Classify and decode the images of a `Dataset` with two parts each.
 
     Parameters
     ----------
@@ -90,13 +90,13 @@ def look(model, part, draw: Tensor) -> Drawn:
 
 
 def align(predicted: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Predicted classes (N, K), each in the place of the label that `paired` holds it against."""
+    """Predicted classes (N, K), each in the position of the label that `paired` pairs it with."""
     ours, theirs = paired(predicted, labels, classes)
     return torch.empty_like(predicted).scatter(1, theirs, predicted.gather(1, ours))
 
 
 def errors(drawn: Drawn) -> Tensor:
-    """SSE from each thing alone, mean over both: (N, 5), in the order of `segment.DRAWN`."""
+    """Return the SSE from each object alone, mean over both: (N, 5), in the order of DRAWN."""
     drawings = (
         drawn.drawn,
         drawn.from_labels,
@@ -104,15 +104,15 @@ def errors(drawn: Drawn) -> Tensor:
         drawn.from_absent[:, None].expand_as(drawn.parts),
         torch.zeros_like(drawn.parts),
     )
-    return torch.stack([_over_things(reconstruction_loss, drawn.parts, d) for d in drawings], 1)
+    return torch.stack([_over_objects(reconstruction_loss, drawn.parts, d) for d in drawings], 1)
 
 
 def overlaps(drawn: Drawn) -> Tensor:
-    """IoU of ink divided between two drawings and each thing's own ink, mean over both: (N, 6).
+    """Return the IoU of the foreground that two reconstructions claim with each object: (N, 6).
 
-    A pixel of ink in the image belongs to the brighter drawing, to both where they are equal. In
-    the order of `segment.DIVIDED`: for the absent class, each thing in turn is drawn from it, the
-    other one from its label.
+    A foreground pixel belongs to the brighter reconstruction, to both where they are equal. Means
+    over both objects, in the order of DIVIDED. For the absent class, each object in turn is decoded
+    from it, and the other one from its label.
     """
     bright = drawn.images > BRIGHT
     own = drawn.parts > BRIGHT
@@ -122,7 +122,7 @@ def overlaps(drawn: Drawn) -> Tensor:
         (drawn.from_labels, drawn.from_labels.flip(1)),
         (drawn.drawn.flip(1), drawn.drawn),
         (absent, drawn.from_labels.flip(1)),
-        (torch.zeros_like(drawn.parts),) * 2,  # all ink belongs to both
+        (torch.zeros_like(drawn.parts),) * 2,  # all foreground belongs to both
         (drawn.parts, drawn.parts.flip(1)),
     )
     values = []
@@ -140,6 +140,6 @@ def summary(values: Tensor) -> Estimate:
     return Estimate(*mean_interval(values), len(values), difference)
 
 
-def _over_things(measure, first: Tensor, second: Tensor) -> Tensor:
-    """Mean over both things of a measure of two batches (N, 2, C, H, W): (N,)."""
+def _over_objects(measure, first: Tensor, second: Tensor) -> Tensor:
+    """Mean over both objects of a measure of two batches (N, 2, C, H, W): (N,)."""
     return measure(first.flatten(0, 1), second.flatten(0, 1)).unflatten(0, first.shape[:2]).mean(1)

@@ -1,4 +1,4 @@
-"""Drawing for `side_by_side`: couplings, evidence and activations, network by network."""
+"""Drawings for `side_by_side`: one image network by network, and what was counted over many."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from capsviz.analyses.routing.draw import by_capsule, dumbbells
 from capsviz.results.maps import (
     BLUE,
     COUPLING,
     GREY,
     RED,
-    SIGNED,
     class_ticks,
     coupling_scale,
     coupling_ticks,
@@ -25,8 +25,8 @@ WIDE = 5.0  # inches: from here on a network is one row, below it two
 NAME = 6.5  # pt
 
 
-def draw(result, width):
-    """The image once; of each network its words and its panels."""
+def image(result, width):
+    """Draw couplings, evidence and activations, network by network."""
     wide = width >= WIDE
     K = len(result.networks)
     each = 1.95 if wide else 3.1
@@ -52,18 +52,19 @@ def draw(result, width):
 
 def _title(result, width) -> str:
     true = "" if result.label is None else f"; true class {result.classes[result.label]}"
-    text = f"one image in {len(result.networks)} networks{true}; each colour scale is one network's"
+    text = f"one image in two networks{true}; each network has its own colour scales"
     return wrapped(text, width - 0.1, NAME)
 
 
 def _words(result, k, width) -> str:
     J, (low, high) = len(result.classes), result.effective_band[k]
     name, quantity = result.networks[k], result.quantities[result.networks[k]]
+    part, whole = ("part", "whole") if width >= WIDE else ("plain", "words")  # mathtext is one line
     lines = [
         f"{name} – {result.words[k]}",
         f"effective parents {result.effective[k]:.2f} of {J} (5 to 95 % of capsules: {low:.2f} to "
         f"{high:.2f}); sd about uniform {result.coupling_sd[k]:.4f}",
-        f"evidence: {quantity['part']}; Σ: {quantity['whole']}",
+        f"evidence: {quantity[part]}; Σ: {quantity[whole]}",
     ]
     return "\n".join(wrapped(line, width - 0.2, NAME) for line in lines)
 
@@ -98,22 +99,14 @@ def _by_capsule(part, result, name):
     both = (result.type_evidence[name], result.uniform_type_evidence[name])
     scale = CenteredNorm(0, halfrange(np.stack(both)))
     grid = part.subplots(1, 2, sharey=True)
-    for axes, values, kind in zip(grid, both, ("routed", "uniform"), strict=True):
-        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
-        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
-        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=2.5)
-        axes.set(title=kind, xlabel="capsule")
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    drawn = by_capsule(grid, both, scale, "capsule")
     class_ticks(grid[0].yaxis, result.classes, step=2)
     _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
 
 
 def _activations(axes, result, k):
     at = np.arange(len(result.classes))
-    own, even = result.activations[k], result.uniform_activations[k]
-    axes.vlines(at, even, own, color=GREY, linewidth=0.8)
-    axes.plot(at, own, "o", color=RED, label="routed")
-    axes.plot(at, even, "o", color=BLUE, mfc="white", label="uniform")
+    dumbbells(axes, at, result.activations[k], result.uniform_activations[k])
     axes.set(title="activations", xlabel="class", ylim=(-0.05, 1.4))
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes, step=2)
@@ -134,3 +127,41 @@ def _ends(part, drawn, axes, ticks, label=None):
 
 def _number(value: float) -> str:
     return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e-3 else f"{value:g}"
+
+
+def statistics(result, width):
+    """Draw accuracy, what uniform couplings cost, and parents, a row for each network."""
+    wide, K = width >= WIDE, len(result.networks)
+    shape = (1, 3) if wide else (3, 1)
+    tall = 0.27 * K + 0.65
+    figure = Figure(figsize=(width, tall * shape[0] + 0.45))
+    grid = figure.subplots(*shape, sharey=True).flat
+    at = np.arange(K)
+    _points(grid[0], at - 0.12, 100 * result.accuracy, RED, "o", "routed")
+    _points(grid[0], at + 0.12, 100 * result.uniform_accuracy, BLUE, "s", "uniform")
+    grid[0].set(xlabel="accuracy, %")
+    grid[0].legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2, frameon=False
+    )
+    _points(grid[1], at, 100 * result.cost, RED, "o")
+    grid[1].axvline(0, color=GREY, linewidth=0.6)
+    grid[1].set(xlabel="accuracy lost with\nuniform couplings, points")
+    _points(grid[2], at, result.effective_parents, RED, "o")
+    J = len(result.classes)
+    grid[2].axvline(J, color=GREY, linestyle=":")
+    grid[2].set(xlabel=f"effective parents of a capsule\n(dotted: all {J})", xlim=(0.5, J + 0.5))
+    for axes in grid:
+        axes.set_ylim(K - 0.5, -0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_yticks(at, [name.replace("-", "-\n", 1) for name in result.networks], fontsize=6.5)
+    text = f"{result.n:,} images of {result.dataset}; bars: 95 % intervals"
+    figure.suptitle(wrapped(text, width - 0.1, 6.5), fontsize=6.5)
+    return figure
+
+
+def _points(axes, at, estimate, colour, marker, label=None):
+    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
+    axes.errorbar(
+        estimate.value, at, xerr=away, fmt=marker, color=colour, capsize=1.5, label=label,
+        mfc="white" if label == "uniform" else colour,
+    )  # fmt: skip

@@ -1,42 +1,25 @@
-"""Networks under warps of growing size: accuracy, true-class score, calibration.
+"""Compare networks under transformations of growing size: accuracy, score, calibration.
 
 `capsviz sweep --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import click
 import numpy as np
 
-from capsviz.analyses.sweep.words import caption, findings
-from capsviz.cli import options
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Default, Flag, Seed
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
-EXAMPLES = """
-capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 90 s
-"""
-
-NEEDS = ()  # of a network: its scores
-OVER_RUNS = {"mcnemar_p": largest}  # unequal in every run
-
-__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
-
-
-# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
-AXES = {
-    **dict.fromkeys(("accuracy", "true_score", "calibration"), ("names", "sizes")),
-    **dict.fromkeys(("area", "worst"), ("names",)),
-}
+RESAMPLES = 1000  # of the bootstrap
 
 
 class Result(NamedTuple):
-    """K networks on N images under A sizes of a warp; intervals are 95 %, see the module.
+    """K networks on N images under A sizes of a transformation; intervals are 95 %.
 
-    A difference is less the first network's, paired over the images.
+    A difference is to the first network, paired over the images.
     """
 
     warp: str
@@ -49,151 +32,160 @@ class Result(NamedTuple):
     true_score: Estimate  # (K, A) mean score of the true class
     calibration: Estimate  # (K, A) expected calibration error
     mcnemar_p: np.ndarray  # (K, A) exact, against the first network, not corrected
-    area: Estimate  # (K,) under the accuracy curve, divided by the range
+    area: Estimate  # (K,) under the accuracy curve, divided by the range: the mean over the sizes
     grid: int | None  # rotations of the grid, each with 9 shifts; None: left out
-    worst: Estimate | None  # (K,) share of images right under every warp of the grid; Wilson
+    worst: Estimate | None  # (K,) share of images correct under every warp of the grid; Wilson
     n: int
     dataset: str
     resamples: int
 
+    axes = {
+        **dict.fromkeys(("accuracy", "true_score", "calibration"), ("names", "sizes")),
+        **dict.fromkeys(("area", "worst"), ("names",)),
+    }
+    formats = {"accuracy": ".1%", "area": ".1%", "worst": ".1%"}
+    titles = {"area": "mean accuracy over sizes", "worst": "correct under every warp of the grid"}
+    over_runs = {"mcnemar_p": largest}  # different from the first network in every run
 
-def compute(
-    models,
-    images,
-    labels,
-    *,
-    classes,
-    names,
-    dataset,
-    warp="rotation",
-    start=None,
-    stop=None,
-    step=None,
-    grid=5,
-    resamples=1000,
-    seed=0,
-    progress=iter,
-) -> Result:
-    """Look at N images (N, C, H, W) at every size of a warp with K networks.
 
-    Memory does not grow with the number of sizes.
+class Sweep(Analysis):
+    """Accuracy, score of the true class and calibration of networks at each size of a warp."""
 
-    Parameters
-    ----------
-    models             K networks on one device; the others are compared with the first.
-    labels             (N,).
-    classes            names of the classes.
-    names              of the networks.
-    dataset            its name, for the record.
-    warp               a name of `capsviz.transforms.warps.FAMILIES`.
-    start, stop, step  in the unit of the warp; None: its own.
-    grid               rotations between -30° and 30° of the worst-of-grid accuracy; None: no grid.
-    resamples, seed    of the bootstrap.
-    progress           wraps the sizes, and then the warps of the grid, for a progress bar.
-
-    Raises
-    ------
-    ValueError  for fewer than 2 images, networks of other image sizes or classes, or a sweep that
-                `sizes` or `grid_warps` refuses.
+    Result = Result
+    examples = """
+    capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 90 s
     """
-    from capsviz.analyses.sweep import measure as measures
-    from capsviz.statistics import calibration, comparison
-    from capsviz.tracing import score_name
-    from capsviz.transforms.warps import family, family_matrix
+    figure_set = {"step": 10.0, "grid": 3}
+    slow = True
+    headline = ("area", "worst")
 
-    sizes = measures.sizes(warp, start, stop, step)
-    warps = [] if grid is None else measures.grid_warps(grid)
-    images, labels = images.cpu(), labels.cpu()
-    measures.check(models, names, images)
-    counts = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
-    inputs, frame = (models, images, labels, len(classes)), tuple(images.shape[2:])
-    curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
-    for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
-        right, true, winner = measures.look(*inputs, family_matrix(warp, size, frame))
-        mcnemar.append([comparison.mcnemar(right[0], one) for one in right])
-        curves.append(
-            {
-                "accuracy": comparison.compare_means(right, counts),
-                "true_score": comparison.compare_means(true, counts, shares=False),
-                "calibration": calibration.compare_calibration(winner, right, counts),
-            }
+    def measure(
+        self,
+        networks,
+        images,
+        labels,
+        *,
+        classes,
+        dataset,
+        progress=iter,
+        warp: Annotated[
+            str, "rotation, scale, shear, shift-x or shift-y.", Flag("--warp", metavar="NAME")
+        ] = "rotation",
+        start: Annotated[
+            float | None, "First size.", Default("the warp's own"), Flag("--from")
+        ] = None,
+        stop: Annotated[float | None, "Last size.", Default("the warp's own"), Flag("--to")] = None,
+        step: Annotated[float | None, "Step between sizes.", Default("the warp's own")] = None,
+        grid: Annotated[
+            int, "Rotations of the worst-case grid.", Flag("--grid", metavar="ODD")
+        ] = 5,
+        worst: Annotated[bool, "Accuracy in the worst case of the grid."] = True,
+        seed: Seed = 0,
+    ) -> Result:
+        """Give the same transformed images to all networks, one size after the other.
+
+        Memory does not grow with the number of sizes. The first network is the reference.
+
+        Raises
+        ------
+        ValueError  for fewer than 2 images, networks of other images or classes, or sizes or a grid
+                    that `sizes` or `grid_warps` of measure.py refuse.
+        """
+        from capsviz.analyses.sweep import measure as measures
+        from capsviz.statistics import calibration, comparison
+        from capsviz.tracing import score_name
+        from capsviz.transforms.warps import family, family_matrix
+
+        sizes = measures.sizes(warp, start, stop, step)
+        warps = measures.grid_warps(grid) if worst else []
+        images, labels = images.cpu(), labels.cpu()
+        measures.check(networks, images)
+        counts = comparison.draw_resamples(len(images), resamples=RESAMPLES, seed=seed)
+        models, frame = list(networks.values()), tuple(images.shape[2:])
+        given = (models, images, labels, len(classes))
+        curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
+        for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
+            right, true, winner = measures.look(*given, family_matrix(warp, size, frame))
+            mcnemar.append([comparison.mcnemar(right[0], one) for one in right])
+            curves.append(
+                {
+                    "accuracy": comparison.compare_means(right, counts),
+                    "true_score": comparison.compare_means(true, counts, shares=False),
+                    "calibration": calibration.compare_calibration(winner, right, counts),
+                }
+            )
+            area += weight * right
+        worst_case = measures.worst_case(*given, progress(warps)) if warps else None
+        own = family(warp)
+        return Result(
+            warp=warp,
+            unit=own.unit,
+            label=own.label,
+            sizes=sizes,
+            names=list(networks),
+            scores=[score_name(model, images) for model in models],
+            **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
+            mcnemar_p=np.array(mcnemar).T,
+            area=comparison.compare_means(area, counts),
+            worst=worst_case,
+            grid=grid if worst else None,
+            n=len(images),
+            dataset=dataset,
+            resamples=RESAMPLES,
         )
-        area += weight * right
-    worst = measures.worst_case(*inputs, progress(warps)) if warps else None
-    own = family(warp)
-    return Result(
-        warp=warp,
-        unit=own.unit,
-        label=own.label,
-        sizes=sizes,
-        names=list(names),
-        scores=[score_name(model, images) for model in models],
-        **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
-        mcnemar_p=np.array(mcnemar).T,
-        area=comparison.compare_means(area, counts),
-        worst=worst,
-        grid=grid,
-        n=len(images),
-        dataset=dataset,
-        resamples=resamples,
-    )
 
+    def check(self, *, warp, start, stop, step, grid, worst, **_) -> None:
+        """Refuse sizes that make no sweep, and a grid that is not used."""
+        from capsviz.analyses.sweep.measure import grid_warps, sizes
 
-def plot(result: Result, *, width=7.16):
-    """Curves of all networks on one axis of sizes, and their summary."""
-    from capsviz.analyses.sweep.draw import draw
+        sizes(warp, start, stop, step)
+        grid_warps(grid)
+        if not worst and grid != 5:
+            raise ValueError("--no-worst uses no grid: drop --grid")
 
-    return draw(result, width)
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the curves of all networks on one axis of sizes, and their summary."""
+        from capsviz.analyses.sweep import draw
 
+        return draw.sheet(result, width)
 
-@analysis(__doc__, networks=True)
-@click.option(
-    "--warp",
-    default="rotation",
-    show_default=True,
-    metavar="NAME",
-    help="rotation, scale, shear, shift-x or shift-y.",
-)
-@click.option("--from", "start", type=float, help="First size. [default: the warp's own]")
-@click.option("--to", "stop", type=float, help="Last size. [default: the warp's own]")
-@click.option("--step", type=float, help="Step between sizes. [default: the warp's own]")
-@options.n
-@click.option(
-    "--grid", default=5, show_default=True, metavar="ODD", help="Rotations of the worst-case grid."
-)
-@click.option("--worst/--no-worst", default=True, help="Accuracy in the worst case of the grid.")
-@options.seed
-def command(run, warp, start, stop, step, n, grid, worst, seed):
-    """Write the curves and their numbers; say how far the networks are apart."""
-    from capsviz.analyses.sweep.measure import grid_warps, sizes
+    def verdict(self, result) -> str:
+        """Say which network has the highest mean accuracy, and where others differ from the first.
 
-    sweep = {"warp": warp, "start": start, "stop": stop, "step": step}
-    sizes(*sweep.values())
-    grid_warps(grid)
-    if not worst and options.typed("grid"):
-        raise ValueError("--no-worst looks at no grid: drop --grid")
-    sweep |= {"grid": grid if worst else None, "seed": seed, "progress": run.progress("warps")}
-    n = options.usual(n, run.inputs)
-    yield f"sweep-{warp}-{run.dataset}-{n}-images", compare(run.networks, n, **sweep)
+        One network: where its accuracy is lowest.
+        """
+        first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
+        over = f"over {result.warp} from {first} to {last}"
+        if len(result.names) == 1:
+            lowest = result.sizes[result.accuracy.value[0].argmin()]
+            return f"The accuracy of {result.names[0]} {over} is lowest at {lowest:g}{result.unit}."
+        from capsviz.analyses.sweep.draw import unequal
 
+        best = result.names[int(result.area.value.argmax())]
+        counts = [
+            f"{name} at {int(unequal(result, k).sum())}"
+            for k, name in enumerate(result.names[1:], 1)
+        ]
+        return (
+            f"{best} has the highest mean accuracy {over}. Of {len(result.sizes)} sizes, accuracy "
+            f"differs from that of {result.names[0]} for {', '.join(counts)} "
+            "(McNemar's test, p < 0.05 after Holm's correction)."
+        )
 
-def compare(opened, n, **sweep) -> Result:
-    """`compute` for networks with the same data, over n images of it."""
-    from capsviz.inputs.networks import together
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what bands, bars and rings are."""
+        rings = (
+            " Rings: sizes at which a network differs from the first (McNemar's test, with Holm's "
+            "correction)."
+        )
+        return (
+            f"Accuracy, score of the true class and calibration error under {result.warp}, for the "
+            f"same {result.n:,} {result.dataset} images. Below: mean accuracy over the sizes"
+            f"{', and images that are correct under every warp of a grid' if result.grid else ''}. "
+            "Bands and bars: 95 % intervals over images."
+            f"{rings if len(result.names) > 1 else ''}"
+        )
 
-    return compute(**together(opened, n), classes=opened[0].dataset.classes, **sweep)
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: rotation, the network and the shipped baselines of its data set."""
-    from capsviz.inputs.networks import with_baselines
-
-    result = compare(
-        with_baselines(inputs),
-        settings.few,
-        step=10.0,
-        grid=3,
-        seed=settings.seed,
-        progress=settings.progress("warping"),
-    )
-    yield f"sweep-rotation-{result.dataset}-{settings.few}-images", result
+    def stem(self, base, result) -> str:
+        """Return the name of the files, with the transformation."""
+        return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"

@@ -5,19 +5,20 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from capsviz.analyses.sweep.words import unequal
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, percent
+from capsviz.statistics.comparison import holm
 
 WIDE = 5.0  # inches from which on panels stand in two columns
 LINES = ("-", "--", "-.", ":")
+LEVEL = 0.05  # of the tests that are counted
 
 
-def draw(result, width):
+def sheet(result, width):
     """Accuracy, its difference to the first network, score and calibration; then the summary."""
     names, columns = _panels(result), 2 if width >= WIDE else 1
     rows = -(-len(names) // columns)
-    below = columns == 1 or len(names) % 2 == 0  # else the summary takes the place that is left
+    below = columns == 1 or len(names) % 2 == 0  # else the summary takes the cell that is left
     groups = 1 if result.worst is None else 2
     tall = 0.5 + 0.13 * groups * (len(result.names) + 1)
     heights = [1.45 if columns > 1 else 1.15] * rows + ([tall] if below else [])
@@ -50,12 +51,12 @@ def draw(result, width):
 def _panels(result) -> list[tuple[str, str]]:
     panels = [("accuracy", "accuracy"), ("true_score", "mean score\nof true class")]
     if len(result.names) > 1:
-        panels.append(("accuracy_difference", "accuracy less the\nfirst's, points"))
+        panels.append(("accuracy_difference", "accuracy minus\nfirst's, points"))
     return [*panels, ("calibration", "calibration\nerror (ECE)")]
 
 
 def _curves(axes, result, field):
-    """One line with its band for each network; no line of the first less itself."""
+    """One line with its band for each network; no line of the first minus itself."""
     name, signed = field.removesuffix("_difference"), field.endswith("_difference")
     estimate = getattr(result, name)
     estimate = estimate.difference if signed else estimate
@@ -81,16 +82,21 @@ def _curves(axes, result, field):
             ringed = unequal(result, k)
             ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
             axes.plot(result.sizes[ringed], values[k][ringed], color=colour, **ring)
-            axes.set_title("ringed: unequal (McNemar, Holm)", fontsize=6.5)
+            axes.set_title("rings: different (McNemar, Holm)", fontsize=6.5)
     if not signed:
         axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * bands.max()))
+
+
+def unequal(result, k: int):
+    """Return (A,) whether a network differs from the first, by Holm's correction for A sizes."""
+    return holm(result.mcnemar_p[k]) < LEVEL
 
 
 def _summary(axes, result):
     """Mean accuracy over the sizes and worst case of the grid, each network with its interval."""
     groups = [("mean over sizes", result.area)]
     if result.worst is not None:
-        groups.append((f"right under\nall {9 * result.grid} warps", result.worst))
+        groups.append((f"correct under\nall {9 * result.grid} warps", result.worst))
     K, ticks = len(result.names), []
     for g, (_, estimate) in enumerate(groups):
         for k in range(K):

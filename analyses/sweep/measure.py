@@ -77,19 +77,14 @@ def area_weights(levels: np.ndarray) -> np.ndarray:
     return np.append(half, 0) + np.append(0, half)
 
 
-def check(models, names, images: Tensor) -> None:
-    """ValueError for networks without a name each, or for images of another size."""
-    if len(models) == 0 or len(models) != len(names):
-        raise ValueError(
-            f"expected networks and a name for each, got {len(models)} networks "
-            f"and {len(names)} names"
-        )
-    for model, name in zip(models, names, strict=True):
-        takes = abilities(model).image_shape or tuple(images.shape[1:])
-        if takes != tuple(images.shape[1:]):
+def check(networks: dict, images: Tensor) -> None:
+    """Raise ValueError for a network of images of another size."""
+    shape = tuple(images.shape[1:])
+    for name, model in networks.items():
+        if (takes := abilities(model).image_shape or shape) != shape:
             raise ValueError(
-                f"the network '{name}' is for images {takes}, but these are "
-                f"{tuple(images.shape[1:])}: compare networks of one image size"
+                f"the network '{name}' is for images {takes}, but these are {shape}: compare "
+                "networks of one image size"
             )
 
 
@@ -100,11 +95,11 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     ----------
     images, labels  (N, C, H, W) and (N,), on the CPU.
     by              (1, 2, 3) from `capsviz.transforms.warps`.
-    which           (K, N) which images a network is to see; None: all. The others are left zero.
+    which           (K, N) which images each network is given; None: all. The others stay zero.
 
     Returns
     -------
-    (K, N) each: whether right, score of the true class, score of the predicted class.
+    (K, N) each: whether correct, score of the true class, score of the predicted class.
     """
     K, N = len(models), len(images)
     which = np.ones((K, N), bool) if which is None else which
@@ -126,7 +121,7 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
                 own = scores(model, warped[mine])
             if own.shape[1] != classes:
                 raise ValueError(
-                    f"expected {classes} classes, but network {k + 1} knows {own.shape[1]}: "
+                    f"expected {classes} classes, but network {k + 1} has {own.shape[1]}: "
                     "compare networks of the same classes"
                 )
             best, truth = predict(own), labels[at]
@@ -137,9 +132,9 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
 
 
 def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> Estimate:
-    """The share (K,) of images that are right under every warp.
+    """Return the share (K,) of images that are correct under every warp.
 
-    A network sees under a warp only the images that it had right under all before.
+    Under each warp, a network is given only the images that were correct under all before.
 
     Parameters
     ----------

@@ -1,22 +1,34 @@
-"""Drawings for `transplant`: two images with each other's couplings, and shares of pairs."""
+"""Drawings for `transplant`: two images, pairs, single parts, and single iterations."""
 
 from __future__ import annotations
 
+import numpy as np
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from capsviz.analyses.transplant.pairs_by_capsules import NOUNS
 from capsviz.results import COLOURS
-from capsviz.results.maps import coupling_scale, coupling_ticks, halfrange
+from capsviz.results.maps import SIGNED, coupling_scale, coupling_ticks, halfrange
 from capsviz.results.panels import percent, points, show
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 COUPLING = "cividis"
+CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
+DONORS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # in the order of `Rounds.donors`
+IN_A_ROW = 6.5  # inches: all panels of parts side by side
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
-TITLES = ("own\ncouplings", "the other's\ncouplings", "the other's,\nshuffled", "even\ncouplings")
+TITLES = (
+    "own\ncouplings",
+    "the donor's\ncouplings",
+    "the donor's,\nshuffled",
+    "uniform\ncouplings",
+)
 
 
 def pair(result, width):
-    """For each image's votes: the image, its couplings, its readings under four couplings."""
+    """Draw each image, its couplings, and its predictions under four couplings."""
     wide = width >= WIDE
     first, other = (int(k) for k in result.read)
     maps = result.maps is not None
@@ -33,7 +45,7 @@ def pair(result, width):
         name = result.classes[result.read[k]]
         axes = figure.add_subplot(grid[k, 0])
         show(axes, result.images[k], "\nimage" if k == 0 else None)
-        axes.set_ylabel(f"the {name}", fontsize=6.5)
+        axes.set_ylabel(f"image of {name}", fontsize=6.5)
         if maps:
             for column, j in ((1, first), (2, other)):
                 axes = figure.add_subplot(grid[k, column])
@@ -49,21 +61,21 @@ def pair(result, width):
             axes = figure.add_subplot(place)
             _reading(axes, result, k, condition)
             if condition == 0:
-                axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
+                axes.set_ylabel(f"votes of\n{name}", fontsize=6.5)
     if maps:
         bar = figure.colorbar(drawn, ax=panels, location="bottom", aspect=25, pad=0.02)
         ticks = coupling_ticks(scale, panels, room=0.2)
         if len(ticks) > 1 and ticks[0] > scale.vmin:
             bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
-        bar.set_label("own coupling by place, mean over types", fontsize=6.5)
+        bar.set_label("own coupling by position, mean over types", fontsize=6.5)
         bar.ax.tick_params(labelsize=6)
         bar.outline.set_visible(False)
     return figure
 
 
 def _reading(axes, result, k, condition):
-    """What votes are read as under some couplings: the decoded image, or else the activations."""
+    """Draw what votes are classified as: the reconstruction, or else the activations."""
     values = result.activations[k, condition]
     read = int(values.argmax())
     if result.decoded is not None:
@@ -79,7 +91,7 @@ def _reading(axes, result, k, condition):
 
 
 def _bars(axes, result, k):
-    """Mean couplings to each class, where children have no places."""
+    """Draw mean couplings to each class, where capsules have no positions."""
     values = result.means[k] - result.even
     colours = [NEITHER] * len(values)
     colours[int(result.read[k])], colours[int(result.read[1 - k])] = OWN, PARTNER
@@ -88,7 +100,7 @@ def _bars(axes, result, k):
     axes.set(ylim=(-span, span), xticks=[])
     axes.tick_params(axis="y", labelsize=6)
     if k == 0:
-        axes.set_title("own couplings to each class,\nmean less even (no places)", fontsize=6.5)
+        axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
 
 
 def _scale(result, classes):
@@ -105,33 +117,25 @@ def _couplings(result, classes):
 
 
 def shares(result, width):
-    """For each condition the share of pairs by what they are read as; activations beside it."""
-    wide = width >= WIDE
-    K, more = len(result.conditions), result.parts is not None
-    rows = [0.26 * K] * (1 if wide else 2) + ([1.5] if more else [])
-    figure = Figure(figsize=(width, sum(rows) + (0.75 if wide else 1.0) + 0.3 * more))
-    columns = 2 if wide else 1
-    grid = figure.add_gridspec(len(rows), columns, height_ratios=rows)
-    left = figure.add_subplot(grid[0, 0])
-    right = figure.add_subplot(grid[0, 1] if wide else grid[1, 0], sharey=left)
-    if more:
-        _parts([figure.add_subplot(grid[-1, k]) for k in range(columns)], result)
-    readings = (
-        (result.as_own, OWN, "o", "their own class"),
-        (result.as_partner, PARTNER, "s", "the unlike image's class"),
-        (result.as_neither, NEITHER, "^", "a third class"),
+    """Draw the share of pairs by predicted class under each condition, and activations beside."""
+    wide, K = width >= WIDE, len(result.conditions)
+    figure = Figure(figsize=(width, 0.26 * K * (1 if wide else 2) + (0.75 if wide else 1.0)))
+    left, right = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
+    predictions = (
+        (result.as_own, OWN, "o", "the recipient's"),
+        (result.as_partner, PARTNER, "s", "that of the other-class donor"),
+        (result.as_neither, NEITHER, "^", "neither"),
     )
-    for row, (estimate, colour, marker, name) in enumerate(readings):
+    for row, (estimate, colour, marker, name) in enumerate(predictions):
         points(left, estimate, colour, marker, name, (row - 1) * 0.2)
     activations = ((result.own_activation, OWN, "o"), (result.partner_activation, PARTNER, "s"))
     for row, (estimate, colour, marker) in enumerate(activations):
         points(right, estimate, colour, marker, None, (row - 0.5) * 0.2)
     sd = result.coupling_sd.value
-    names = [f"{n}\nsd {value:.4f}" for n, value in zip(result.conditions, sd, strict=True)]
+    names = [f"{name}\ns.d. {value:.4f}" for name, value in zip(result.names, sd, strict=True)]
     for axes in (left, right):
         axes.set_yticks(range(K), names, fontsize=6)
-        axes.set_ylim(K - 0.5, -0.5)
-        axes.set_xlim(-0.03, 1.03)
+        axes.set(ylim=(K - 0.5, -0.5), xlim=(-0.03, 1.03))
         axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0, labelleft=axes is left or not wide)
@@ -139,26 +143,128 @@ def shares(result, width):
     percent(left.xaxis)
     right.set_xlabel("mean activation of that class")
     lines = [line for line in left.get_lines() if not line.get_label().startswith("_")]
-    title = f"{result.n:,} pairs of {result.dataset} images; sd: of couplings about even ones; "
+    title = f"{result.n:,} pairs of {result.dataset} images; s.d.: of couplings about uniform; "
     figure.legend(
         handles=lines, loc="outside upper center", ncols=3 if wide else 1, fontsize=6.5,
-        title=f"{title}{'' if wide else chr(10)}bars: 95 % intervals. Pairs are read as",
+        title=f"{title}{'' if wide else chr(10)}bars: 95 % intervals. Predicted class:",
         title_fontsize=6.5,
     )  # fmt: skip
     return figure
 
 
-def _parts(panels, result):
-    """What pairs are read as against the share of children whose couplings are exchanged."""
-    estimates = (result.part_as_partner, result.part_as_own)
-    names = ("the unlike image's class", "their own class")
-    for axes, estimate, name in zip(panels, estimates, names, strict=False):
-        for k, part in enumerate(result.parts):
-            colour, one = COLOURS[2 + k], estimate[k]
-            axes.plot(result.shares, one.value, f"{'sD^'[k]}-", color=colour, label=part)
-            axes.fill_between(result.shares, *one.ci95.T, color=colour, alpha=0.2, linewidth=0)
-        axes.set(xlim=(0, 1), ylim=(-0.03, 1.03), xlabel="couplings exchanged")
-        axes.set_ylabel(f"read as\n{name}", fontsize=6.5)
-        percent(axes.xaxis)
+def parts(result, width):
+    """Draw positions as maps, types as points, and predictions by the share exchanged."""
+    wide, mapped = width >= IN_A_ROW, "places" in result.kinds
+    rest = [kind for kind in result.kinds if kind != "places"]
+    if wide:
+        figure = Figure(figsize=(width, 2.35))
+        ratios = ([1.0, 1.0] if mapped else []) + [1.5] * (1 + len(rest))
+        grid = figure.add_gridspec(1, len(ratios), width_ratios=ratios)
+        spots = [grid[0, k] for k in range(len(ratios))]
+    else:
+        rows = [1.3] * (mapped + len(rest) + 1)
+        figure = Figure(figsize=(width, sum(rows) + 0.75))
+        grid = figure.add_gridspec(len(rows), 2, height_ratios=rows)
+        spots = [grid[0, 0], grid[0, 1]] if mapped else []
+        spots += [grid[mapped + k, :] for k in range(1 + len(rest))]
+    axes = [figure.add_subplot(spot) for spot in spots]
+    if mapped:
+        _maps(figure, axes[:2], result, wide)
+    for one, kind in zip(axes[2 * mapped :], rest, strict=False):
+        _changes(one, result, kind)
+    _shares(axes[-1], result)
+    handles, labels = axes[2 * mapped].get_legend_handles_labels()
+    where = "" if result.layer is None else f" of layer {result.layer}"
+    title = f"{result.n:,} pairs of {result.dataset} images: {result.of}{where} of one part "
+    if not wide:
+        title = title.replace(": ", ":\n")
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
+        title=f"{title}exchanged; bars and bands: 95 %", title_fontsize=6.5,
+    )  # fmt: skip
+    return figure
+
+
+def _maps(figure, axes, result, wide):
+    """The change of both activations by place, on one scale, and that of the control."""
+    _, rows, columns = result.grid
+    changes = (result.partner_change["places"], result.own_change["places"])
+    scale = CenteredNorm(0, max(halfrange(one.value[1:]) for one in changes))
+    for one, change, (colour, _, name) in zip(axes, changes, CLASSES, strict=True):
+        values = change.value[1:].reshape(rows, columns)
+        drawn = one.imshow(values, cmap=SIGNED, norm=scale)
+        one.set(xticks=[], yticks=[])
+        one.spines[:].set_visible(False)
+        one.set_title(f"change by position:\n{name}", fontsize=6.5, color=colour)
+        text = f"at random\n{float(change.value[0]):+.4f}".replace("-", "\N{MINUS SIGN}")
+        one.set_xlabel(text, fontsize=6.5)
+    bar = figure.colorbar(drawn, ax=list(axes), aspect=12 if wide else 8, pad=0.02, shrink=0.8)
+    bar.locator = MaxNLocator(3, symmetric=True)
+    bar.ax.tick_params(labelsize=6)
+    bar.outline.set_visible(False)
+
+
+def _changes(axes, result, kind):
+    """The change of both activations by part, sorted, with that of as many children at random."""
+    order = result.partner_change[kind].value[1:].argsort()
+    x = np.arange(len(order))
+    for change, (colour, marker, name) in zip(
+        (result.partner_change[kind], result.own_change[kind]), CLASSES, strict=True
+    ):
+        one, control = change[1:], change[0]
+        axes.axhspan(
+            float(control.low), float(control.high), color=colour, alpha=0.25, linewidth=0,
+            label=f"{name}, at random",
+        )  # fmt: skip
+        axes.axhline(float(control.value), color=colour, linestyle="--", linewidth=0.7)
+        axes.vlines(x, one.low[order], one.high[order], color=colour, linewidth=0.8)
+        axes.plot(x, one.value[order], marker, color=colour, markersize=2.5, label=name)
+    axes.axhline(0, color="black", linewidth=0.5)
+    axes.set(xlabel=f"{NOUNS[kind]}s, sorted", ylabel="change of activation")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _shares(axes, result):
+    """Draw predictions against the share of the children that are exchanged."""
+    for k, (kind, share) in enumerate(result.some_partner.items()):
+        colour, name = COLOURS[2 + k], kind.split()[-1].replace("places", "positions")
+        shares = result.shares[kind]
+        if kind.startswith("single"):  # the control of whole ones
+            colour, name = NEITHER, f"{name} at random"
+        axes.plot(shares, share.value, f"{'D^v'[k]}-", color=colour, markersize=3, label=name)
+        axes.fill_between(shares, share.low, share.high, color=colour, alpha=0.2, linewidth=0)
+    axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")
+    axes.set_ylabel("classified as donor", fontsize=6.5)
+    percent(axes.xaxis)
+    percent(axes.yaxis)
+    axes.legend(loc="best", fontsize=6)
+
+
+def iterations(result, width):
+    """Draw predictions by the iteration that has other couplings: in it alone, and from it on."""
+    from capsviz.analyses.transplant.pairs_by_iterations import DONORS as NAMES
+
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 2.3 if wide else 4.3))
+    panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
+    for axes, mode, words in zip(panels, result.own, ("in it alone", "from it on"), strict=True):
+        for k, (colour, marker) in enumerate(DONORS):
+            for shares, line in ((result.own, "-"), (result.partner, "--")):
+                one = shares[mode][k]
+                x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
+                axes.vlines(x, one.low, one.high, color=colour, linewidth=0.8)
+                label = f"couplings: {NAMES[k]}" if line == "-" else None
+                axes.plot(
+                    x, one.value, f"{marker}{line}", color=colour, markersize=3.5, label=label
+                )
+        axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
+        axes.set_ylabel("pairs", fontsize=6.5)
+        axes.set_xticks(range(1, len(one) + 1))
         percent(axes.yaxis)
-    panels[0].legend(loc="upper left", fontsize=6, title=f"{estimates[0].n} pairs")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        ncols=3 if wide else 1, title_fontsize=6.5,
+        title=f"{result.n:,} pairs of {result.dataset} images, classified as\n"
+        "recipient (solid) or other-class donor (dashed)",
+    )  # fmt: skip
+    return figure

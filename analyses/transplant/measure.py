@@ -9,91 +9,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz import tracing
 from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import (
     CHUNK_IMAGES,
     control_couplings,
     coupling_sd,
-    even_couplings,
-    trace,
     under_couplings,
 )
-from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
-from capsviz.tracing.needs import reason
-
-PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
-
-
-class Exchange(NamedTuple):
-    """Two images, each under the couplings of `PAIR`."""
-
-    read: Tensor  # (2,)
-    conditions: tuple[str, ...]  # (4,)
-    activations: Tensor  # (2, 4, J)
-    decoded: Tensor | None  # (2, 4, C, H, W)
-    own: Tensor  # (2, I, J) couplings of the last iteration
-    maps: Tensor | None  # (2, J, rows, columns)
-    coupling_sd: Tensor  # (2,)
-    even: Tensor  # (I, J)
+from capsviz.tracing.many import couples, last_couplings, of_like_class, winners
 
 
 class Outcomes(NamedTuple):
     """P pairs under the K conditions, in their order; couple c is the pairs 2 c and 2 c + 1."""
 
-    own: Tensor  # (K, P) bool: read as the class of the image that casts the votes
-    partner: Tensor  # (K, P) bool: read as the class of the unlike image
+    own: Tensor  # (K, P) bool: classified as the recipient
+    partner: Tensor  # (K, P) bool: classified as the other-class donor
     tied: Tensor  # (K, P) bool: no class is ahead of all others
     own_activation: Tensor  # (K, P)
     partner_activation: Tensor  # (K, P)
-    coupling_sd: Tensor  # (K, P) of couplings about even ones
-
-
-def exchange(model, images: Tensor, *, iterations: int | None = None, seed: int) -> Exchange:
-    """Each of two images (2, C, H, W) with the couplings of the other."""
-    options = {"iterations": iterations}
-    if len(images) != 2:
-        raise ValueError(f"expected two images whose couplings are exchanged, got {len(images)}")
-    traced = trace(model, images, keep=("couplings", "lengths"), **options)
-    require_all_to_all(traced.couplings)
-    own, even = traced.couplings[-1], even_couplings(traced.couplings)
-    generator = torch.Generator().manual_seed(seed)
-    shuffled = control_couplings("shuffled", own[None], generator)[-1]
-    decodes = tracing.reconstructs(model)
-    keep = ("lengths", "reconstruction") if decodes else ("lengths",)
-    mixed = [
-        trace(model, images, keep=keep, couplings=one, **options)
-        for one in (own, own.flip(0), shuffled.flip(0), even)
-    ]
-    maps = None
-    if traced.grid is not None:
-        maps = own.unflatten(1, traced.grid).mean(1).movedim(-1, 1)
-    return Exchange(
-        read=traced.lengths.argmax(1),
-        conditions=PAIR,
-        activations=torch.stack([one.lengths for one in mixed], 1),
-        decoded=torch.stack([one.reconstruction for one in mixed], 1) if decodes else None,
-        own=own,
-        maps=maps,
-        coupling_sd=coupling_sd(own),
-        even=even,
-    )
+    coupling_sd: Tensor  # (K, P) of couplings about uniform ones
 
 
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
 ) -> Outcomes:
-    """Images (N, C, H, W) under every condition; none without an unlike and a like one."""
+    """Return outcomes of images (N, C, H, W) that have donors of another and of their own class."""
     own, even, read = last_couplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     several = (torch.bincount(read)[read] > 1).nonzero().flatten()  # there is a like image, too
     pairs = several[couples(read[several], generator)]
     if pairs.numel() < 4:
         raise ValueError(
-            f"{len(images)} images make {len(pairs)} couples that the network reads as unlike "
-            "classes, and others as alike, expected at least 2: take more images, of several "
-            "classes"
+            f"{len(images)} images make {len(pairs)} couples of different predicted classes that "
+            "other images share, expected at least 2: take more images, of several classes"
         )
     voting, partner = pairs.flatten(), pairs.flip(1).flatten()
     like = of_like_class(read)[voting]
@@ -122,11 +71,6 @@ def _outcome(said: Tensor, own: Tensor, partner: Tensor) -> tuple[Tensor, ...]:
     read = winners(said)
     each = (classes.expand(len(said), -1)[..., None] for classes in (own, partner))
     return read == own, read == partner, read < 0, *(said.gather(2, k)[..., 0] for k in each)
-
-
-def given(model) -> str | None:
-    """Why the couplings of a network decide by construction; None where they need not."""
-    return reason(model, "transplant")
 
 
 def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:

@@ -1,41 +1,19 @@
-"""Map many images by what the capsules say of them: t-SNE or PCA, with scores.
+"""Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels.
 
 `capsviz tsne --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-import click
 import numpy as np
 
-from capsviz.analyses.tsne.measure import (
-    ANGLES_DEG,
-    METHODS,
-    NAMES,
-    NEIGHBOURS,
-    OF,
-    along,
-    check,
-    embed,
-    features,
-    scores,
-    thumbnails,
-    turn,
-)
-from capsviz.cli import options
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.words import sentence
 
-EXAMPLES = """
-capsviz tsne --trajectories 3 --n 1000  # 15 s
-"""
-
-NEEDS = ("poses",)  # of a network, see tracing.needs
-
-PROGRESS = "looking, then embedding"
+Part = Literal["poses", "all-poses", "couplings", "primary"]
+PERPLEXITY = 30.0  # or a third of the images, if they are fewer
 
 
 class Result(NamedTuple):
@@ -58,175 +36,136 @@ class Result(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
-    below: str = "primary capsules"  # what the children of the classes are called
+    below: str = "primary capsules"  # what the capsules below the classes are called
+
+    axes = {"scores": (("capsules", "pixels"), "score_names")}
+    formats = {"scores": ".3f"}
+    titles = {"scores": ""}
 
 
-def compute(
-    model,
-    images,
-    labels,
-    *,
-    classes,
-    dataset,
-    of="poses",
-    method="tsne",
-    trajectories=0,
-    perplexity=30.0,
-    seed=0,
-    progress=iter,
-) -> Result:
-    """Map N images (N, C, H, W) by their capsules and by their pixels.
+class Tsne(Analysis):
+    """A map of images by their capsules, a map by their pixels, and scores of both."""
 
-    Parameters
-    ----------
-    labels        (N,) true classes.
-    classes       names of the classes.
-    dataset       its name, for the record.
-    of            "poses", "all-poses", "couplings" or "primary".
-    method        "tsne" or "pca".
-    trajectories  K: the first image of each of the first K classes is turned and mapped too.
-    perplexity    of t-SNE, about the number of neighbours that count.
-    seed          of t-SNE and of a randomised PCA.
-    progress      wraps the chunks of images, then the two maps, for progress bars.
-
-    Raises
-    ------
-    ValueError   for too few images or classes, an unknown choice, or vectors all the same.
-    MemoryError  if vectors and distances would not fit.
+    Result = Result
+    needs = ("poses",)
+    examples = """
+    capsviz tsne --trajectories 3 --n 1000  # 15 s
     """
-    from capsviz.tracing.network import children_words
-    from capsviz.transforms.augment import to_uint8
+    figure_set = ({"of": "poses", "trajectories": 3}, {"of": "primary"})
 
-    images, labels = images.cpu(), labels.cpu().numpy()
-    check(labels, of, method, trajectories, perplexity)
-    firsts = np.unique(labels, return_index=True)[1][:trajectories]
-    vectors, predicted = features(model, images, of, progress)
-    both, n = [vectors, images.flatten(1).numpy()], len(images)
-    if trajectories:
-        turned = turn(images[firsts])
-        more, turned_predicted = features(model, turned, of)
-        predicted = np.concatenate([predicted, turned_predicted])
-        both = [np.concatenate(p) for p in zip(both, (more, turned.flatten(1)), strict=True)]
-    maps = np.stack([embed(part, method, perplexity, seed) for part in progress(both)])
-    positions = maps[:, :n]
-    chosen = thumbnails(positions[0], labels, predicted[:n])
-    return Result(
-        positions=positions,
-        labels=labels,
-        predicted=predicted[:n],
-        thumbnails=chosen,
-        thumbnail_images=to_uint8(images[chosen]),
-        paths=np.stack([along(part, firsts, n) for part in maps]),
-        path_labels=labels[firsts],
-        path_predicted=along(predicted[:, None], firsts, n)[:, :, 0],
-        angles_deg=ANGLES_DEG,
-        scores=stack(scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)),
-        score_names=list(NAMES),
-        dimensions=[part.shape[1] for part in both],
-        of=of,
-        method=method,
-        n=n,
-        classes=list(classes),
-        dataset=dataset,
-        below=children_words(model),
-    )
+    def measure(
+        self,
+        network,
+        images,
+        labels,
+        *,
+        classes,
+        dataset,
+        progress=iter,
+        of: Annotated[Part, "What is mapped."] = "poses",
+        method: Annotated[Literal["tsne", "pca"], "How it is mapped."] = "tsne",
+        trajectories: Annotated[
+            int,
+            Range(0),
+            "Rotate the first image of K classes from -60° to 60° and draw their paths.",
+            Flag("--trajectories", metavar="K"),
+        ] = 0,
+        perplexity: Annotated[
+            float | None,
+            "Perplexity of t-SNE, about the number of neighbours that count.",
+            Default("30, or a third of the images if these are fewer than 90"),
+        ] = None,
+        seed: Seed = 0,
+    ) -> Result:
+        """Map N images (N, C, H, W) by their capsules and by their pixels.
 
+        Raises
+        ------
+        ValueError   for too few images or classes, or vectors that are all the same.
+        MemoryError  if vectors and distances would not fit.
+        """
+        from capsviz.analyses.tsne import measure as by
+        from capsviz.tracing.network import children_words
+        from capsviz.transforms.augment import to_uint8
 
-def parts(result: Result) -> tuple[str, ...]:
-    """Names of its pictures."""
-    return ("", "scores")
-
-
-def plot(result: Result, *, width=7.16, part=""):
-    """Both maps; or their "scores"."""
-    from capsviz.analyses.tsne import draw
-
-    return (draw.scores if part == "scores" else draw.maps)(result, width)
-
-
-@analysis(__doc__)
-@click.option(
-    "--of", type=click.Choice(OF), default="poses", show_default=True, help="What is mapped."
-)
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="tsne",
-    show_default=True,
-    help="How it is mapped.",
-)
-@options.n
-@click.option(
-    "--trajectories",
-    default=0,
-    show_default=True,
-    metavar="K",
-    help="Turn the first image of K classes from -60° to 60° and draw their paths.",
-)
-@click.option("--perplexity", default=30.0, show_default=True, help="Perplexity of t-SNE.")
-@options.seed
-def command(run, of, method, n, trajectories, perplexity, seed):
-    """Write the maps and their numbers; print the scores."""
-    if method != "tsne" and options.typed("perplexity"):
-        raise ValueError(f"--method {method} knows no perplexity: drop --perplexity")
-    result = compute(
-        run.model,
-        *run.images(n),
-        classes=run.classes,
-        dataset=run.dataset,
-        of=of,
-        method=method,
-        trajectories=trajectories,
-        perplexity=perplexity,
-        seed=seed,
-        progress=run.progress(PROGRESS),
-    )
-    yield f"{method}-{result.dataset}-{of}-{result.n}-images", result
-
-
-def findings(result: Result) -> str:
-    """The scores of both maps, with their intervals."""
-    rows = [
-        f"{result.n} {result.dataset} images, {result.of} (raw pixels), k = {NEIGHBOURS}, "
-        "with 95 % intervals:"
-    ]
-    for i, name in enumerate(result.score_names):
-        rows.append(f"{name}: {result.scores[0, i]:.3f} ({result.scores[1, i]:.3f})")
-    return "\n".join(rows)
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: the poses with trajectories, and what comes before any class."""
-    data = inputs.dataset
-    images, labels = inputs.images(settings.n)
-    for of, trajectories in (("poses", 3), ("primary", 0)):
-        result = compute(
-            inputs.model,
-            images,
-            labels,
-            classes=data.classes,
-            dataset=data.name,
+        images, labels = images.cpu(), labels.cpu().numpy()
+        n = len(images)
+        perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
+        by.check(labels, method, trajectories, perplexity)
+        firsts = np.unique(labels, return_index=True)[1][:trajectories]
+        vectors, predicted = by.features(network, images, of, progress)
+        both = [vectors, images.flatten(1).numpy()]
+        if trajectories:
+            rotated = by.rotated(images[firsts])
+            more, rotated_predicted = by.features(network, rotated, of)
+            predicted = np.concatenate([predicted, rotated_predicted])
+            both = [np.concatenate(p) for p in zip(both, (more, rotated.flatten(1)), strict=True)]
+        maps = np.stack([by.embed(part, method, perplexity, seed) for part in progress(both)])
+        positions = maps[:, :n]
+        chosen = by.thumbnails(positions[0], labels, predicted[:n])
+        scores = [by.scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)]
+        return Result(
+            positions=positions,
+            labels=labels,
+            predicted=predicted[:n],
+            thumbnails=chosen,
+            thumbnail_images=to_uint8(images[chosen]),
+            paths=np.stack([by.along(part, firsts, n) for part in maps]),
+            path_labels=labels[firsts],
+            path_predicted=by.along(predicted[:, None], firsts, n)[:, :, 0],
+            angles_deg=by.ANGLES_DEG,
+            scores=stack(scores),
+            score_names=list(by.NAMES),
+            dimensions=[part.shape[1] for part in both],
             of=of,
-            trajectories=trajectories,
-            perplexity=min(30.0, settings.n / 3),
-            seed=settings.seed,
-            progress=settings.progress(PROGRESS),
+            method=method,
+            n=n,
+            classes=list(classes),
+            dataset=dataset,
+            below=children_words(network),
         )
-        yield f"tsne-{data.name}-{of}-{settings.n}-images", result
 
+    def check(self, *, method, perplexity, **_) -> None:
+        """Refuse a perplexity of PCA."""
+        if method != "tsne" and perplexity is not None:
+            raise ValueError(f"--method {method} has no perplexity: drop --perplexity")
 
-def caption(result: Result, part: str = "") -> str:
-    """What a picture shows, with its numbers."""
-    head, *rows = findings(result).split("\n")
-    if part == "scores":
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the names of the pictures: the maps, and their scores."""
+        return ("", "scores")
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw both maps, or their "scores"."""
+        from capsviz.analyses.tsne import draw
+
+        return (draw.scores if part == "scores" else draw.maps)(result, width)
+
+    def verdict(self, result) -> str:
+        """Say whether the classes are further apart in the capsules than in the pixels."""
+        row = result.score_names.index("silhouette in the full space")
+        ours, theirs = result.scores[0, row], result.scores[1, row]
+        how = "not clearly more separated"
+        if ours.low > theirs.high or ours.high < theirs.low:
+            how = f"{'more' if ours.value > theirs.value else 'less'} separated"
+        return f"The true classes are {how} in the {result.of} than in the pixels (silhouette)."
+
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what rings and lines, or bars, are."""
+        if part == "scores":
+            return (
+                "How well the maps and the vectors behind them separate the true classes and keep "
+                f"neighbours, for capsules and pixels. Bars: 95 % intervals over {result.n:,} "
+                f"images of {result.dataset}."
+            )
+        name = "t-SNE" if result.method == "tsne" else "PCA"
+        lines = " Lines: single images rotated from -60° to 60°." if len(result.path_labels) else ""
+        wrong = (result.labels != result.predicted).any()
         return (
-            "How well the maps and the numbers behind them keep the classes, for capsules and for "
-            f"pixels. {sentence(head.rstrip(':'))} {sentence('; '.join(rows))}"
+            f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
+            f"({result.of}) and of their pixels.{' Rings: misclassified images.' * bool(wrong)}"
+            f"{lines}"
         )
-    name = "t-SNE" if result.method == "tsne" else "PCA"
-    turned = " Lines: single images turned from -60° to 60°." if len(result.path_labels) else ""
-    rings = " Rings: misread images." if (result.labels != result.predicted).any() else ""
-    return (
-        f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
-        f"({result.of}, {result.dimensions[0]:,} numbers) and of their pixels.{rings}{turned}"
-    )
+
+    def stem(self, base, result) -> str:
+        """Return the name of the files, with the method and what is mapped."""
+        return f"{result.method}-{result.dataset}-{result.of}-{result.n}-images"

@@ -13,7 +13,7 @@ from capsviz.results.panels import picture, wrapped
 SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours
 TITLES = {
-    "poses": "pose of the winning class",
+    "poses": "pose of the predicted class",
     "all-poses": "poses of all classes",
     "couplings": "couplings",
 }
@@ -54,13 +54,13 @@ def _name(result) -> str:
     return f"{name} of {result.n:,} images of {result.dataset}"
 
 
-def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
-    """Centres (T, 2) for thumbnails of `chosen` points: near them, on few points, none overlapping.
+def beside(points: np.ndarray, chosen, side: float) -> np.ndarray:
+    """Return centres (T, 2) for thumbnails of `chosen` points: near them, on few others.
 
     Taken one by one; each tries rings about its point and counts the points that it would hide.
     """
-    turns = np.linspace(0, 2 * np.pi, 24, endpoint=False)
-    ring = np.stack([np.cos(turns), np.sin(turns)], 1)
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    ring = np.stack([np.cos(angles), np.sin(angles)], 1)
     steps = np.concatenate([radius * side * ring for radius in np.arange(0.8, 8, 0.4)])
     low, high = points.min(0), points.max(0)
     centres = np.empty((0, 2))
@@ -85,12 +85,14 @@ def _map(axes, result, which, share):
     axes.scatter(*points[wrong].T, s=16, zorder=3, **ring)
     every = np.concatenate([points, paths.reshape(-1, 2)])
     side = share * np.ptp(every, axis=0).max()
-    centres = places(every, result.thumbnails, side)
+    centres = beside(every, result.thumbnails, side)
     for i, image, centre in zip(result.thumbnails, result.thumbnail_images, centres, strict=True):
         colour = "black" if wrong[i] else _style(result.labels[i])["color"]
         _thumbnail(axes, image, points[i], centre, side, colour, "--" if wrong[i] else "-")
-    for label, path, read in zip(result.path_labels, paths, result.path_predicted, strict=True):
-        _path(axes, path, label, read)
+    for label, path, predicted in zip(
+        result.path_labels, paths, result.path_predicted, strict=True
+    ):
+        _path(axes, path, label, predicted)
     corners = np.concatenate([every, centres])
     low, high = corners.min(0), corners.max(0)
     half = (high - low).max() / 2 + 0.7 * side  # a square, so that both maps are equally large
@@ -158,14 +160,14 @@ def _legend(figure, result, columns):
     ]
     if (result.labels != result.predicted).any():
         ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
-        marks.append(Line2D([], [], label="misread", **ring))
+        marks.append(Line2D([], [], label="misclassified", **ring))
     figure.legend(
         handles=marks,
         loc="outside lower center",
         ncols=columns,
         handletextpad=0.1,
         columnspacing=0.9,
-        title="○ with − and +: a digit turned to −60° and +60°"
+        title="○ with − and +: an image rotated to −60° and +60°"
         if len(result.path_labels)
         else None,
     )

@@ -1,7 +1,4 @@
-"""Vectors for `tsne`: what the capsules say of each image, their map, and which images to show.
-
-Scores for `tsne`: how far a map keeps neighbours and classes, each a mean over images.
-"""
+"""Vectors of images by their capsules, their map, which images to show, and scores of the map."""
 
 from __future__ import annotations
 
@@ -9,22 +6,22 @@ import numpy as np
 
 from capsviz.statistics.estimate import Estimate
 
-OF = ("poses", "all-poses", "couplings", "primary")
-METHODS = ("tsne", "pca")
 ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
 COMPONENTS = 50  # of the PCA before t-SNE
 THUMBNAILS = 16  # at most
+NEIGHBOURS = 10
+NAMES = (
+    "trustworthiness of the map",
+    "kNN accuracy in the map",
+    "kNN accuracy in the full space",
+    "silhouette in the map",
+    "silhouette in the full space",
+)
 NOTHING = 1e-6  # of the largest number of all vectors: smaller differences are rounding
 
 
-def check(labels, of, method, trajectories, perplexity) -> None:
-    """ValueError for too few images or classes, or an unknown choice, as of `tsne.compute`."""
-    from capsviz.discovery import unknown
-
-    if of not in OF:
-        raise ValueError(unknown("--of", of, list(OF)))
-    if method not in METHODS:
-        raise ValueError(unknown("method", method, list(METHODS)))
+def check(labels, method, trajectories, perplexity) -> None:
+    """Raise ValueError for too few images or classes, or a perplexity of at most 1."""
     if not perplexity > 1:
         raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
     least = 3 * max(NEIGHBOURS, perplexity if method == "tsne" else 0)
@@ -41,7 +38,7 @@ def check(labels, of, method, trajectories, perplexity) -> None:
 
 
 def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (N, F) of images by one of `OF`, float32, and the predicted classes (N,).
+    """Return vectors (N, F) of images by a part of the trace, and the predicted classes (N,).
 
     ValueError where all vectors are the same, but for rounding.
     """
@@ -89,8 +86,8 @@ def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int 
     return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(reduced)
 
 
-def turn(images):
-    """Images (K, C, H, W), K >= 1, at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
+def rotated(images):
+    """Return images (K, C, H, W) at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
     import torch
 
     from capsviz.transforms.warps import rotate
@@ -100,13 +97,13 @@ def turn(images):
 
 
 def along(values: np.ndarray, firsts, n: int) -> np.ndarray:
-    """Values (n + K (A - 1), m) of images and then of turned ones -> (K, A, m) with 0° inside."""
-    turned = values[n:].reshape(len(firsts), ANGLES_DEG.size - 1, values.shape[1])
-    return np.insert(turned, ANGLES_DEG.size // 2, values[firsts], axis=1)
+    """Return (K, A, m) of values (n + K (A - 1), m) of images and then of rotated ones."""
+    rotated = values[n:].reshape(len(firsts), ANGLES_DEG.size - 1, values.shape[1])
+    return np.insert(rotated, ANGLES_DEG.size // 2, values[firsts], axis=1)
 
 
 def thumbnails(positions, labels, predicted) -> np.ndarray:
-    """Images to show: the one in the middle of each class's points, then misread ones."""
+    """Images to show: the one in the middle of each class's points, then misclassified ones."""
     chosen = []
     for k in np.unique(labels)[:THUMBNAILS]:
         own = np.flatnonzero(labels == k)
@@ -114,16 +111,6 @@ def thumbnails(positions, labels, predicted) -> np.ndarray:
         chosen.append(own[np.linalg.norm(positions[own] - centre, axis=1).argmin()])
     wrong = np.setdiff1d(np.flatnonzero(labels != predicted), chosen)
     return np.concatenate([chosen, wrong]).astype(int)[:THUMBNAILS]
-
-
-NEIGHBOURS = 10
-NAMES = (
-    "trustworthiness of the map",
-    "kNN accuracy in the map",
-    "kNN accuracy in the full space",
-    "silhouette in the map",
-    "silhouette in the full space",
-)
 
 
 def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> Estimate:

@@ -1,37 +1,32 @@
-"""One image, warped: what do two networks say, and what does its pose draw?
+"""One image, warped: what do two networks predict, and what does its pose decode to?
 
 `capsviz view --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import click
 import numpy as np
 
 from capsviz.analyses.view.measure import Warp, redecode, warped
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Default, Flag
 
-EXAMPLES = """
-capsviz view --digit 4 --angle 20  # 6 s
-"""
-
-NEEDS = ("poses",)  # of a network, see tracing.needs
+NO_WARP = Warp()
 
 
 class Result(NamedTuple):
     """One image in K networks, and the pose of one class of the first."""
 
     image: np.ndarray  # (C, H, W) uint8, before the warp
-    warped: np.ndarray  # (C, H, W) uint8, as the networks see it
+    warped: np.ndarray  # (C, H, W) uint8, as it goes into the networks
     warp: dict[str, float]  # of `Warp`
     networks: list[str]  # K names
     scores: np.ndarray  # (K, J) lengths of class capsules, or probabilities
     capsule: int  # class of the pose
-    pose: np.ndarray  # (E,) as it is
+    pose: np.ndarray  # (E,) of the image
     changes: np.ndarray  # (E,) added to it
-    own: np.ndarray | None  # (C, H, W) uint8, decoded from the pose as it is; None: no decoder
+    own: np.ndarray | None  # (C, H, W) uint8, decoded from that pose; None: no decoder
     changed: np.ndarray | None  # (C, H, W) uint8, decoded from the changed pose
     routing: str  # "as trained", or what was changed in the first network's routing
     classes: list[str]
@@ -39,14 +34,98 @@ class Result(NamedTuple):
     kinds: list[str] | None = None  # K: "capsule length", "activation" or "probability"
 
 
-UNWARPED = Warp()
+class View(Analysis):
+    """The scores of networks for one warped image, and a class's pose, changed and decoded."""
+
+    Result = Result
+    needs = ("poses",)
+    examples = """
+    capsviz view --digit 4 --angle 20  # 6 s
+    """
+    figure_set = None  # `rotate` and `perturb` show the same image at length
+
+    def measure(
+        self,
+        networks,
+        image,
+        label=None,
+        *,
+        classes,
+        angle_deg: Annotated[float, Flag("--angle"), "Rotation, degrees counter-clockwise."] = 0.0,
+        scale: Annotated[float, "Factor of the size."] = 1.0,
+        shear: Annotated[float, "Pixels down per pixel to the right."] = 0.0,
+        shift_x_px: Annotated[float, Flag("--right"), "Shift to the right, pixels."] = 0.0,
+        shift_y_px: Annotated[float, Flag("--down"), "Shift down, pixels."] = 0.0,
+        capsule: Annotated[
+            int | None,
+            Flag("--class"),
+            Default("the predicted one"),
+            "Class whose pose is decoded.",
+        ] = None,
+        changed: Annotated[
+            tuple[tuple[int, float], ...],
+            Flag("--change", metavar="DIMENSION BY"),
+            "Add to a dimension of that pose, counted from 0. May be given several times.",
+        ] = (),
+    ) -> Result:
+        """Warp an image, classify it by all networks, and decode a pose of the first.
+
+        Raises
+        ------
+        ValueError  for a scale that is not above 0, a class or dimension that is not there, or
+                    changes for a network without a decoder.
+        """
+        from capsviz.tracing import require_decoder, trace
+
+        network, *others = networks.values()
+        if changed:
+            require_decoder(network)
+        E = trace(network, image, keep=("poses",)).poses.shape[-1]
+        changes = np.zeros(E)
+        for dimension, by in changed:
+            if not 0 <= dimension < E:
+                raise ValueError(f"a pose has dimensions 0 to {E - 1}, got --change {dimension}")
+            changes[dimension] = by
+        return compute(
+            network, image, label, classes=classes, others=others, names=list(networks),
+            warp=Warp(angle_deg, scale, shear, shift_x_px, shift_y_px), capsule=capsule,
+            changes=changes,
+        )  # fmt: skip
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the images, the scores of every network, and the pose."""
+        from capsviz.analyses.view.draw import draw
+
+        return draw(result, width)
+
+    def verdict(self, result) -> str:
+        """Say what each network predicts."""
+        predictions = ", and ".join(
+            f"'{name}' as {result.classes[row.argmax()]} ({row.max():.3f})"
+            for name, row in zip(result.networks, result.scores, strict=True)
+        )
+        true = "" if result.label is None else f" The true class is {result.classes[result.label]}."
+        routing = ""
+        if result.routing != "as trained":
+            routing = f" The routing of '{result.networks[0]}' is changed: {result.routing}."
+        return f"The image is classified by {predictions}.{true}{routing}"
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows."""
+        warp = [name for name, value in result.warp.items() if value != getattr(NO_WARP, name)]
+        how = f", warped ({', '.join(name.split('_')[0] for name in warp)})" if warp else ""
+        decoded = "" if result.own is None else ", and what it decodes to"
+        return (
+            f"One image{how}, and the score of every class in each network. The pose of class "
+            f"{result.classes[result.capsule]}{decoded}."
+        )
 
 
 def compute(
-    model, image, label=None, *, classes, others=(), names, warp=UNWARPED, capsule=None,
+    network, image, label=None, *, classes, others=(), names, warp=NO_WARP, capsule=None,
     changes=None, couplings=None, iterations=None, routing="as trained",
 ) -> Result:  # fmt: skip
-    """Warp an image (1, C, H, W), ask the networks, and decode a pose.
+    """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
     Parameters
     ----------
@@ -71,7 +150,7 @@ def compute(
 
     frame = warped(image.cpu(), warp)
     keep = ("poses", "lengths")
-    traced = trace(model, frame, keep=keep, couplings=couplings, iterations=iterations)
+    traced = trace(network, frame, keep=keep, couplings=couplings, iterations=iterations)
     poses = traced.poses[-1, 0].float().numpy()
     J, E = poses.shape
     capsule = int(predict(traced.lengths)) if capsule is None else int(capsule)
@@ -91,83 +170,10 @@ def compute(
         capsule=capsule,
         pose=poses[capsule],
         changes=changes,
-        own=redecode(model, poses, capsule, np.zeros(E)),
-        changed=redecode(model, poses, capsule, changes),
+        own=redecode(network, poses, capsule, np.zeros(E)),
+        changed=redecode(network, poses, capsule, changes),
         routing=routing,
         classes=list(classes),
         label=label,
-        kinds=[score_name(one, frame) for one in (model, *others)],
+        kinds=[score_name(one, frame) for one in (network, *others)],
     )
-
-
-def plot(result: Result, *, width=7.16):
-    """The images, the scores of every network, and the pose."""
-    from capsviz.analyses.view.draw import draw
-
-    return draw(result, width)
-
-
-@analysis(__doc__, networks=True, picture=True)
-@click.option("--angle", "angle_deg", default=0.0, help="Rotation, degrees counter-clockwise.")
-@click.option("--scale", default=1.0, show_default=True, help="Factor of the size.")
-@click.option("--shear", default=0.0, help="Pixels down per pixel to the right.")
-@click.option("--right", "shift_x_px", default=0.0, help="Shift to the right, pixels.")
-@click.option("--down", "shift_y_px", default=0.0, help="Shift down, pixels.")
-@click.option(
-    "--class", "capsule", type=int, help="Class whose pose is decoded. [default: the longest]"
-)
-@click.option(
-    "--change", "changed", type=(int, float), multiple=True, metavar="DIMENSION BY",
-    help="Add to a dimension of that pose, counted from 0. May be given several times.",
-)  # fmt: skip
-def command(run, capsule, changed, **warp):
-    """Write the figure and its numbers; say what the networks see."""
-    from capsviz.tracing import abilities, require_decoder, trace
-
-    image, label, name = run.picture
-    if changed and abilities(run.model).has_capsules:
-        require_decoder(run.model)  # what is changed is to be drawn
-    E = trace(run.model, image, keep=("poses",)).poses.shape[-1]
-    changes = np.zeros(E)
-    for dimension, by in changed:
-        if not 0 <= dimension < E:
-            raise ValueError(f"a pose has dimensions 0 to {E - 1}, got --change {dimension}")
-        changes[dimension] = by
-    result = compute(
-        run.model, image, label, classes=run.classes,
-        others=[one.model for one in run.networks[1:]], names=[one.name for one in run.networks],
-        warp=Warp(**warp), capsule=capsule, changes=changes,
-    )  # fmt: skip
-    yield f"view-{name}", result
-
-
-def findings(result: Result) -> str:
-    """What each network sees, in a line."""
-    parts = [
-        f"{name} sees {result.classes[row.argmax()]} ({row.max():.3f})"
-        for name, row in zip(result.networks, result.scores, strict=True)
-    ]
-    routing = "" if result.routing == "as trained" else f" (routing: {result.routing})"
-    true = "" if result.label is None else f"; true class {result.classes[result.label]}"
-    return ", ".join(parts) + routing + true
-
-
-def paper(inputs, settings):
-    """For `capsviz figures`: nothing, for `rotate` and `perturb` show the same image at length."""
-    yield from ()
-
-
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
-    changed = np.flatnonzero(result.changes)
-    how = ", ".join(f"{k} by {result.changes[k]:+.2f}" for k in changed) or "none"
-    return (
-        f"One image as warped ({_words(result.warp)}): {findings(result)}. Decoded: the pose of "
-        f"class {result.classes[result.capsule]}; dimensions changed: {how}."
-    )
-
-
-def _words(warp: dict[str, float]) -> str:
-    neutral = UNWARPED._asdict()
-    parts = [f"{name} {value:g}" for name, value in warp.items() if value != neutral[name]]
-    return ", ".join(parts) or "not at all"

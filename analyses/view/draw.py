@@ -9,17 +9,17 @@ from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import show
 
-HATCHES = ("", "////", "....", "xxxx")  # a network must be told from the next in print as well
+HATCHES = ("", "////", "....", "xxxx")  # networks differ in print as well
 WIDE = 5.0  # inches: from here on scores and pose stand side by side
 
 
 def draw(result, width):
-    """Images, scores, pose."""
+    """Draw images, scores and the pose."""
     wide = width >= WIDE
     name = result.classes[result.capsule]
     images = [(result.image, "image")]
     if (result.warped != result.image).any():
-        images.append((result.warped, "as warped"))
+        images.append((result.warped, "warped"))
     if result.own is not None:
         images.append((result.own, f"decoded: pose of {name}"))
         if result.changes.any():
@@ -56,7 +56,7 @@ def _scores(axes, result):
 
 
 def _scale(result) -> str:
-    """What the scores are, each once; of results before 0.3, either."""
+    """Return what the scores are, each once."""
     kinds = result.kinds or ["capsule length", "probability"]
     return " or ".join(dict.fromkeys(kind.split()[-1] for kind in kinds))
 
@@ -67,7 +67,7 @@ def _pose(axes, result, name):
     axes.vlines(at, result.pose, now, color=COLOURS[6], linewidth=0.8)
     if (moved := np.flatnonzero(result.changes)).size:
         axes.plot(moved, now[moved], "o", color=COLOURS[1], label="changed")
-    axes.plot(at, result.pose, "o", color=COLOURS[0], mfc="white", label="own")
+    axes.plot(at, result.pose, "o", color=COLOURS[0], mfc="white", label="of the image")
     low, high = axes.get_ylim()
     axes.set(ylim=(low, high + 0.25 * (high - low)), xlabel="dimension", ylabel="value")
     axes.set_title(f"pose of {name}")

@@ -21,11 +21,11 @@ class Warp(NamedTuple):
 
 
 def warped(image: Tensor, how: Warp) -> Tensor:
-    """One warp of an image (1, C, H, W) in [0, 1]; the image itself where nothing is changed.
+    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
 
     Raises
     ------
-    ValueError  for a scale that is not above 0, or an angle beyond a whole turn.
+    ValueError  for a scale that is not above 0, or an angle beyond 360°.
     """
     from capsviz.transforms.warps import matrix, warp
 

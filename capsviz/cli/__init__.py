@@ -73,7 +73,7 @@ def _command(package: str, name: str, module) -> click.Command:
     if hasattr(module, "command"):
         return module.command
     if package == PACKAGES[1] and contract.of(name):
-        from capsviz.cli.analysis_command import command_of
+        from capsviz.cli.analysis import command_of
 
         return command_of(name)
     raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
@@ -87,7 +87,7 @@ def _examples_of(package: str, name: str, module) -> str:
 
 def _examples(text: str) -> str | None:
     """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
-    lines = [line.partition("#") for line in text.strip().splitlines()]
+    lines = [line.partition("#") for line in text.splitlines() if line.strip()]
     if not lines:
         return None
     rows = [f"  {command.strip():52}  {time.strip()}".rstrip() for command, _, time in lines]

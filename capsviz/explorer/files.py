@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
@@ -74,21 +75,22 @@ def save_routing(
             f"couplings {how.couplings}: this figure is of what routing does; expected it as "
             'trained or of one iteration. "Make a figure of this view" has replaced couplings, too'
         )
-    result = routing.compute(
+    result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
         warped(sample.image, warp),
         sample.label,
         classes=networks.classes,
         iterations=how.iterations,
-        changed=None if how == look.AS_TRAINED else how.words,
     )
+    if how != look.AS_TRAINED:
+        result = result._replace(changed=how.words)
     options = {**warp._asdict(), "off": how.off, "iterations": how.iterations}
     return _save("routing", result, networks, sample, options)
 
 
 def save_pose(networks: Networks, sample: Sample, warp: Warp, capsule: int) -> list[Path]:
     """The sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
-    result = perturb.compute(
+    result = perturb.change_each(
         networks.model,
         warped(sample.image, warp),
         sample.label,

@@ -104,10 +104,11 @@ def types_of(model) -> int:
 
     0 where children have no grid, or where others are routed before those of the grid.
     """
-    if model.grid is None or not tracing.abilities(model).encodes:
+    able = tracing.abilities(model)
+    if able.grid is None or not able.encodes:
         return 0
     ((_, children, _),) = chunks(model, torch.zeros(1, *model.config["image_shape"]))
-    return model.grid[0] if children.shape[1] == prod(model.grid) else 0
+    return able.grid[0] if children.shape[1] == prod(able.grid) else 0
 
 
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:

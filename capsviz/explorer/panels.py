@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.predict.words import remarks
+from capsviz.analyses.predict.result import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view.measure import redecode, warped
 from capsviz.explorer import drawing, look

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses import rotate
-from capsviz.analyses.rotate.measure import angles
 from capsviz.explorer import drawing
 from capsviz.explorer.network import Networks, scale
 from capsviz.results import COLOURS
@@ -23,7 +22,7 @@ WIDTH, HEIGHT, TOP, LEFT, BASE = 360, 156, 16, 24, 136  # of a curve, in units o
 
 def turned(networks: Networks, image: Tensor, label: int | None) -> rotate.Result:
     """The full circle as `capsviz rotate` has it, from −180° to 180°."""
-    return rotate.compute(
+    return rotate.Rotate().measure(
         networks.model, image, label, classes=networks.classes, start=-180.0, stop=180.0,
         step=STEP_DEG,
     )  # fmt: skip
@@ -36,7 +35,7 @@ def played(networks: Networks, image: Tensor) -> str:
     """
     import torch
 
-    degrees = angles(-180.0, 180.0, STEP_DEG)
+    degrees = rotate.angles(-180.0, 180.0, STEP_DEG)
     images = turn(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
     curves = [tracing.scores(one, images).float().numpy() for one in
               (networks.model, networks.other)]  # fmt: skip

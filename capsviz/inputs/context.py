@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from capsviz.analysis import Analysis
 from capsviz.inputs.networks import with_baselines
 from capsviz.inputs.opening import Inputs, Picture, open_picture
+from capsviz.inputs.samples import usual_class
 
 
 def usual_images(analysis: Analysis, n: int | None, inputs: Inputs) -> int:
@@ -21,6 +22,7 @@ def arguments(
     *,
     n: int | None = None,
     picture: Picture | None = None,
+    digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
 ) -> dict[str, Any]:
     """The arguments of `measure` that are no options.
@@ -30,6 +32,7 @@ def arguments(
     opened    networks with the same data, the first one first.
     n         images of a statistic; None: the usual number.
     picture   the image of an analysis of one image.
+    digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
 
     Raises
@@ -51,6 +54,7 @@ def arguments(
         "opened": lambda: list(opened),
         "picture": lambda: picture,
         "n": lambda: usual_images(analysis, n, first),
+        "digit": lambda: usual_class(first.dataset) if digit is None else digit,
     }
     unknown = [name for name in analysis.given if name not in known]
     if unknown:
@@ -71,7 +75,7 @@ def measure_with(
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
-    `how` is n, picture and progress, as of `arguments`.
+    `how` is n, picture, digit and progress, as of `arguments`.
     """
     result = analysis.measure(**arguments(analysis, opened, **how), **options)
     return stem(analysis, opened[0], result, n=how.get("n"), picture=how.get("picture")), result
@@ -86,8 +90,8 @@ def stem(analysis: Analysis, inputs: Inputs, result, *, n=None, picture=None) ->
     return analysis.stem(f"{name}-{inputs.dataset.name}-{images}-images", result)
 
 
-def measure(analysis: Analysis, inputs: Inputs, settings) -> tuple[str, NamedTuple]:
-    """Measure what an analysis gives to a figure set; return the name of the files and the result.
+def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
+    """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
     Networks are compared with the shipped networks without capsules for the same data.
 
@@ -100,8 +104,14 @@ def measure(analysis: Analysis, inputs: Inputs, settings) -> tuple[str, NamedTup
     picture = None
     if analysis.of_one_image:
         picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    options = dict(analysis.figure_set or {})
-    if any(option.name == "seed" for option in analysis.options):
-        options["seed"] = settings.seed
-    n = settings.few if analysis.slow else settings.n
-    return measure_with(analysis, opened, options, n=n, picture=picture, progress=settings.progress)
+    digit = usual_class(inputs.dataset) if settings.digit is None else settings.digit
+    shared = {"seed": settings.seed, "index": settings.index}
+    shared = {one.name: shared[one.name] for one in analysis.options if one.name in shared}
+    least, most = analysis.figure_set_images
+    n = max(least, settings.few if analysis.slow else settings.n)
+    n = min(n if most is None else min(n, most), analysis.at_hand(inputs, digit))
+    how = {"n": n, "picture": picture, "digit": digit, "progress": settings.progress}
+    each = analysis.figure_set or {}
+    for own in each if isinstance(each, tuple) else (each,):
+        options = {name: value(n) if callable(value) else value for name, value in own.items()}
+        yield measure_with(analysis, opened, options | shared, **how)

@@ -37,9 +37,24 @@ def results_of(name: str, inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     if hasattr(module, "paper"):
         yield from module.paper(inputs, settings)
         return
-    for one in contract.of(name):
-        if one.figure_set is not None and has_measure(one):
-            yield context.measure(one, inputs, settings)
+    for one in _of_figure_set(name):
+        if not one.left_out(inputs):
+            yield from context.of_figure_set(one, inputs, settings)
+
+
+def left_out(name: str, inputs) -> str:
+    """Return why a figure set goes without an analysis; "": it does not."""
+    reasons = [one.left_out(inputs) for one in _of_figure_set(name)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def offers(name: str) -> bool:
+    """Whether an analysis takes part in figure sets."""
+    return bool(_of_figure_set(name))
+
+
+def _of_figure_set(name: str) -> list[contract.Analysis]:
+    return [one for one in contract.of(name) if one.figure_set is not None and has_measure(one)]
 
 
 def compute(analysis, inputs, output, settings, free) -> Iterator[tuple]:

@@ -50,7 +50,7 @@ def offering() -> list[str]:
         n
         for n in every
         if hasattr(discovery.load("capsviz.analyses", n, what="analysis"), "paper")
-        or any(one.figure_set is not None and pieces.has_measure(one) for one in contract.of(n))
+        or pieces.offers(n)
     ]
 
 
@@ -160,6 +160,9 @@ def make(
             own = [entry for entry in entries if entry.analysis == name]
             if name in whole and not force and manifest.intact(output, own):
                 report(f"{name}: kept, {len(own)} drawn before")
+                continue
+            if why := pieces.left_out(name, inputs):
+                report(f"{name} left out: {why}")
                 continue
             free = None if force else {entry.name for entry in own}  # may be overwritten
             whole = [other for other in whole if other != name]

@@ -4,8 +4,13 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names
+                                                              a field or property, or the names;
+                                                              "sets[1:]": without the first,
+                                                              "networks, states": in pairs,
+                                                              "dim {}": numbered from 0,
+                                                              "iteration {1}": numbered from 1
     formats = {"accuracy": ".1%"}                             how its numbers are written
+    titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
 
 from __future__ import annotations
@@ -55,8 +60,10 @@ class Row(NamedTuple):
 
     @property
     def paired(self) -> str:
-        """The difference with its interval; "" for none."""
+        """The difference with its interval; "" for none, and for that of the reference itself."""
         if self.difference is None or not np.isfinite(self.difference):
+            return ""
+        if self.difference == self.difference_low == self.difference_high == 0:
             return ""
         assert self.difference_low is not None and self.difference_high is not None
         ends = [written(end, self.form) for end in (self.difference_low, self.difference_high)]
@@ -69,13 +76,18 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
     Parameters
     ----------
-    names  of the estimates; None: all.
+    names  of the estimates; None: all. Of a longer one that is named, the first along its first
+           axis are shown: of several networks, the first.
     """
     found = []
     for name, key, one in _estimates(result):
-        if (names is None or name in names) and one.value.size <= most:
-            labels = _labels(result, name, one.value.shape)
-            for place in np.ndindex(one.value.shape):
+        shape = one.value.shape
+        places = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
+            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        if places and (names is None or name in names):
+            labels = _labels(result, name, shape)
+            for place in places:
                 where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
                 found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
     return found
@@ -83,11 +95,11 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
 def left_out(result: NamedTuple) -> list[str]:
     """Return the names of the estimates that are too long for a table."""
-    return [_plain(name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
-    """Return the numbers as aligned lines of text, one for each."""
+    """Return the numbers as aligned lines of text, one for each; none for no names."""
     table = rows(result, names, LARGEST if names else PRINTED)
     width = max((len(row.label) for row in table), default=0)
     return [
@@ -158,7 +170,10 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+        named = [
+            _named(result, axis, size) if isinstance(axis, str) else axis
+            for axis, size in zip(axes, shape, strict=True)
+        ]
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]
@@ -174,6 +189,18 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     ]
 
 
+def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
+    """Return the names that an axis of a result stands for, as the top of this file says."""
+    if "{" in axis:
+        return [axis.format(k, k + 1) for k in range(size)]
+    if axis.endswith("[1:]"):
+        return getattr(result, axis.removesuffix("[1:]"))[1:]
+    several = [getattr(result, name) for name in axis.split(", ")]
+    if len(several) == 1:
+        return several[0]
+    return [", ".join(pair) for pair in zip(*several, strict=True)]
+
+
 def _are_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
@@ -182,7 +209,9 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     form = getattr(result, "formats", {}).get(name, ".4g")
     low, high = (float(end) for end in one.ci95)
     apart = one.difference
-    row = Row(_plain(name), condition, float(one.value), low, high, one.n, None, None, None, form)
+    row = Row(
+        _title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form
+    )
     if apart is None:
         return row
     ends = (float(end) for end in apart.ci95)
@@ -191,5 +220,5 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     )
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
+def _title(result: NamedTuple, name: str) -> str:
+    return getattr(result, "titles", {}).get(name, name.replace("_", " "))

@@ -74,7 +74,7 @@ def trace(
     chunk = None if chunk is None else whole_number("chunk", chunk)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 image, got {chunk}")
-    if layer in (-1, len(abilities(model).grids) - 1):
+    if layer != -1 and layer == len(abilities(model).grids) - 1:
         layer = -1  # by another index: a network that shows one layer takes none
     if iterations is not None:
         iterations = whole_number("routing iterations", iterations)

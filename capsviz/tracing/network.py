@@ -10,13 +10,17 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from torch import Tensor, nn
 
 from capsviz.nn import models
 from capsviz.tracing.record import ALIASES
+
+if TYPE_CHECKING:
+    from capsviz.nn.models.capsnet import CapsNet
+    from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 
 Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
 
@@ -65,6 +69,10 @@ class Network(Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Return all parameters, as `nn.Module` does."""
+
+
+if TYPE_CHECKING:  # our own networks follow the protocol
+    _own: tuple[type[Network], ...] = (CapsNet, MatrixCapsNet)
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,7 @@ def abilities(model: Any) -> Abilities:
 
 
 def _routing(model: Any) -> str | None:
-    """The name of the routing of the class capsules."""
+    """Return the name of the routing of the class capsules; None if it is not capsviz's."""
     layers = getattr(model, "layers", None)
     last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
     return getattr(getattr(model, "capsules", None) or last, "routing_name", None)
@@ -187,13 +195,15 @@ def trust(model: Any) -> None:
 
 def check_layer(model: Any, layer: int, function: Callable) -> None:
     """Raise ValueError for a layer that a network does not have, or a function does not take."""
+    if layer == -1:
+        return
     layers = len(abilities(model).grids)
     if layers > 1 and layer not in range(-layers, layers):
         raise ValueError(
             f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
             f"got {layer}"
         )
-    if layer != -1 and not takes(function, "layer"):
+    if not takes(function, "layer"):
         raise ValueError(
             f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
         )

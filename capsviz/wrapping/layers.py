@@ -368,7 +368,7 @@ def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
             sums = [total for total, _, _ in sums_after(flow, event)]
             totals = sums if turn.product.kind == "mul" else [event]
             if earlier and totals:
-                total = next((one for one in totals if one.site == turn.total.site), totals[0])
+                total = next((one for one in totals if one.site == turn.total.site), totals[-1])
                 known.add(event.index)
                 layer.rounds.append(
                     Round(

@@ -8,15 +8,19 @@ from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 
 from capsviz import data, results
-from capsviz.analyses import affine
-from capsviz.analyses.affine import measure
+from capsviz.analyses.affine import Affine, measure
 from capsviz.cli import main
 from capsviz.inputs.opening import Inputs
-from capsviz.results.sets import Settings
-from capsviz.results.tables import escape
+from capsviz.results import pieces
 from capsviz.statistics.comparison import compare_shares, draw_resamples
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import scores
+
+
+def measured(networks, images, labels, **options):
+    return Affine().measure(
+        networks, images, labels, dataset="x", **{"variants": 12, "trained_px": 2} | options
+    )
 
 
 class Middle(torch.nn.Module):
@@ -45,24 +49,20 @@ def dots():
 
 @pytest.fixture(scope="module")
 def result(dots):
-    """Of a network that reads what is moved by about 3 pixels at most, and one that reads all."""
-    models = [Middle(4.5), Middle(14)]
-    return affine.compute(
-        models, *dots, names=["near", "all"], dataset="x", trained_px=2, variants=12
-    )
+    """Of networks that recognise shifts of at most about 3 pixels, and all shifts."""
+    return measured({"near": Middle(4.5), "all": Middle(14)}, *dots)
 
 
 def test_scales_that_do_not_fit_are_told_of_and_ink_at_the_border_is_refused(result, dots):
-    assert abs(result.mean_scale - 1) < 0.02 and "on average" not in affine.findings(result)
+    assert abs(result.mean_scale - 1) < 0.02 and "mean scale" not in Affine().verdict(result)
     images = torch.zeros(30, 1, 28, 28)
     images[:, :, 1:27, 4:24] = 1
-    large = affine.compute([Middle(14)], images, dots[1], names=["x"], dataset="x", variants=12)
+    large = measured({"x": Middle(14)}, images, dots[1])
     assert large.mean_scale < 0.95
-    text = affine.findings(large).splitlines()[0]
-    assert f"scales are {large.mean_scale:.2f} on average, not 1" in text
+    assert f"mean scale is {large.mean_scale:.2f}" in Affine().verdict(large)
     images[:, :, 0] = 1
-    with pytest.raises(ValueError, match="most images have ink at their border"):
-        affine.compute([Middle(14)], images, dots[1], names=["x"], dataset="x", variants=12)
+    with pytest.raises(ValueError, match="most images have foreground pixels at their border"):
+        measured({"x": Middle(14)}, images, dots[1])
 
 
 def test_a_network_of_the_middle_loses_what_is_moved_further(result):
@@ -84,7 +84,7 @@ def test_networks_that_are_always_right_do_not_certainly_fall_alike():
     assert (gap.difference.high[1] > 0.2).all()
 
 
-def test_examples_are_within_the_trained_places_and_beyond(result):
+def test_examples_are_inside_the_training_shifts_and_outside(result):
     shifts = result.shifts_px[1:]
     assert (shifts <= result.trained_px).any() and (shifts > result.trained_px).any()
 
@@ -132,27 +132,22 @@ def test_resamples_take_an_image_with_all_its_variants():
 
 
 def test_the_device_does_not_matter(result, dots):
-    models = [Middle(4.5), Middle(14)]
-    moved = affine.compute(
-        models, *elsewhere(*dots), names=["near", "all"], dataset="x", trained_px=2, variants=12
-    )
+    moved = measured({"near": Middle(4.5), "all": Middle(14)}, *elsewhere(*dots))
     assert same(moved, result)
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"variants": 0}, "variants of at least 1, got 0"),
-        ({"seed": -1}, "a seed of at least 0, got -1"),
         ({"trained_px": -1}, "at least 0 pixels, got -1"),
         ({"trained_px": float("nan")}, "at least 0 pixels, got nan"),
-        ({"trained_px": 20}, "a variant beyond shifts of 20 pixels"),
-        ({"trained_px": 0}, "a variant within shifts of 0 pixels"),
+        ({"trained_px": 20}, "a variant outside shifts of 20 pixels"),
+        ({"trained_px": 0}, "a variant inside shifts of 0 pixels"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(more, message, dots):
     with pytest.raises(ValueError, match=message):
-        affine.compute([Foreign()], *dots, names=["a"], dataset="x", **more)
+        measured({"a": Foreign()}, *dots, **more)
 
 
 def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
@@ -163,22 +158,13 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     model = Foreign()
     model.card = {"recipe": {"shift_px": 2}}
     inputs = Inputs(model, part, "foreign")
-    assert not list(affine.paper(inputs, Settings(4)))
-    with pytest.raises(ValueError, match="most images have ink at their border"):
-        affine._compare([inputs], 4)
-
-
-@pytest.mark.parametrize("networks", [1, 2])
-def test_nothing_in_the_picture_is_cut_off(result, networks):
-    fields = {"accuracy": result.accuracy[:networks], "gap": result.gap[:networks]}
-    few = result._replace(networks=["mnist-attention-long", "b"][:networks], **fields, n=10_000)
-    for width in (3.25, 7.16):
-        with results.style():
-            drawn = affine.plot(few, width=width)
-            drawn.draw_without_rendering()
-            box = drawn.get_tightbbox()
-        assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01
-        assert box.y1 <= drawn.get_figheight() + 0.01
+    assert "foreground" in pieces.left_out("affine", inputs)
+    with pytest.raises(ValueError, match="most images have foreground pixels at their border"):
+        measured({"a": model}, *inputs.images(4))
+    model.card = {}
+    assert "no recipe" in pieces.left_out("affine", inputs)
+    with pytest.raises(ValueError, match="add --within PX"):
+        measured({"a": model}, *inputs.images(4), trained_px=None, inputs=inputs)
 
 
 def test_results_without_pictures_are_drawn_and_ticks_have_all_their_digits(result):
@@ -190,36 +176,24 @@ def test_results_without_pictures_are_drawn_and_ticks_have_all_their_digits(resu
     assert ticks == ["80 %", "82.5 %", "93 %", "100 %"]
 
 
-def test_the_words_tell_every_network_with_its_intervals(result):
-    lines = affine.findings(result).splitlines()
-    assert "12 affine variants of each of 30 x images" in lines[0] and "up to 2 px" in lines[0]
-    assert lines[1].startswith("all 100.0 % as they are") and "from near's" in lines[1]
-    assert lines[2].startswith("near 100.0 %") and "from" not in lines[2]
-    assert "[U+" not in escape(affine.caption(result))
-    header, rows, text = affine.table(result)
-    assert len(header) == len(rows[0]) == 6 and [row[0] for row in rows] == ["near", "all"]
-    assert "up to 2 px" in text
-
-
 def run(*args):
     return CliRunner().invoke(main, ["affine", *map(str, args)])
 
 
-def test_the_command_takes_the_places_of_the_recipe(blank, tmp_path):
+def test_the_command_takes_the_shifts_of_the_recipe(blank, tmp_path):
     done = run("--checkpoint", "digits", "--n", 20, "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
     result, _ = results.read_result(tmp_path / "affine-digits-20-images.json")
     assert result.trained_px == 2 and result.n == 20 and result.variants == 4
     wider = run("--checkpoint", "digits", "--n", 20, "--within", 3, "--output", tmp_path)
-    assert wider.exit_code == 0 and "up to 3 px" in wider.stdout
+    assert wider.exit_code == 0 and "at most 3 px" in wider.stdout
     assert (tmp_path / "affine-digits-20-images-within-3.md").is_file()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--variants", "0"], "variants of at least 1"),
-        (["--within", "99"], "beyond shifts of 99 pixels"),
+        (["--within", "99"], "outside shifts of 99 pixels"),
         (["--n", "1"], "at least 2 images"),
         (["--n", "9999"], "expected 1 to 360"),
     ],
@@ -228,9 +202,3 @@ def test_wrong_input_is_refused_in_one_line(given, message, tmp_path):
     done = run("--checkpoint", "digits", *given, "--output", tmp_path / "out")
     assert done.exit_code in (1, 2) and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
-
-
-def test_a_network_without_a_recipe_is_asked_for_its_places(digits):
-    part = data.Dataset(digits[0].mul(255).byte(), digits[1], tuple("0123456789"), "x", "test")
-    with pytest.raises(ValueError, match="add --within PX"):
-        affine._compare([Inputs(Foreign(), part, "foreign")], 10)

@@ -44,7 +44,7 @@ def series():
 
 
 def test_accuracies_are_means_over_seeds_with_their_range(series):
-    table = affnist.compute(series)
+    table = affnist.tabulate(series)
     assert table.networks == ["capsnet", "average", "average"]
     assert table.states == ["matched", "matched", "full"]
     assert table.seeds == [[0, 1], [0, 2], [0]]
@@ -55,7 +55,7 @@ def test_accuracies_are_means_over_seeds_with_their_range(series):
 
 
 def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
-    table = affnist.compute(series)
+    table = affnist.tabulate(series)
     a, b = (
         affine_scores.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
     )
@@ -69,19 +69,19 @@ def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
 
 def test_intervals_are_over_digits_and_over_seeds():
     one = np.random.default_rng(0).random(400) < 0.8
-    alike = affnist.compute([result("capsnet", seed, one) for seed in range(3)]).affine
-    alone = affnist.compute([result("capsnet", 0, one)]).affine
+    alike = affnist.tabulate([result("capsnet", seed, one) for seed in range(3)]).affine
+    alone = affnist.tabulate([result("capsnet", 0, one)]).affine
     np.testing.assert_allclose(alike.ci95, alone.ci95)  # seeds that agree add nothing
     hits = [one.copy() for _ in range(3)]
     hits[1][:40], hits[2][40:60] = False, False
-    unlike = affnist.compute([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
+    unlike = affnist.tabulate([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
     shares, mean = [h.mean() for h in hits], np.mean(hits, 0)
     digits = 1.959964 * mean.std(ddof=1) / 20
     seeds = 4.302653 * np.std(shares, ddof=1) / 3**0.5  # Student's t of two degrees of freedom
     half = np.hypot(digits, seeds)
     np.testing.assert_allclose(unlike.ci95[0], [mean.mean() - half, mean.mean() + half], rtol=1e-5)
     hits = [np.ones(400, bool), np.ones(400, bool), one]
-    ends = affnist.compute([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
+    ends = affnist.tabulate([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
     assert ends.high[0] == 1 and ends.low[0] > 0  # no share is above 1
 
 
@@ -89,35 +89,35 @@ def test_variants_of_one_digit_count_as_one(monkeypatch):
     """Four equal variants of each of 50 digits say no more than one of each."""
     monkeypatch.setattr(affine_scores, "ORIGINALS", 50)
     hits = np.random.default_rng(1).random(50) < 0.6
-    one = affnist.compute([result("capsnet", 0, hits)])
-    four = affnist.compute([result("capsnet", 0, np.tile(hits, 4))])
+    one = affnist.tabulate([result("capsnet", 0, hits)])
+    four = affnist.tabulate([result("capsnet", 0, np.tile(hits, 4))])
     np.testing.assert_allclose(four.affine.ci95, one.affine.ci95)
 
 
 def test_results_that_cannot_be_compared_are_refused(series):
     with pytest.raises(ValueError, match="no results yet"):
-        affnist.compute([])
+        affnist.tabulate([])
     others = {"target": 0.9, "checks": 1, "batch_size": 32, "train_limit": 9, "precision": "fp32"}
     for name, value in others.items():
         other = {**series[0], "terms": {**series[0]["terms"], name: value}}
         with pytest.raises(ValueError, match=f"the results differ in {name}"):
-            affnist.compute([*series, other])
+            affnist.tabulate([*series, other])
     with pytest.raises(ValueError, match="differ in images of affnist_like: 2, 400"):
-        affnist.compute([*series, result("resnet", 0, [1, 0])])
+        affnist.tabulate([*series, result("resnet", 0, [1, 0])])
 
 
 def test_full_results_of_unlike_length_are_refused_and_matched_ones_are_not(series):
     longer = {**series[2], "seed": 5, "terms": {**series[2]["terms"], "epochs": 90}}
-    assert affnist.compute([*series, longer]).seeds[1] == [0, 2, 5]
+    assert affnist.tabulate([*series, longer]).seeds[1] == [0, 2, 5]
     with pytest.raises(ValueError, match="full results differ in epochs: 50, 90"):
-        affnist.compute([*series, {**longer, "state": "full"}])
+        affnist.tabulate([*series, {**longer, "state": "full"}])
 
 
 def test_real_affnist_is_reported_where_it_was_scored(series):
     series[0]["affnist"] = {"accuracy": 0.79, "n": 10}
-    assert np.isnan(affnist.compute(series).affnist).all()  # one seed of two
+    assert np.isnan(affnist.tabulate(series).affnist).all()  # one seed of two
     series[1]["affnist"] = {"accuracy": 0.77, "n": 10}
-    table = affnist.compute(series)
+    table = affnist.tabulate(series)
     assert table.affnist[0] == pytest.approx(0.78) and np.isnan(table.affnist[1:]).all()
 
 
@@ -159,13 +159,13 @@ def test_variants_stand_beside_their_original(digits):
 
 @pytest.mark.parametrize("width", [3.5, 7.16])
 def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
-    table = affnist.compute(series)
+    table = affnist.tabulate(series)
     path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
     again, _ = results.read_result(path)
     np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
     drawn = results.draw("affnist", again, width)
     left = drawn.axes[0]
-    assert [t.get_text() for t in left.get_yticklabels()] == [
+    assert [t.get_text().replace("\n", " ") for t in left.get_yticklabels()] == [
         "CapsNet, 3 iterations",
         "ConvNet, average pooling",
     ]
@@ -197,11 +197,10 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
         f"affnist-folder-results{end}" for end in (".md", ".tex", ".json", ".png", "-factors.png")
     }
     text = (out / "affnist-folder-results.md").read_text()
-    table = affnist.compute(series)
+    table = affnist.tabulate(series)
     assert f"{100 * table.affine.value[1]:.2f}" in text
     assert f"{100 * table.affine.difference.value[1]:+.2f} [" in text
-    assert "matched at 99.23 % held-out accuracy" in found.output
-    assert "1 seed)" in found.output
+    assert "accuracy on affnist_like, average, full" in found.output
 
 
 @pytest.mark.parametrize(
@@ -244,9 +243,9 @@ def hits(one):
     return affine_scores.unpack(one["affnist_like"]["right"], one["affnist_like"]["n"])
 
 
-def test_within_and_beyond_are_accuracies_of_the_images_moved_so_far(moved):
+def test_inside_and_outside_are_accuracies_of_the_images_shifted_so_far(moved):
     transforms, beyond, series = moved
-    table = affnist.compute(series, transforms)
+    table = affnist.tabulate(series, transforms)
     capsnet, resnet = map(hits, series)
     assert table.share_beyond == pytest.approx(beyond.mean())
     for estimate, mask in ((table.within, ~beyond), (table.beyond, beyond)):
@@ -257,9 +256,9 @@ def test_within_and_beyond_are_accuracies_of_the_images_moved_so_far(moved):
         assert half == pytest.approx(1.96 * less.std() / np.sqrt(mask.sum()), rel=0.02)
 
 
-def test_a_factor_is_binned_and_all_but_the_shift_within_the_trained_places(moved):
+def test_a_factor_is_binned_and_all_but_the_shift_inside_the_training_shifts(moved):
     transforms, beyond, series = moved
-    table = affnist.compute(series, transforms)
+    table = affnist.tabulate(series, transforms)
     largest = np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"]))
     bin_of = (largest >= 7) & (largest < 8)
     assert table.by_factor.value[0, 0, 4] == pytest.approx(hits(series[0])[bin_of].mean())
@@ -271,19 +270,19 @@ def test_a_factor_is_binned_and_all_but_the_shift_within_the_trained_places(move
 
 def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     transforms, _, series = moved
-    assert affnist.compute(series, transforms).lost is None  # too few for a fit
+    assert affnist.tabulate(series, transforms).lost is None  # too few for a fit
     monkeypatch.setattr(measure, "FEWEST", 400)
-    table = affnist.compute(series, transforms)
+    table = affnist.tabulate(series, transforms)
     assert table.lost.value[0].argmax() == 0 and table.lost.low[0, 0] > 0.15
     lost, upright = table.lost.value, table.upright
     np.testing.assert_allclose(upright - lost.sum(1), table.affine.value, atol=1e-4)
     np.testing.assert_allclose(table.lost_share.value.sum(1), 1)
     assert table.lost.difference.value[1, 0] == pytest.approx(lost[1, 0] - lost[0, 0])
-    assert "what sets those of unequal accuracy apart is place" in affnist.findings(table)
+    assert "Position is what distinguishes" in affnist.Series().verdict(table)
 
 
 @pytest.mark.parametrize(
-    ("less", "place"),
+    ("less", "position"),
     [
         ((-0.20, 0.02, 0.0, 0.0), True),
         ((0.20, 0.02, 0.0, 0.0), False),  # shift takes more, and the gap is the other way
@@ -292,42 +291,39 @@ def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
         ((-0.20, -0.3, 0.0, 0.0), False),  # another one takes more
     ],
 )
-def test_place_sets_networks_apart_only_where_it_makes_most_of_the_gap(
-    moved, monkeypatch, less, place
+def test_position_distinguishes_networks_only_where_it_explains_most_of_the_gap(
+    moved, monkeypatch, less, position
 ):
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
-    table = affnist.compute(series, transforms)
+    table = affnist.tabulate(series, transforms)
     difference = table.lost.difference
     value, ends = difference.value.copy(), difference.ci95.copy()
     gap = table.affine.difference.value[1]
     value[1] = np.array(less) / 0.3 * gap
     ends[1] = value[1][:, None] + np.array([-0.08, 0.08]) / 0.3 * gap
     lost = replace(table.lost, difference=replace(difference, value=value, ci95=ends))
-    text = affnist.findings(table._replace(lost=lost))
-    assert ("what sets those of unequal accuracy apart is place" in text) == place
-    assert f"shift makes {-100 * value[1, 0]:+.1f} of {100 * gap:+.1f} (resnet)" in text
+    text = affnist.Series().verdict(table._replace(lost=lost))
+    assert ("Position is what distinguishes" in text) == position
+    assert f"shift explains: {-100 * value[1, 0]:+.1f} of {100 * gap:+.1f} (resnet)" in text
 
 
-def test_without_the_transforms_nothing_is_said_of_places(series):
-    table = affnist.compute(series)
-    assert table.within is None and "trained places" not in affnist.findings(table)
-    header, _, _ = affnist.table(table)
-    assert "Within %" not in header and "affnist_like %" in header
-
-
-def test_the_weight_of_the_reconstruction_is_told_where_it_is_not_the_papers(series):
-    assert "reconstruction" not in affnist.caption(affnist.compute(series))
+def test_without_the_transforms_nothing_is_said_of_positions(series):
+    table = affnist.tabulate(series)
+    assert table.within is None and affnist.Series().verdict(table) == ""
+    header, _, caption = affnist.Series().table(table)
+    assert "reconstruction" not in caption
     series[0]["recipe"] = {"options": {"reconstruction_weight": 0.01}}
-    for text in (affnist.caption, affnist.words.table_caption):
-        assert "reconstruction by 0.01 (the paper's: 0.0005)" in text(affnist.compute(series))
+    _, _, caption = affnist.Series().table(affnist.tabulate(series))
+    assert "reconstruction by 0.01 (the paper: 0.0005)" in caption
+    assert "Inside %" not in header and "affnist_like %" in header
 
 
 @pytest.mark.parametrize("width", [3.5, 7.16])
 def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, tmp_path, width):
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
-    table = affnist.compute(series, transforms)
+    table = affnist.tabulate(series, transforms)
     path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
     again, _ = results.read_result(path)
     np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
@@ -341,7 +337,7 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
         np.testing.assert_allclose(axes.lines[1].get_ydata(), 100 * table.by_factor.value[1, k])
 
 
-def test_the_shipped_series_is_told_apart_by_place():
+def test_the_shipped_series_is_distinguished_by_position():
     """Numbers measured once; no image is needed."""
     table = affnist.shipped()
     assert table.networks == ["capsnet", "cnn", "average", "resnet"]

@@ -2,16 +2,14 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from capsviz import checkpoint, results
-from capsviz.analyses import curves
-from capsviz.analyses.curves import measure as files
+from capsviz.analyses.curves import Curves, Result, joined
+from capsviz.analyses.curves import records as files
 from capsviz.cli import main
 from capsviz.training import history
 
@@ -58,7 +56,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
 def test_parts_of_the_training_loss_are_drawn_of_the_runs_that_recorded_them(tmp_path):
     parts = {"train_margin_loss": [0.3, 0.2, 0.1], "train_reconstruction_loss": [30.0, 20.0, 10.0]}
     runs = [make(tmp_path / "new", **parts), make(tmp_path / "old")]
-    result = curves.compute(files.read(runs))
+    result = joined(files.read(runs))
     for name, title in (
         ("train_margin_loss", "training margin loss"),
         ("train_reconstruction_loss", "training reconstruction"),
@@ -67,7 +65,7 @@ def test_parts_of_the_training_loss_are_drawn_of_the_runs_that_recorded_them(tmp
         new, old = drawn(result, title)[2]
         np.testing.assert_array_equal(new.get_ydata(), parts[name])
         assert np.isnan(old.get_ydata()).all()
-    figure = results.draw("curves", curves.compute(files.read(runs[1:])))
+    figure = results.draw("curves", joined(files.read(runs[1:])))
     assert not {"training margin loss", "training reconstruction"} & {
         axes.get_title() for axes in figure.axes if axes.axison
     }
@@ -82,10 +80,10 @@ def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
             history.Epoch(n + 1, 0, 0, a, b, None, 0, 0)
             for n, (a, b) in enumerate(zip(accuracy, loss, strict=True))
         ]
-        assert curves.compute(files.read([run])).best == [history.best_epoch(record)]
+        assert joined(files.read([run])).best == [history.best_epoch(record)]
 
 
-def test_runs_are_called_by_what_tells_them_apart(tmp_path):
+def test_runs_are_named_by_the_shortest_ends_that_differ(tmp_path):
     runs = [make(tmp_path / place) for place in ("x/a", "y/a", "y/b")]
     other = make(tmp_path / "elsewhere")
     (other / "epochs.csv").rename(tmp_path / "copy.csv")
@@ -105,7 +103,7 @@ def drawn(result, title):
 
 def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
     runs = [make(tmp_path / "a", (0.5, 0.9, 0.8)), make(tmp_path / "b", (0.6, 0.7), sse=False)]
-    result = curves.compute(files.read(runs))
+    result = joined(files.read(runs))
     figure, axes, lines = drawn(result, "validation error, %")
     np.testing.assert_allclose(lines[0].get_ydata(), [50, 10, 20])
     np.testing.assert_allclose(lines[1].get_ydata(), [40, 30])
@@ -121,7 +119,7 @@ def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
 
 def test_an_epoch_without_errors_stands_at_the_foot_of_a_logarithmic_axis(tmp_path):
     run = make(tmp_path / "a", (0.5, 1.0, 0.9, 1.0), validation_margin_loss=[0.3, 0.1, 0.2, 0.1])
-    result = curves.compute(files.read([run]))
+    result = joined(files.read([run]))
     figure, axes, (line,) = drawn(result, "validation error, %")
     np.testing.assert_allclose(line.get_ydata(), [50, np.nan, 10, np.nan])
     feet = [(m.get_xdata()[0], m.get_transform() == axes.transData) for m in axes.lines[1:3]]
@@ -135,36 +133,20 @@ def test_what_no_run_has_gets_no_panel(tmp_path):
     with_sse, without = make(tmp_path / "a"), make(tmp_path / "b", sse=False)
     shown = {}
     for runs in ([without], [with_sse, without]):
-        figure = results.draw("curves", curves.compute(files.read(runs)))
+        figure = results.draw("curves", joined(files.read(runs)))
         shown[len(runs)] = [axes.get_title() for axes in figure.axes if axes.axison]
     assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
 
 
 def test_forty_runs_differ_and_one_more_is_refused(tmp_path):
     runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(41)]
-    _, _, lines = drawn(curves.compute(files.read(runs[:40])), "training loss")
+    _, _, lines = drawn(joined(files.read(runs[:40])), "training loss")
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 40
     result = command(*runs, "--output", tmp_path / "out")
     assert (
         result.exit_code == 2 and "at most 40 runs" in result.output and "got 41" in result.output
     )
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("width", ["single", "double"])
-def test_nothing_is_cut_off_at_either_width(tmp_path, width):
-    names = ["MW" * 60, "b$c$", "_d", "one"]
-    runs = [make(tmp_path / name, (0.5, 0.9, 1.0)[: 1 if name == "one" else 3]) for name in names]
-    result = curves.compute(files.read(runs))
-    figure = results.draw("curves", result, width)
-    canvas = FigureCanvasAgg(figure)
-    with results.style():
-        canvas.draw()
-    renderer, page = canvas.get_renderer(), figure.bbox
-    assert len(figure.legends[0].get_texts()) == 6
-    for artist in (*figure.legends, *figure.axes):
-        box = artist.get_tightbbox(renderer)
-        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= page.x1 and box.y1 <= page.y1, artist
 
 
 def test_the_command_writes_what_redraw_draws_again(tmp_path):
@@ -177,7 +159,7 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert lines[0].startswith("a: highest validation accuracy 90.00 % in epoch 2 of 3 (training ")
     assert "SSE" in lines[0] and "SSE" not in lines[1]
     found, _ = results.read_result(out / "curves-a-b.json")
-    assert found == curves.compute(files.read(runs))
+    assert found == joined(files.read(runs))
     picture = (out / "curves-a-b.png").read_bytes()
     words = ["redraw", str(out / "curves-a-b.json"), "--format", "png"]
     (out / "curves-a-b.png").write_bytes(b"kept")
@@ -188,27 +170,20 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert (out / "curves-a-b.png").read_bytes() == picture
 
 
-def test_the_command_prints_json_that_every_reader_takes(blank, tmp_path):
-    run = make(tmp_path / "a", sse=False)
-    result = command(run, "--output", tmp_path / "out", "--format", "png", "--json")
-
-    def refuse(word):
-        raise AssertionError(word)
-
-    found = json.loads(result.stdout, parse_constant=refuse)
-    assert found["validation_sse"] == [[None] * 3] and found["best"] == [2]
-
-
 def test_many_or_long_names_make_a_short_file_name():
-    assert curves._stem(["x/a", "b"]) == "curves-x-a-b"
-    assert curves._stem(["a" * 30, "b" * 30]) == "curves-2-runs"
+    def named(*names):
+        empty = {field: [] for field in Result._fields}
+        return Curves().stem("", Result(**empty | {"names": list(names)}))
+
+    assert named("x/a", "b") == "curves-x-a-b"
+    assert named("a" * 30, "b" * 30) == "curves-2-runs"
 
 
 def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):
     class Inputs:
         name, source = "digits", "digits"
 
-    assert list(curves.paper(Inputs, None)) == []
+    assert "no record" in Curves().left_out(Inputs)
     for path in (checkpoint.find("digits"), checkpoint.find("digits").with_suffix(".json")):
         target = tmp_path / "run" / path.name
         target.parent.mkdir(exist_ok=True)
@@ -216,9 +191,9 @@ def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):
     make(tmp_path / "b")
     (tmp_path / "b" / "epochs.csv").rename(tmp_path / "run" / "epochs.csv")
     Inputs.source = str(tmp_path / "run")
-    ((stem, result),) = curves.paper(Inputs, None)
-    assert stem == "curves-digits" and result.names == ["digits"]
-    assert "epoch 2 of 3" in curves.caption(result)
+    result = Curves().measure(Inputs)
+    assert Curves().stem("", result) == "curves-digits" and Curves().left_out(Inputs) == ""
+    assert "epoch 2 of 3" in Curves().verdict(result)
 
 
 def spoil(folder, change):
@@ -260,4 +235,4 @@ def test_what_is_no_run_is_refused(tmp_path):
         result = command(*words, "--output", tmp_path / "out")
         assert result.exit_code == 2 and text in result.stderr.splitlines()[-1]
     with pytest.raises(ValueError, match="at least one run"):
-        curves.compute({})
+        joined({})

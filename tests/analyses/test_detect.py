@@ -1,6 +1,7 @@
 """Detect: scores are those of images looked at one by one, and shares are counts of them."""
 
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,17 +12,19 @@ from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from capsviz import inputs, results
+from capsviz import results
 from capsviz.analyses import detect
-from capsviz.analyses.detect import measure
+from capsviz.analyses.detect import Detect, measure
 from capsviz.cli import main
 from capsviz.experiments import attacks
+from capsviz.inputs.opening import open_inputs
+from capsviz.results import numbers
 from capsviz.statistics.detection import auroc_interval
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms import warps
 
 LABELS = torch.arange(8) % 3
-SETS = ["unchanged", "FGSM 0.1", "PGD 0.1", "R-PGD 0.1", "turned 90°", "turned 45°–315°", "other"]
+SETS = ["unchanged", "FGSM 0.1", "PGD 0.1", "R-PGD 0.1", "rotated 90°", "rotated 45°–315°", "other"]
 QUICK = {"classes": ["a", "b", "c"], "dataset": "noise", "steps": 2, "eps": (0.1,)}
 
 
@@ -29,10 +32,12 @@ def validation():
     return torch.rand(20, 1, 21, 19, generator=torch.Generator().manual_seed(3))
 
 
-def run(model, images, **more):
-    others = {"other": images.flip(3).square()}
-    given = {**QUICK, "others": others, **more}
-    return detect.compute(model, images, LABELS[: len(images)], validation(), **given)
+def run(model, images, labels=LABELS, *, other=None, held_out=None, **more):
+    """Measure with another data set and validation images in place of those of `inputs`."""
+    other = images.flip(3).square() if other is None else other
+    beside = validation() if held_out is None else held_out, {"other": other}, []
+    with mock.patch.object(measure, "beside", lambda inputs, n: beside):
+        return Detect().measure(model, images, labels, inputs=None, **QUICK | more)
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def result(model, tiny_images):
     return run(model, tiny_images)
 
 
-def readings(model, images):
+def looked_at(model, images):
     """Predictions, and distances (N, J) to the reconstruction of every capsule, one by one."""
     with torch.no_grad():
         output = [model(image[None]) for image in images]
@@ -57,18 +62,18 @@ def readings(model, images):
 
 def test_scores_are_those_of_single_images(model, tiny_images, result):
     """And the controls: another capsule, the next image's winning one, the class's average."""
-    read = readings(model, validation())[0]
-    assert len(set(read.tolist())) < 3  # a class that no validation image is read as: all of them
-    average = [validation()[read == j if j in read else slice(None)].mean(0) for j in range(3)]
+    own = looked_at(model, validation())[0]
+    assert len(set(own.tolist())) < 3  # a class that is never predicted: the average of all
+    average = [validation()[own == j if j in own else slice(None)].mean(0) for j in range(3)]
     shown = {
         "unchanged": tiny_images,
         "FGSM 0.1": attacks.fgsm(model, tiny_images, LABELS, eps=0.1),
-        "turned 90°": warps.rotate(tiny_images, 90.0).clamp(0, 1),
+        "rotated 90°": warps.rotate(tiny_images, 90.0).clamp(0, 1),
         "other": tiny_images.flip(3).square(),
     }
     for name, images in shown.items():
         a = SETS.index(name)
-        won, gaps, made = readings(model, images)
+        won, gaps, made = looked_at(model, images)
         assert result.predicted[a].tolist() == won.tolist()
         assert np.allclose(result.values[a, 0], gaps[range(8), won], atol=1e-4)
         for i in range(8):
@@ -150,11 +155,11 @@ def test_foreign_networks_are_attacked_and_scored(network, tiny_images):
 
 def test_random_angles_are_far_from_upright(tiny_images, model):
     makers = measure.makers(model, {}, (0.1,), 2, 0, (8, 1, 21, 19))
-    turned = makers["turned 45°–315°"][1]
+    rotate = makers["rotated 45°–315°"][1]
     one = torch.zeros(1, 1, 21, 19)
     one[..., 2, 9] = 1  # above the centre, at (10, 9)
     for i in range(8):
-        shown = turned(one, LABELS[:1], torch.tensor([i]))[0, 0]
+        shown = rotate(one, LABELS[:1], torch.tensor([i]))[0, 0]
         weights = shown / shown.sum()
         row = float((weights.sum(1) * torch.arange(21)).sum()) - 10
         column = float((weights.sum(0) * torch.arange(19)).sum()) - 9
@@ -175,8 +180,7 @@ def test_images_may_be_on_another_device(model, tiny_images, result):
     images, labels, other, held_out = elsewhere(
         tiny_images, LABELS, tiny_images.flip(3).square(), validation()
     )
-    given = {**QUICK, "others": {"other": other}}
-    assert same(detect.compute(model, images, labels, held_out, **given), result)
+    assert same(run(model, images, labels, other=other, held_out=held_out), result)
 
 
 def test_a_network_is_left_as_found(tiny_images):
@@ -200,25 +204,17 @@ def test_attacks_that_cannot_be_made_are_refused(model, tiny_images, more, messa
 
 def test_one_image_and_networks_that_do_not_reconstruct_are_refused(model, tiny_images):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        run(model, tiny_images[:1])
+        run(model, tiny_images[:1], LABELS[:1])
     with pytest.raises(ValueError, match="no decoder"):
         run(build_tiny(reconstruction_weight=0.0), tiny_images)
     with pytest.raises(ValueError, match="no capsules"):
         run(torch.nn.Linear(3, 3), tiny_images)
 
 
-def test_a_missing_data_set_is_said_and_left_out(tmp_path, monkeypatch):
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    opened = inputs.open_inputs(dataset="digits", data_dir=tmp_path)
-    given = measure.of_inputs(opened, 5)
-    assert given["others"] == {} and "fashion_mnist is left out" in given["missing"][0]
-    assert given["images"].shape[0] == 5 and len(given["validation"]) == 180
-
-
 def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
     from capsviz import data
 
-    opened = inputs.open_inputs(dataset="digits", data_dir=tmp_path)
+    opened = open_inputs(dataset="digits", data_dir=tmp_path)
     small = opened.dataset.first(4)
     there = data.load
 
@@ -226,22 +222,21 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
         return small if name == "fashion_mnist" else there(name, *given, **more)
 
     monkeypatch.setattr(data, "load", load)
-    assert "it has 4 images" in measure.of_inputs(opened, 5)["missing"][0]
-    assert measure.of_inputs(opened, 4)["others"]["fashion_mnist"].shape == (4, 1, 28, 28)
+    held_out, others, missing = measure.beside(opened, 5)
+    assert len(held_out) == 180 and others == {} and "it has 4 images" in missing[0]
+    assert measure.beside(opened, 4)[1]["fashion_mnist"].shape == (4, 1, 28, 28)
 
 
-def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
+def test_a_result_survives_being_written_and_names_its_numbers(result, tmp_path):
     results.save(tmp_path / "x", "detect", result, formats=(), width="single")
     read, _ = results.read_result(tmp_path / "x.json")
     assert same(read, result)
     assert all(
         results.draw("detect", read, "single", p).axes for p in results.parts("detect", read)
     )
-    lines = detect.findings(result).splitlines()
-    assert lines[0].startswith("8 noise images") and len(lines) == len(SETS)
-    assert f"misread {100 * result.misread.value[1]:.1f} %" in lines[1]
-    assert f"AUROC {result.auroc[0, 0]:.3f}" in lines[1]
-    assert "fashion" in detect.caption(result._replace(missing=["fashion is left out"]))
+    labels = [row.label for row in numbers.rows(result, ("auroc",), most=100)]
+    assert labels[1] == "AUROC, FGSM 0.1, another capsule"
+    assert "fashion" in Detect().verdict(result._replace(missing=["fashion is left out"]))
 
 
 def test_colour_images_long_names_and_many_eps_are_drawn():
@@ -249,11 +244,11 @@ def test_colour_images_long_names_and_many_eps_are_drawn():
 
     model = Foreign((3, 20, 24), classes=3)
     images = torch.rand(8, 3, 20, 24, generator=torch.Generator().manual_seed(0))
-    given = {**QUICK, "classes": ["aeroplane", "bird", "cat"], "eps": (0.05, 0.1, 0.3)}
-    found = detect.compute(model, images, LABELS, images, **given)
-    assert len(found.sets) == 12
+    given = {"classes": ["aeroplane", "bird", "cat"], "eps": (0.05, 0.1, 0.3)}
+    found = run(model, images, held_out=images, **given)
+    assert len(found.sets) == 13
     for width in (3.5, 7.16):
-        detect.plot(found, width=width)
+        results.draw("detect", found, width)
 
 
 def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
@@ -261,7 +256,7 @@ def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
-    assert "R-PGD 0.1: misread" in done.stdout and "fashion_mnist is left out" in done.stderr
+    assert "R-PGD 0.1" in done.stdout and "fashion_mnist is left out" in done.stdout
     stem = "detect-digits-4-images-eps-0.1-steps-1"
     ends = (".json", ".png", "-distances.png", "-examples.png")
     assert {p.name for p in tmp_path.glob("detect*")} == {f"{stem}{end}" for end in ends}
@@ -282,21 +277,6 @@ def test_the_command_refuses_in_one_line(given, message, tmp_path):
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 2 and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
-
-
-def test_without_a_number_few_test_images_are_all_looked_at(tmp_path, monkeypatch):
-    looked = []
-
-    def of_inputs(inputs, n):
-        looked.append((n, len(inputs.dataset)))
-        raise ValueError("enough")
-
-    monkeypatch.setattr(measure, "of_inputs", of_inputs)
-    for most in (7, 300, 9999):
-        monkeypatch.setattr(detect, "N", most)
-        words = ["detect", "--checkpoint", "digits", "--output", str(tmp_path)]
-        assert "enough" in CliRunner().invoke(main, words).stderr
-    assert looked == [(7, 360), (300, 360), (360, 360)]
 
 
 def test_without_foolbox_the_command_says_how_to_install_it(tmp_path, monkeypatch):

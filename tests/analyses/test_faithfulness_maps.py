@@ -261,7 +261,7 @@ def test_what_a_network_has_no_map_for_is_said(generator, monkeypatch):
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
     found, left_out = maps_of(model, images, torch.tensor([0, 1]))
-    assert maps.ROUTED not in found and "lie at no places" in left_out[0]
+    assert maps.ROUTED not in found and "have no positions" in left_out[0]
     found, left_out = maps_of(Plain(), images[..., :4, :5], torch.tensor([0, 1]))
     assert set(found) == {
         maps.RANDOM,
@@ -303,9 +303,9 @@ def test_other_routings_have_maps_too(routing, tiny_images):
 
 
 def test_where_every_place_sees_the_whole_image_there_is_no_map_of_places(images):
-    """Each would be the order by ink, times a number."""
+    """Each would be the order by brightness, times a number."""
 
     model = Foreign(SHAPE, 3, grid=(2, 2, 2)).eval()
     found, left_out = maps_of(model, images, torch.tensor([0, 1, 2] * 2))
     assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.BRIGHTNESS in found
-    assert left_out[0].startswith("no routing map: every place sees the whole image")
+    assert left_out[0].startswith("no routing map: every position sees the whole image")

@@ -1,6 +1,5 @@
 """Importance: what is left out, in which order, and dictionaries of couplings."""
 
-import json
 from functools import partial
 from itertools import pairwise
 
@@ -16,7 +15,7 @@ from scipy.stats import spearmanr
 
 from capsviz import data, results
 from capsviz.analyses import importance
-from capsviz.analyses.importance import dictionary, measure, statistics, words
+from capsviz.analyses.importance import dictionary, estimates, measure, statistics
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import squash
@@ -28,7 +27,12 @@ CLASSES = noise.CLASSES
 
 
 model, images, labels, others = noise.model, noise.images, noise.labels, noise.others
-measured = partial(noise.evaluated, importance)
+one_image = partial(importance.OneImage().measure, classes=CLASSES)
+
+
+def measured(model, images, labels, others):
+    fields = estimates.estimates(model, images, labels, others, seed=0, progress=iter)
+    return importance.Statistics(**fields, classes=CLASSES, n=len(images), dataset="noise")
 
 
 def state_of(model, images):
@@ -94,7 +98,7 @@ def test_where_one_type_alone_matters_all_importance_is_its_own(images, labels, 
     first, second = result.activation_change["types"].value
     assert second == pytest.approx(0, abs=1e-6) and first < -0.01
     assert result.activation_change["types"].high[0] < 0
-    one = importance.compute(model, images[:1], 0, classes=CLASSES)
+    one = one_image(model, images[:1], 0)
     assert one.change["types"].argmin() == 0 and abs(one.change["types"][1]) < 1e-6
 
 
@@ -164,12 +168,12 @@ def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
 
 @pytest.mark.parametrize(
     ("least", "most", "said"),
-    [((0.1, 0.2), (-0.2, -0.1), "tells which can go"), ((0.1, 0.2), (-0.1, 0.1), "one end of"),
-     ((-0.1, 0.1), (-0.1, 0.1), "no order is shown"), ((-0.2, -0.1), (0.1, 0.2), "misleads: worse"),
+    [((0.1, 0.2), (-0.2, -0.1), "predicts which can be"), ((0.1, 0.2), (-0.1, 0.1), "one end of"),
+     ((-0.1, 0.1), (-0.1, 0.1), "no order is better"), ((-0.2, -0.1), (0.1, 0.2), "misleads, it"),
      ((-0.1, 0.1), (0.1, 0.2), "misleads at one end"), ((0.1, 0.2), (0.1, 0.2), "misleads at one")],
 )  # fmt: skip
 def test_the_verdict_is_that_of_the_intervals(least, most, said):
-    assert said in words.verdict(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
+    assert said in statistics.ranking(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
 
 
 def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():
@@ -197,25 +201,13 @@ def test_an_entropy_at_its_bound_has_no_upper_end():
     bits = dictionary.dictionary(couplings, torch.arange(8) % 2, (3, 101)).entropy_bits
     assert float(bits.value[1]) == float(bits.low[1]) == 2
     assert np.isnan(bits.high).tolist() == [False, True]
-    assert words._bits(bits[1]) == "2.00 bits [2.00, –]"
 
 
 def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
     result = measured(build_tiny(routing="uniform"), images, labels, others)
     assert (result.entropy_bits.value == 0).all() and (result.keys == 1).all()
     assert (result.child_bits == 0).all() and (result.entropy_bits.ci95 == 0).all()
-    assert "one tree in almost every class" in importance.findings(result)
-
-
-def test_at_the_bound_trees_are_not_said_to_be_one_for_levels_that_lie_apart(
-    model, images, labels, others
-):
-    result = measured(model, images, labels, others)
-    bits, keys = result.entropy_bits.value.copy(), result.keys.copy()
-    bits[:], keys[:] = result.bound_bits, 1.2
-    few = result._replace(entropy_bits=Estimate(bits, np.stack([bits, bits], 1)), keys=keys)
-    assert "this is the bound" in importance.findings(few)
-    assert "levels lie further apart" not in importance.findings(few)
+    assert "levels are coarser" in importance.OverImages().verdict(result)
 
 
 def test_areas_of_images_that_are_all_right_have_an_interval_of_some_width(images, labels, others):
@@ -284,7 +276,7 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     model.grid = None
     bare = measured(model, images, labels, others)
     assert bare.kinds == ["children"] and len(bare.activation_change["children"]) == 12
-    for one in (bare, importance.compute(model, images[:1], classes=CLASSES)):
+    for one in (bare, one_image(model, images[:1])):
         for width in ("single", "double"):
             assert_fits(results.draw("importance", one, width))
 
@@ -298,16 +290,7 @@ def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels,
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
         measured(model, images, labels, others)
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
-        importance.compute(model, images[:1], classes=CLASSES)
-
-
-def test_words_follow_the_intervals():
-    def away(value):
-        return Estimate(np.array(value), np.array([value - 0.05, value + 0.05]))
-
-    assert "tells which can go" in words.verdict(away(0.1), away(-0.1))
-    assert "one end" in words.verdict(away(0.0), away(-0.1))
-    assert "no order" in words.verdict(away(0.0), away(0.0))
+        one_image(model, images[:1])
 
 
 def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_another_order(
@@ -319,7 +302,7 @@ def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_anoth
         each.append(measured(build_strong(), images, labels, others))
     each[1] = each[1]._replace(first=dict.fromkeys(each[1].first, 1))
     each[0] = each[0]._replace(first=dict.fromkeys(each[0].first, 0))
-    whole, of_first = replicates.over_runs(each, importance.OVER_RUNS)
+    whole, of_first = replicates.over_runs(each, importance.Statistics.over_runs)
     for name in ("activation_change", "accuracy_change"):
         own = getattr(whole, name)
         assert own["types"].runs is None and own["dimensions"].runs is None
@@ -327,7 +310,7 @@ def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_anoth
     assert len(whole.activation_change["places"].runs) == 2
     said = [one.rank_agreement["types"] for one in each]
     assert whole.rank_agreement["types"] == pytest.approx(np.mean(said))
-    assert "(in each run its own)" in importance.findings(whole)
+    assert "most important" not in importance.OverImages().verdict(whole)
     for one in (whole.base, *whole.curve_accuracy.values(), *whole.area_accuracy.values()):
         assert one.low.min() >= 0 and one.high.max() <= 1
 
@@ -336,7 +319,7 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
     model, images, labels, others, tmp_path
 ):
     for result in (
-        importance.compute(model, images[:1], 1, classes=CLASSES),
+        one_image(model, images[:1], 1),
         measured(model, images, labels, others),
     ):
         assert_redrawn("importance", result, tmp_path)
@@ -351,20 +334,10 @@ def test_other_images_are_of_another_split():
     assert torch.equal(few.images, other_images(inputs, 30).images)
 
 
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path, monkeypatch):
-    monkeypatch.setattr(importance, "OTHERS", 20)
-    done = analyse("importance", "--digit", "9")
-    assert done.exit_code == 0, done.output
-    assert list(tmp_path.glob("importance-digits-9-0*.svg"))
-    done = analyse("importance", "--n", "20", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 20
-
-
 def test_groups_without_any_effect_do_not_agree_in_their_order():
     """Of 32 groups 28 do nothing, in exactly equal numbers; those that do differ in both sets."""
     one, other = torch.zeros(2, 32)
     one[[0, 5, 9, 30]], other[[2, 7, 11, 31]] = torch.tensor([[4.0, 3, 2, 1], [1, 2, 3, 4]])
-    found = statistics.rank_agreement(one, other)
+    found = estimates.rank_agreement(one, other)
     assert found == pytest.approx(spearmanr(one, other).statistic) and found < 0
-    assert np.isnan(statistics.rank_agreement(one, torch.zeros(32)))
+    assert np.isnan(estimates.rank_agreement(one, torch.zeros(32)))

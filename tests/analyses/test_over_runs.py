@@ -37,7 +37,8 @@ def combined(analysis, field):
         kind(**dict.fromkeys(kind._fields) | {field: Estimate(np.array([v]), np.array([[v, v]]))})
         for v in (0.01, 0.97)
     ]
-    return getattr(over_runs(rows, module.OVER_RUNS).result, field)
+    rules = getattr(kind, "over_runs", None) or module.OVER_RUNS
+    return getattr(over_runs(rows, rules).result, field)
 
 
 @pytest.mark.parametrize(("analysis", "field"), cases(WITHIN_ONE))

@@ -1,4 +1,4 @@
-"""Parts: how images are broken, what tells them, and relevance mass where the answer is known."""
+"""Parts: how images are broken, what detects it, and relevance mass with a known answer."""
 
 import json
 
@@ -10,17 +10,15 @@ from helpers.figure_checks import assert_redrawn
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from capsviz.analyses import parts
-from capsviz.analyses.parts import broken, measure, relevance, words
+from capsviz.analyses.parts import OF, Parts, broken, measure, relevance
 from capsviz.nn import models
 from capsviz.nn.models import Scores
-from capsviz.statistics.estimate import Estimate
 
 CLASSES = 3
 
 
 class Quarter(nn.Module):
-    """Reads the upper left quarter alone."""
+    """Uses the upper left quarter alone."""
 
     def forward(self, images):
         top, left = images.shape[2] // 2, images.shape[3] // 2
@@ -54,11 +52,11 @@ def labelled(templates, generator):
 
 
 def areas_of(model, labelled):
-    result = parts.compute([model], ["one"], *labelled, dataset="noise")
+    result = Parts().measure({"one": model}, *labelled, dataset="noise")
     return dict(zip(result.kinds, result.auroc[0], strict=True))
 
 
-def test_a_network_that_reads_one_quarter_cannot_tell(labelled):
+def test_a_network_of_one_quarter_cannot_tell(labelled):
     areas = areas_of(Quarter(), labelled)
     for kind in ("halves of two classes", "lower half moved", "halves of one class"):
         assert float(areas[kind].value) == 0.5
@@ -135,24 +133,14 @@ def test_the_image_that_a_half_was_taken_of_is_not_the_nearest(labelled):
 
 
 def test_what_is_told_beyond_a_control_is_so_by_the_same_images(templates, labelled):
-    result = parts.compute([Templates(templates)], ["one"], *labelled, dataset="noise")
+    result = Parts().measure({"one": Templates(templates)}, *labelled, dataset="noise")
     places = {name: result.kinds.index(name) for name in result.kinds}
-    for k, (kind, control) in enumerate(words.OF.items()):
+    for k, (kind, control) in enumerate(OF.items()):
         own, whole = (result.auroc.value[:, places[one]] for one in (kind, control))
         np.testing.assert_allclose(result.beyond.value[:, k], own - whole)
     assert result.beyond[0][0].low > 0.3  # halves of two classes against halves of one
     perfect = result.auroc[0][places["quarters exchanged"]]
     assert perfect.value == 1 and 0.9 < perfect.low < 1, "an interval of no width says too much"
-
-
-@pytest.mark.parametrize(
-    ("ends", "said"), [((0.1, 0.2), "beyond"), ((-0.2, -0.1), "less"), ((-0.1, 0.1), "otherwise")]
-)
-def test_a_difference_is_told_in_one_of_three_ways(templates, labelled, ends, said):
-    result = parts.compute([Templates(templates)], ["one"], *labelled, dataset="noise")
-    both = np.stack([np.mean(ends)] * 2)[None]
-    result = result._replace(beyond=Estimate(both, np.array([[ends] * 2]), 60))
-    assert words.verdicts(result)[0].count(said) == 2
 
 
 class OneHalfEach(nn.Module):
@@ -190,12 +178,12 @@ def test_units_that_draw_one_half_each_are_tied_and_random_directions_are_not(ge
 def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(generator):
     model = OneHalfEach()
     own = torch.rand(6, 2, generator=generator)
-    read = torch.tensor([0, 0, 0, 1, 1, 1])
+    winner = torch.tensor([0, 0, 0, 1, 1, 1])
     poses = torch.zeros(6, 2, 2)
-    poses[torch.arange(6), read] = own
-    found = relevance.changes(model, poses, own, read, torch.eye(2))
+    poses[torch.arange(6), winner] = own
+    found = relevance.changes(model, poses, own, winner, torch.eye(2))
     for n in range(6):
-        some = own[read == read[n]]
+        some = own[winner == winner[n]]
         for u in range(2):
             reach = float(some[:, u].max() - some[:, u].min())
             assert float(found[n, u].max()) == pytest.approx(reach, abs=1e-6)
@@ -231,13 +219,13 @@ def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
     labels = torch.arange(12) % 3
     for names in (["caps", "plain"], ["plain"]):
         known = {"caps": build_strong(), "plain": plain}
-        chosen = [known[name] for name in names]
-        result = parts.compute(chosen, names, images, labels, dataset="noise")
+        chosen = {name: known[name] for name in names}
+        result = Parts().measure(chosen, images, labels, dataset="noise")
         assert (result.perturbed is None) == (names == ["plain"])
         assert result.scores[0] == f"{names[0]}: largest score"
         assert_redrawn("parts", result, tmp_path)
     with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
-        parts.compute([plain], ["plain"], images, torch.zeros(12).long(), dataset="noise")
+        Parts().measure({"plain": plain}, images, torch.zeros(12).long(), dataset="noise")
 
 
 def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
@@ -245,14 +233,3 @@ def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 60
     assert (tmp_path / "parts-digits-60-images.svg").exists()
-
-
-def test_capsules_below_the_classes_are_called_so_where_several_layers_are_routed():
-    one = Estimate(np.full((2, 2), 0.5), np.full((2, 2, 2), 0.5))
-    values = {"n": 9, "dataset": "noise", "selected": one, "chosen": [1], "explained": 0.5}
-    rest = dict.fromkeys(parts.Result._fields[:5])
-    for below in ("primary capsules", "capsules below the classes"):
-        said = "\n".join(
-            words.of_units(parts.Result(**{**rest, "networks": ["a"], **values}, below=below))
-        )
-        assert f"of {below}, selected forward" in said

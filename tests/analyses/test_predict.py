@@ -12,9 +12,8 @@ from helpers.photographs import photograph
 from PIL import Image
 
 from capsviz import checkpoint, data, discovery, results
-from capsviz.analyses import predict
-from capsviz.analyses.predict import words
-from capsviz.analyses.predict.measure import SIDE, square
+from capsviz.analyses.predict import Predict
+from capsviz.analyses.predict.result import SIDE, compute, remarks, square
 from capsviz.cli import main
 from capsviz.statistics.detection import Limits
 from capsviz.training import thresholds
@@ -97,7 +96,7 @@ def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
     [("length", "short capsule"), ("activation", "low activation"), ("probability", "low prob")],
 )
 def test_a_low_score_is_called_what_it_is(score, low):
-    said = words.remarks(True, ["length", "distance"], 1, score)
+    said = remarks(True, ["length", "distance"], 1, score)
     assert len(said) == 1 and said[0].startswith(f"unlike the training data ({low}")
     assert said[0].endswith(", far reconstruction)")
 
@@ -107,7 +106,7 @@ def test_a_network_without_capsules_has_no_short_one(run, tmp_path, monkeypatch)
     result = run("photos/0.jpg", "--checkpoint", "mnist-resnet", "--save-figure", "steps")
     assert "(low probability)" in result.stdout and "capsule" not in result.stdout
     drawn, _ = results.files.read_result(tmp_path / "steps.json")
-    assert "low probability" in predict.caption(drawn)
+    assert "the probability is low" in Predict().caption(drawn)
 
 
 def test_pieces_of_ink_are_told_and_many_of_them_questioned(run, tmp_path):
@@ -189,7 +188,7 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
 
 
 def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "PICTURES", 2)
+    monkeypatch.setattr("capsviz.analyses.predict.cli.PICTURES", 2)
     assert run("photos", "--save-figure", "steps.png").exit_code == 0
     again = run("photos", "--save-figure", "steps.png")
     assert again.exit_code == 2 and "choose another --save-figure" in again.stderr
@@ -209,4 +208,4 @@ def test_no_readable_picture_gives_no_figure(run, tmp_path):
     assert run("x.png", "--save-figure", "steps.png").exit_code == 1
     assert not list(tmp_path.glob("steps*"))
     with pytest.raises(ValueError, match="no picture could be read"):
-        predict.compute([], limits=None, network="x")
+        compute([], limits=None, network="x")

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong, build_tiny
-from helpers.figure_checks import assert_fits, assert_redrawn
-from helpers.other_devices import elsewhere
+from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from scipy.stats import entropy, ttest_rel
 
 from capsviz import results
 from capsviz.analyses import probes
-from capsviz.analyses.probes import dci, measure, paths, vectors
+from capsviz.analyses.probes import dci, paths, vectors
+from capsviz.analyses.probes import statistics as measure
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate, less
 from capsviz.tracing import trace
@@ -80,8 +80,8 @@ def test_a_code_of_one_measure_a_dimension_is_disentangled_and_complete_and_turn
     order, signs = np.random.default_rng(1).permutation(M), np.array([1, -1, 3, 0.1, -5, 1])
     for code in (factors, (factors * signs)[:, order]):
         assert min(dci.dci(code, factors)) > 0.95
-    turned = dci.turned(factors, np.random.default_rng(2))
-    assert max(dci.dci(turned, factors)) < 0.45
+    rotated = dci.rotated(factors, np.random.default_rng(2))
+    assert max(dci.dci(rotated, factors)) < 0.45
     assert dci.dci(np.ones((400, 4)), factors) == (0, 0)
 
 
@@ -126,11 +126,6 @@ def test_halves_of_a_class_count_once():
     t = ttest_rel(codes[1, :, 0], codes[0, :, 0]).confidence_interval()
     assert once["disentanglement"].difference.value[1] == pytest.approx(gap.mean())
     assert once["disentanglement"].difference.ci95[1] == pytest.approx(tuple(t))
-
-
-def test_a_rotation_is_one():
-    turn = dci.rotation(5, np.random.default_rng(0))
-    np.testing.assert_allclose(turn @ turn.T, np.eye(5), atol=1e-12)
 
 
 class Mirror(torch.nn.Module):
@@ -400,17 +395,15 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     model = build_tiny(reconstruction_weight=0.0)
     found = run(model, fit_images=noise(120, 2))
     assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
-    assert "no decoder: neither cycle nor paths" in probes.findings(found)
+    assert "no decoder: neither cycle nor paths" in probes.Probes().findings(found).lower()
     for width in ("single", "double"):
         assert_fits(results.draw("probes", found, width))
-    with pytest.raises(ValueError, match="--n N probes its poses"):
-        probes.compute(model, noise(2, 0), classes=["a", "b", "c"])
 
 
 def test_any_capsule_network_is_probed_and_lacks_what_cannot_be_built_anew():
     found = run(Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval())
     assert found.sources == ["net", "pixels, 5 components"] and found.seeds == 0
-    assert "cannot be built anew" in probes.findings(found)
+    assert "cannot be built anew" in probes.Probes().verdict(found)
     assert "halves take turns" in found.fit_of
 
 
@@ -422,17 +415,8 @@ def test_a_class_that_is_read_too_rarely_is_left_out_or_refused():
 def test_a_network_that_reads_one_class_alone_has_no_difference_over_classes(result):
     codes = np.full((len(result.codes), 1, 2), 0.5).tolist()
     one = result._replace(**measure.concentrated(codes, [0]))
-    assert one.disentanglement.difference is None and "random axes" not in probes.findings(one)
-    assert "disentanglement 0.50" in probes.findings(one)
-
-
-def test_images_may_be_on_another_device():
-    there, others = elsewhere(noise(40, 1), noise(60, 2))
-    labels = torch.arange(60) % 3
-    chosen = {"name": "net", "dataset": "noise", "seeds": 1, "fit_labels": labels}
-    far = probes.evaluate(build_strong(), there, fit_images=others, **chosen)
-    near = probes.evaluate(build_strong(), noise(40, 1), fit_images=noise(60, 2), **chosen)
-    assert results.to_json(far._replace(seconds=0)) == results.to_json(near._replace(seconds=0))
+    assert one.disentanglement.difference is None
+    assert "axes" not in probes.Probes().verdict(one)
 
 
 def test_a_network_is_left_as_it_was():
@@ -441,46 +425,31 @@ def test_a_network_is_left_as_it_was():
     assert model.training and torch.equal(torch.get_rng_state(), state)
 
 
-def test_findings_follow_the_intervals(result):
+def test_the_verdict_follows_the_intervals(result):
     def shifted(estimate, by):
         ends = estimate.difference.ci95 * 0 + np.array([by - 0.01, by + 0.01])
         difference = Estimate(estimate.difference.value, ends)
         return Estimate(estimate.value, estimate.ci95, estimate.n, difference)
 
-    above = result._replace(r2=shifted(result.r2, -0.2))
-    assert "networks (2 seeds): slant, width" in probes.findings(above)
-    assert "no measure is clearly above" in probes.findings(
-        result._replace(r2=shifted(result.r2, 0.0))
+    verdict = probes.Probes().verdict
+    above, same = (result._replace(r2=shifted(result.r2, by)) for by in (-0.2, 0.0))
+    assert "tells slant, width" in verdict(above) and "tells no measure" in verdict(same)
+    more, same = (
+        result._replace(disentanglement=shifted(result.disentanglement, by)) for by in (-0.1, 0.0)
     )
-    more = result._replace(disentanglement=shifted(result.disentanglement, -0.1))
-    assert "more to one measure each than axes drawn" in probes.findings(more)
-    same = result._replace(disentanglement=shifted(result.disentanglement, 0.0))
-    assert "not clearly more" in probes.findings(same)
+    assert "are more disentangled" in verdict(more) and "not clearly more" in verdict(same)
 
 
 def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     model, classes = build_strong(), ["a", "b", "c"]
-    found = probes.compute(model, tiny_images[:2], (0, 1), classes=classes)
+    found = probes.path_between(model, tiny_images[:2], (0, 1), classes=classes)
     assert found.path.shape == (9, 1, 21, 19) and found.labels == [0, 1]
     shown = trace(model, torch.from_numpy(found.path).float() / 255, keep=("lengths",)).lengths
     np.testing.assert_allclose(found.path_activations, shown, atol=0.02)
     assert found.capsule == int(found.activations[0].argmax())
-    assert "along the path" in probes.findings(found)
+    assert "along the path" in probes.Path().verdict(found)
     with pytest.raises(ValueError, match="two images"):
-        probes.compute(model, tiny_images[:3], classes=classes)
-
-
-def test_only_lengths_are_called_long(tiny_images):
-    film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
-    for score, most in ((film.score, "longest"), ("activation", "highest")):
-        figure = results.draw("probes", film._replace(score=score))
-        assert f"path: {most} other" in figure.axes[-1].get_legend_handles_labels()[1]
-
-
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(result, tiny_images, tmp_path):
-    film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
-    for one in (film, result):
-        assert_redrawn("probes", one, tmp_path)
+        probes.path_between(model, tiny_images[:3], classes=classes)
 
 
 def test_the_command_writes_figures_and_numbers(analyse, tmp_path):

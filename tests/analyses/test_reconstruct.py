@@ -1,29 +1,29 @@
 """Reconstruct: examples, failures and errors are those of single images decoded one by one."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from helpers.figure_checks import NARROWEST, assert_fits
+from helpers.figure_checks import assert_fits
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 from scipy import stats
 
 from capsviz import checkpoint, results
-from capsviz.analyses import reconstruct
+from capsviz.analyses.reconstruct import Reconstruct
 from capsviz.cli import main
-from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
-from capsviz.results import sets as paperset
-from capsviz.results.tables import escape
 from capsviz.statistics.estimate import Estimate
 
 NAMES = [str(k) for k in range(10)]
+
+
+def measured(network, images, labels, *, classes=NAMES, dataset="digits", **options):
+    return Reconstruct().measure(
+        network, images, labels, classes=classes, dataset=dataset, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def sample(digits):
 
 @pytest.fixture(scope="module")
 def result(model, sample):
-    return reconstruct.compute(model, *sample, classes=NAMES, dataset="digits", failures=5)
+    return measured(model, *sample, failures=5)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,9 @@ def test_examples_are_the_first_images_of_each_class_and_both_decodings(result, 
         assert np.abs(result.examples[k] / 255 - pictures.numpy()).max() <= 0.51 / 255
 
 
-def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, sample, slowly):
+def test_failures_are_the_misclassified_images_with_the_longest_wrong_capsule(
+    result, sample, slowly
+):
     wrong = [i for i, one in enumerate(slowly) if one[0] != sample[1][i]]
     assert result.wrong == len(wrong) > 5
     longest = sorted(wrong, key=lambda i: -slowly[i][1].max())[:5]
@@ -109,15 +111,9 @@ def test_errors_are_means_per_true_class_with_students_intervals(result, sample,
     assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_network_in_training_stays_in_training(sample):
-    model = Foreign().train()
-    reconstruct.compute(model, sample[0][:4], sample[1][:4], classes=NAMES, dataset="digits")
-    assert model.training
-
-
 def test_the_result_does_not_depend_on_the_chunk(model, sample, result, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = reconstruct.compute(model, *sample, classes=NAMES, dataset="digits", failures=5)
+    again = measured(model, *sample, failures=5)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, Estimate):
             assert one.value == pytest.approx(two.value) and one.ci95 == pytest.approx(two.ci95)
@@ -128,9 +124,7 @@ def test_the_result_does_not_depend_on_the_chunk(model, sample, result, monkeypa
 
 
 def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, sample):
-    found = reconstruct.compute(
-        model, sample[0][:3], torch.tensor([4, 4, 7]), classes=NAMES, dataset="x"
-    )
+    found = measured(model, sample[0][:3], torch.tensor([4, 4, 7]), dataset="x")
     assert found.numbers.tolist() == [4] and found.counts.tolist() == [2]
     assert sorted(found.example_labels.tolist()) == [4, 7]
 
@@ -144,72 +138,25 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
         predicted = model.look(images, keep=())["lengths"].argmax(1)
     labels = predicted if right else (predicted + 1) % 4
     names = ["aeroplane", "automobile", "bird", "cat"]
-    found = reconstruct.compute(model, images, labels, classes=names, dataset="x", per_class=2)
+    found = measured(model, images, labels, classes=names, dataset="x", per_class=2)
     assert len(found.failures) == (0 if right else 6) and found.examples.shape[1:] == (3, 3, 20, 24)
     figure = results.draw("reconstruct", found, width)
     assert_fits(figure)
     texts = " ".join(text.get_text() for text in figure.findobj(Text))
-    assert ("misread" in texts) is ("failures" in reconstruct.caption(found)) is not right
-
-
-@pytest.mark.parametrize("width", NARROWEST)
-@pytest.mark.parametrize("failures", [1, 4, 5])
-def test_few_failures_are_drawn_at_every_width(result, width, failures):
-    names = ("failures", "failure_labels", "failure_predicted", "failure_lengths")
-    few = result._replace(**{name: getattr(result, name)[:failures] for name in names})
-    assert_fits(results.draw("reconstruct", few, width))
+    assert ("misclassified" in texts) is not right
 
 
 def test_images_may_be_on_another_device(model, sample, result):
-    asked = {"classes": NAMES, "dataset": "digits", "failures": 5}
-    assert same(reconstruct.compute(model, *elsewhere(*sample), **asked), result)
+    assert same(measured(model, *elsewhere(*sample), failures=5), result)
 
 
 def test_one_image_gives_no_interval(model, sample):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        reconstruct.compute(model, sample[0][:1], sample[1][:1], classes=NAMES, dataset="x")
+        measured(model, sample[0][:1], sample[1][:1], dataset="x")
 
 
-def test_the_most_confident_failure_is_told(result):
-    a, b = result.failure_lengths[0]
-    text = reconstruct.findings(result)
-    assert f"(length {b:.2f})" in text and f"(length {a:.2f})" in text
-    assert f"{result.wrong} misread" in text
-    assert f"mean SSE {result.mean_sse:.2f}" in text
-
-
-def test_a_result_survives_the_disk(result, tmp_path):
-    *_, path = results.write_result(
-        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
-    )
-    again, _ = results.read_result(path)
-    assert same(result, again)
-
-
-def test_results_of_before_are_read(result, tmp_path):
-    """Their intervals were fields of their own, and `numbers` was called `shown`."""
-    *_, path = results.write_result(
-        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
-    )
-    about = json.loads(path.read_text())
-    values = about["result"]
-    values["shown"] = values.pop("numbers")
-    for name in ("sse_predicted", "sse_true", "mean_sse"):
-        parts = values[name]["estimate"]
-        values |= {name: parts["value"], f"{name}_ci95": parts["ci95"]}
-    path.write_text(json.dumps(about))
-    again, _ = results.read_result(path)
-    counted = {  # of all images, where each class has its own number
-        name: dataclasses.replace(getattr(again, name), n=None)
-        for name in ("sse_predicted", "sse_true")
-    }
-    assert same(again._replace(**counted), result)
-
-
-def test_a_double_network_reads_alike(sample, result):
-    double = reconstruct.compute(
-        Foreign().double(), *sample, classes=NAMES, dataset="digits", failures=5
-    )
+def test_a_double_network_measures_alike(sample, result):
+    double = measured(Foreign().double(), *sample, failures=5)
     assert double.mean_sse.value == pytest.approx(result.mean_sse.value, rel=1e-4)
     assert double.wrong == result.wrong
 
@@ -231,20 +178,10 @@ def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
 def test_a_network_without_decoder_is_refused(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
     with pytest.raises(ValueError, match="no decoder"):
-        reconstruct.compute(
-            model, tiny_images, torch.zeros(8, dtype=torch.long), classes=["a"], dataset="x"
-        )
+        measured(model, tiny_images, torch.zeros(8, dtype=torch.long), classes=["a"], dataset="x")
 
 
-def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
-    opened = open_inputs(checkpoint="digits")
-    made = dict(reconstruct.paper(opened, paperset.Settings(n=40)))
-    assert list(made) == ["reconstruct-digits-40-images"]
-    for result in made.values():
-        assert "40 digits images" in escape(reconstruct.caption(result))
-
-
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
+def test_the_command_writes_figures_and_numbers_and_prints_its_findings(blank, tmp_path):
     given = ["reconstruct", "--n", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
@@ -252,29 +189,13 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     assert names == [f"reconstruct-digits-50-images.{kind}" for kind in ("json", "pdf", "png")]
     result, _ = results.read_result(tmp_path / "reconstruct-digits-50-images.json")
     *found, run = done.stdout.strip().splitlines()
-    assert found == reconstruct.findings(result).splitlines()
+    assert found == Reconstruct().findings(result).splitlines()
     assert run.startswith("one training run: intervals are over images")
-
-
-def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
-    given = [
-        "reconstruct",
-        "--n",
-        "5000",
-        "--checkpoint",
-        "digits",
-        "--output",
-        str(tmp_path),
-    ]
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
-    assert "expected 1 to 360" in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_no_examples_of_a_class_are_refused(tiny, tiny_images):
     with pytest.raises(ValueError, match="expected at least 1 example of each class, got 0"):
-        reconstruct.compute(
+        measured(
             tiny, tiny_images, torch.arange(len(tiny_images)) % 3, classes=["a", "b", "c"],
             dataset="noise", per_class=0,
         )  # fmt: skip

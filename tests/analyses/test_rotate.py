@@ -3,27 +3,26 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
-from helpers.other_devices import elsewhere, same
+from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate import draw
 from capsviz.analyses.rotate.draw import frames
-from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.results import files as results
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate as turn
 
 CLASSES = ["a", "b", "c"]
+ONE, MANY = rotate.Rotate(), rotate.RotateMany()
 
 
 @pytest.fixture
 def result(tiny, tiny_images):
-    return rotate.compute(tiny, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    return ONE.measure(tiny, tiny_images[:1], 1, classes=CLASSES, step=60.0)
 
 
 def test_each_angle_is_one_warp_of_the_original(tiny, tiny_images, result):
@@ -40,33 +39,21 @@ def test_each_angle_is_one_warp_of_the_original(tiny, tiny_images, result):
         assert np.abs(result.inputs[i] / 255 - image[0].numpy()).max() <= 0.5 / 255 + 1e-6
 
 
-def test_only_lengths_are_called_long(result):
-    for score, most in (("capsule length", "longest"), ("activation", "highest")):
-        alone = result._replace(score=score, predicted=np.full(7, 1))
-        (axes,) = draw.film_strip(alone, 7.16).axes[1:]
-        assert axes.get_xlabel().endswith(f"2 classes that are never the {most}")
-        assert axes.get_ylabel() == score
-
-
-def test_a_full_turn_ends_where_it_began(result):
-    assert np.allclose(result.lengths[0], result.lengths[-1], atol=1e-4)
-
-
 def test_changes_name_the_first_angle_of_each_prediction(result):
     predicted = np.array([2, 2, 0, 0, 1, 1, 2])
     found = rotate.changes(result._replace(predicted=predicted))
     assert found == [(0, "c"), (120, "a"), (240, "b"), (360, "c")]
-    assert "a from 120°" in rotate.findings(result._replace(predicted=predicted))
+    assert "as a from 120°" in ONE.findings(result._replace(predicted=predicted))
 
 
 def test_a_prediction_that_never_changes_is_said_so(result):
     same = result._replace(predicted=np.zeros(7, int))
-    assert rotate.findings(same) == "predicted a at 0°, and at every angle up to 360°"
+    assert "at every angle up to 360°" in ONE.findings(same)
 
 
 def test_statistics_are_means_over_images(tiny, tiny_images):
     labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    found = rotate.evaluate(tiny, tiny_images, labels, dataset="x", step=90.0)
+    found = MANY.measure(tiny, tiny_images, labels, dataset="x", step=90.0)
     for i, angle in enumerate(found.angles_deg):
         with torch.no_grad():
             lengths = tiny(turn(tiny_images, float(angle)).clamp(0, 1)).lengths
@@ -92,45 +79,14 @@ def test_intervals_of_lengths_stay_between_zero_and_one(tiny_images):
 
     model = Extreme((1, 21, 19), 3)
     model.peculiar = {"norms": "zero or one"}
-    found = rotate.evaluate(model, tiny_images, torch.zeros(8, dtype=int), dataset="x", stop=0.0)
+    found = MANY.measure(model, tiny_images, torch.zeros(8, dtype=int), dataset="x", stop=0.0)
     low, high = found.true_length.ci95[0]
     assert found.true_length.value[0] == 1 / 8 and low == 0 and 1 / 8 < high < 1
 
 
 def test_statistics_of_one_image_are_refused(tiny, tiny_images):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        rotate.evaluate(tiny, tiny_images[:1], torch.tensor([0]), dataset="x")
-
-
-@pytest.mark.parametrize(
-    ("sweep", "named"),
-    [
-        ((-90, 90, 10), [-90, -60, -30, 0, 30, 60, 90]),
-        ((-60, 60, 20), [-60, -20, 0, 20, 60]),
-        ((0, 360, 4), [0, 28, 60, 88, 180]),
-        ((-20, -10, 5), [-20, -10]),
-        ((0, 20, 10), [0, 20]),
-        ((5, 5, 5), [5]),
-    ],
-)
-def test_findings_name_angles_of_the_sweep_with_their_intervals(tiny, tiny_images, sweep, named):
-    start, stop, step = sweep
-    asked = {"start": start, "stop": stop, "step": step, "dataset": "noise"}
-    found = rotate.evaluate(tiny, tiny_images, torch.arange(8) % 3, **asked)
-    text = rotate.findings(found)
-    assert [float(part.split("°")[0]) for part in text.split(" at ")[1:]] == named
-    low, high = (f"{100 * end:.1f} %" for end in found.accuracy.ci95[0])
-    assert f"{100 * found.accuracy.value[0]:.1f} % [{low}, {high}] at {start}°" in text
-
-
-def test_images_may_be_on_another_device(tiny, tiny_images, result):
-    there, labels = elsewhere(tiny_images, torch.arange(8) % 3)
-    first = elsewhere(tiny_images[:1])[0]
-    assert same(rotate.compute(tiny, first, 1, classes=CLASSES, step=60.0), result)
-    found = rotate.evaluate(tiny, there, labels, dataset="x", stop=0.0)
-    assert same(
-        found, rotate.evaluate(tiny, tiny_images, torch.arange(8) % 3, dataset="x", stop=0.0)
-    )
+        MANY.measure(tiny, tiny_images[:1], torch.tensor([0]), dataset="x")
 
 
 @pytest.mark.parametrize(
@@ -170,20 +126,20 @@ def test_an_animation_of_many_angles_shows_every_kth(result, monkeypatch):
 def test_pictures_of_one_angle_no_label_and_colour_are_drawn():
     model = Foreign(image_shape=(3, 20, 24), classes=4)
     image = torch.rand(1, 3, 20, 24)
-    found = rotate.compute(model, image, classes=["plane", "car", "bird", "cat"], stop=0.0)
+    found = ONE.measure(model, image, classes=["plane", "car", "bird", "cat"], stop=0.0)
     assert len(list(frames(found, 300))) == 1
-    rotate.plot(found, width=3.5)
+    ONE.draw(found, width=3.5)
     assert found.inputs.shape == (1, 3, 20, 24)
 
 
 def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images, tmp_path):
     model = build_tiny(reconstruction_weight=0.0)
-    found = rotate.compute(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    found = ONE.measure(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
     assert found.reconstructions is None and found.sse is None
     with torch.no_grad():
         lengths = model(turn(tiny_images[:1], 60.0).clamp(0, 1)).lengths
     assert np.allclose(found.lengths[1], lengths[0], atol=1e-6)
-    strip = rotate.plot(found).axes[0]
+    strip = ONE.draw(found).axes[0]
     assert [label.get_text() for label in strip.get_yticklabels()] == ["input"]
     pictures = list(frames(found, 300))
     assert len(pictures) == 6 and (pictures[0] != pictures[3]).any()
@@ -194,42 +150,13 @@ def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images
 
 def test_a_network_without_capsules_is_turned_by_its_probabilities(tiny_images):
     model = models.build("cnn", tiny_images.shape[1:], 3, kernel=3, channels=(4, 4, 4), hidden=(8,))
-    found = rotate.compute(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    found = ONE.measure(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
     assert found.score == "probability" and np.allclose(found.lengths.sum(1), 1, atol=1e-5)
-    assert rotate.plot(found).axes[-1].get_ylabel() == "probability"
+    assert ONE.draw(found).axes[-1].get_ylabel() == "probability"
     options = {"dataset": "x", "step": 90.0}
-    over = rotate.evaluate(model, tiny_images, torch.arange(8) % 3, **options)
+    over = MANY.measure(model, tiny_images, torch.arange(8) % 3, **options)
     assert over.score == "probability"
     turned = turn(tiny_images, 90.0).clamp(0, 1)
     with torch.no_grad():
         right = (model(turned).lengths.argmax(1) == torch.arange(8) % 3).float().mean()
     assert over.accuracy.value[1] == float(right)
-
-
-def test_a_double_network_reads_alike(tiny_images, result):
-    double = rotate.compute(build_tiny().double(), tiny_images[:1], 1, classes=CLASSES, step=60.0)
-    assert double.lengths == pytest.approx(result.lengths, abs=1e-5)
-    assert double.sse == pytest.approx(result.sse, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        (["--image", "x.png"], "--image"),
-        (["--index", "0"], "--index"),
-        (["--digit", "2"], "--digit"),
-        (["--fps", "9"], "--fps"),
-    ],
-)
-def test_options_of_one_image_are_refused_with_evaluate(given, word, tmp_path):
-    asked = ["rotate", "--evaluate", "9", *given, "--checkpoint", "digits"]
-    done = CliRunner().invoke(main, [*asked, "--output", str(tmp_path)])
-    assert done.exit_code == 2 and f"drop {word}" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
-
-
-def test_the_command_refuses_statistics_of_one_image(tmp_path):
-    asked = ["rotate", "--evaluate", "1", "--checkpoint", "digits", "--output", str(tmp_path)]
-    done = CliRunner().invoke(main, asked)
-    assert done.exit_code == 2 and "at least 2 images, got 1" in done.stderr
-    assert not list(tmp_path.iterdir())

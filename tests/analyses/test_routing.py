@@ -1,6 +1,3 @@
-import itertools
-import json
-from collections import namedtuple
 from dataclasses import replace
 
 import numpy as np
@@ -9,20 +6,19 @@ import torch
 from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny
 from helpers.figure_checks import assert_redrawn
+from helpers.legibility import defects
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from matplotlib.colors import CenteredNorm
-from matplotlib.text import Text
 from scipy import stats
 
 from capsviz import results
 from capsviz.analyses import routing
-from capsviz.analyses.routing import survey
+from capsviz.analyses.routing import statistics, survey
 from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.results.maps import coupling_ticks, halfrange
-from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.tracing import control_couplings, extent, measures, parents_under, trace
 
@@ -31,12 +27,18 @@ DIGITS = list("0123456789")
 
 
 def one(model, image, **more):
-    return routing.compute(model, image, 1, classes=NAMES, **more)
+    return routing.OneImage().measure(model, image, 1, classes=NAMES, **more)
+
+
+def measured(model, images, labels, **more):
+    return routing.OverImages().measure(
+        model, images, labels, classes=NAMES, dataset="noise", **more
+    )
 
 
 def many(model, images, **more):
     labels = torch.arange(len(images)) % 3
-    return routing.evaluate(model, images, labels, classes=NAMES, dataset="noise", **more), labels
+    return measured(model, images, labels, **more), labels
 
 
 @pytest.fixture
@@ -114,10 +116,10 @@ def test_uniform_couplings_are_what_plain_dynamic_routing_has_after_one_iteratio
     result = one(tiny, tiny_images[:1])
     np.testing.assert_allclose(result.uniform_activations, single.lengths[0], rtol=1e-6)
     assert np.ptp(result.couplings[0]) == 0
-    statistics, _ = many(tiny, tiny_images)
-    assert statistics.controls == ["uniform", "random", "shuffled", "matched"]
-    assert statistics.control_changed.value[0] == 0
-    assert statistics.control_accuracy.value[0] == statistics.accuracy.value[0]
+    result, _ = many(tiny, tiny_images)
+    assert result.controls == ["uniform", "random", "shuffled", "matched"]
+    assert result.control_changed.value[0] == 0
+    assert result.control_accuracy.value[0] == result.accuracy.value[0]
 
 
 def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
@@ -128,9 +130,10 @@ def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
 def test_statistics_are_those_of_all_images_traced_at_once(
     monkeypatch, foreign, tiny_images, generator
 ):
+    monkeypatch.setattr(statistics, "MOST", 4)
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    result, labels = many(foreign, images, most=4)
+    result, labels = many(foreign, images)
     seen = trace(foreign, images)
     predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
     predicted = predicted.argmax(2)
@@ -243,7 +246,7 @@ class Judge(Foreign):
 def test_activations_are_read_and_not_lengths_of_poses(tiny_images):
     judge = Judge((1, 21, 19), 3)
     read = trace(judge, tiny_images, keep=("lengths",)).lengths.argmax(1)
-    result = routing.evaluate(judge, tiny_images, read, classes=NAMES, dataset="noise")
+    result = measured(judge, tiny_images, read)
     assert result.accuracy.value[1] == 1 and result.true_activation.value.max() < 1
     longest, _ = many(judge, tiny_images)
     poses = trace(judge, tiny_images).poses[-1]
@@ -271,8 +274,7 @@ def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_im
     expected = float((own.lengths.argmax(1) == labels).float().mean())
     assert result.accuracy.value[0] == pytest.approx(expected)
     assert result.coupling_sd.value[0] > 0.01 > result.control_sd.value[0]
-    text = routing.findings(result)
-    assert "one pass" in text and "routing does nothing" not in text
+    assert "in one pass" in routing.OverImages().verdict(result)
     for width in ("single", "double"):
         results.draw("routing", result, width)
         results.draw("routing", one(model, tiny_images[:1]), width)
@@ -292,106 +294,6 @@ def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
             assert float(said[0, b, j]) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("width", ["single", "double"])
-def test_numbers_of_controls_off_the_scale_do_not_run_into_one_another(width, tiny_images):
-    result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
-    far = replace(result.control_true_activation, value=np.array([0.111, 0.222, 0.333, 0.444]))
-    own = Estimate(np.array([0.95]), np.array([[0.94, 0.96]]))
-    figure = results.draw(
-        "routing", result._replace(true_activation=own, control_true_activation=far), width
-    )
-    figure.canvas.draw()
-    axes = next(axes for axes in figure.axes if axes.get_title() == "true class")
-    boxes = [text.get_window_extent() for text in axes.texts if "↓" in text.get_text()]
-    assert len(boxes) == 4
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-
-
-def test_predictions_of_one_pass_are_drawn_on_the_scale_of_the_controls(tiny_images):
-    """They differ from themselves nowhere: that is no scale."""
-    result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
-    figure = results.draw("routing", result)
-    axes = next(axes for axes in figure.axes if "other than its own" in axes.get_title())
-    assert not axes.texts
-    assert axes.get_ylim()[1] >= 100 * result.control_changed.high.max()
-
-
-@pytest.mark.parametrize("falling", [True, False])
-def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_images):
-    """As of EM in two iterations, from uniform couplings to one parent each."""
-    result, _ = many(tiny, tiny_images)
-    ends = ([3, 1.2], [0.34, 0.9]) if falling else ([1.2, 3], [0.9, 0.34])
-    curves = [Estimate(np.array(one), np.stack([one, one], 1)) for one in ends]
-    figure = results.draw(
-        "routing", result._replace(effective_parents=curves[0], polarisation=curves[1])
-    )
-    figure.canvas.draw()
-    for title in ("spread of couplings", "polarisation"):
-        axes = next(axes for axes in figure.axes if axes.get_title() == title)
-        line = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_color()
-                    == results.COLOURS[0])  # fmt: skip
-        path = axes.transData.transform(np.column_stack([
-            np.linspace(1, 2, 300), np.linspace(*line.get_ydata(), 300)
-        ]))  # fmt: skip
-        assert len(axes.texts) == 2
-        for text in axes.texts:
-            box = text.get_window_extent()
-            assert not any(box.contains(*point) for point in path), text.get_text()
-
-
-@pytest.mark.parametrize("width", ["single", "double"])
-@pytest.mark.parametrize(("first", "last", "control"), [(0.34, 0.36, 0.4), (0.7, 0.45, 0.4),
-                                                        (0.36, 0.36, 0.37)])  # fmt: skip
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_names_and_numbers_keep_apart_where_the_control_is_near(
-    width, first, last, control, rounds, tiny, tiny_images
-):
-    """As of inverted attention, and of self-attention, whose control lies at the lower edge."""
-    result, _ = many(tiny, tiny_images)
-
-    def curve(low, high):
-        values = low + (np.linspace(first, last, 3)[-rounds:] - 0.3) / 0.7 * (high - low)
-        return Estimate(values, np.stack([values, values], 1))
-
-    def near(estimate, low, high):
-        value = low + (control - 0.3) / 0.7 * (high - low)
-        return replace(estimate, value=np.full_like(estimate.value, value))
-
-    changed = {
-        "effective_parents": curve(1, 3), "polarisation": curve(0, 1),
-        "control_effective_parents": near(result.control_effective_parents, 1, 3),
-        "control_polarisation": near(result.control_polarisation, 0, 1),
-    }  # fmt: skip
-    figure = results.draw("routing", result._replace(**changed), width)
-    figure.canvas.draw()
-    for title in ("spread of couplings", "polarisation"):
-        axes = next(axes for axes in figure.axes if axes.get_title() == title)
-        one, other = (text.get_window_extent() for text in axes.texts)
-        assert not one.overlaps(other), title
-        inside = axes.get_window_extent()
-        assert min(one.y0, other.y0) > inside.y0 and min(one.x0, other.x0) > inside.x0
-
-
-def words_of(figure):
-    """All that is written on a figure."""
-    figure.canvas.draw()
-    return [text.get_text() for text in figure.findobj(Text) if text.get_visible()]
-
-
-@pytest.mark.parametrize("kind", [one, many])
-def test_a_figure_of_one_pass_speaks_of_no_iterations(kind, tiny_images):
-    result = kind(OnePass((1, 21, 19), 3), tiny_images[: 1 if kind is one else None])
-    result = result if kind is one else result[0]
-    for width in ("single", "double"):
-        figure = results.draw("routing", result, width)
-        text = " ".join(words_of(figure))
-        assert "one pass" in text and "iteration" not in text and "r = 1" not in text
-        for axes in figure.axes:
-            named = [text for text in axes.texts if text.get_text() == "random control"]
-            assert all(text.get_window_extent().x0 > axes.get_window_extent().x0 for text in named)
-    assert "r = 1" not in routing.findings(result)
-
-
 def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_images):
     """Means over images differ from 1/J by rounding, which is no colour."""
     images = tiny_images[:7]
@@ -401,21 +303,10 @@ def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_image
     drawn = [image for axes in figure.axes for image in axes.images]
     for image in drawn[:2]:
         np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
-    figure = results.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
-    assert words_of(figure).count("0.333") == 1
     for J in range(2, 27):
         values = np.full((4, J), np.float32(1 / J))
         scale = CenteredNorm(1 / J, halfrange(values - 1 / J))
         assert coupling_ticks(scale, []) == [1 / J]
-
-
-def test_couplings_that_are_all_even_are_not_said_to_add_up(tiny, tiny_images):
-    even = build_tiny(routing="uniform")
-    for result in (one(even, tiny_images[:1]), many(even, tiny_images)[0]):
-        text = routing.findings(result)
-        assert "all couplings are even" in text and "small shifts" not in text
-    for result in (one(tiny, tiny_images[:1]), many(tiny, tiny_images)[0]):
-        assert "all couplings are even" not in routing.findings(result)
 
 
 def test_where_all_classes_tie_none_is_read(tiny_images):
@@ -424,14 +315,12 @@ def test_where_all_classes_tie_none_is_read(tiny_images):
     uniform = result.controls.index("uniform")
     assert result.tied.tolist()[1 + uniform] == len(tiny_images) and result.tied[0] == 0
     assert result.control_accuracy.value[uniform] == 0
-    assert "in 100.0 % no class is ahead of all others" in routing.findings(result)
-    old = routing.findings(result._replace(tied=None))
-    assert "no class is ahead" not in old
+    assert "no class is ahead of all others in 100.0 %" in routing.OverImages().verdict(result)
 
 
 def test_several_images_are_refused_where_one_is_shown(tiny, tiny_images):
     with pytest.raises(ValueError, match="expected one image, got 2"):
-        routing.compute(tiny, tiny_images[:2], classes=NAMES)
+        one(tiny, tiny_images[:2])
 
 
 class Schedule(Foreign):
@@ -445,7 +334,7 @@ class Schedule(Foreign):
 
 def test_where_pass_r_is_not_the_result_of_r_each_r_is_run(tiny_images):
     model = Schedule((1, 21, 19), 3)
-    result, labels = many(model, tiny_images, most=4)
+    result, labels = many(model, tiny_images)
     assert not result.prefix and len(result.effective_parents) == 2
     for r in range(1, 5):
         each = trace(model, tiny_images, iterations=r).lengths[torch.arange(8), labels]
@@ -474,28 +363,21 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     result = one(foreign, tiny_images[:1])
     assert result.maps is None and result.couplings.shape == (2, 24, 3)
     np.testing.assert_allclose(result.map_sums, before_squash(result.activations), rtol=1e-5)
-    assert "no maps" in routing.findings(result) and "No maps" in routing.caption(result)
-    statistics, _ = many(foreign, tiny_images)
-    assert statistics.type_coupling.value.shape == (3, 24, 3)
+    assert "no maps" in routing.OneImage().verdict(result)
+    whole, _ = many(foreign, tiny_images)
+    assert whole.type_coupling.value.shape == (3, 24, 3)
     assert results.parts("routing", result) == ("", "evidence")
     np.testing.assert_allclose(result.type_evidence.sum(0), result.map_sums, rtol=1e-5)
     for width in ("single", "double"):
         for part in results.parts("routing", result):
             results.draw("routing", result, width, part)
-        for part in results.parts("routing", statistics):
-            results.draw("routing", statistics, width, part)
-
-
-def test_couplings_of_types_that_were_not_recorded_are_told(tiny, tiny_images):
-    statistics, _ = many(tiny, tiny_images)
-    drawn = results.draw("routing", statistics._replace(type_coupling=None), part="couplings")
-    assert "capsule types\nnot recorded" in [axes.get_title() for axes in drawn.axes]
+        for part in results.parts("routing", whole):
+            results.draw("routing", whole, width, part)
 
 
 def test_images_may_be_on_another_device(tiny, tiny_images):
     labels = torch.arange(8) % 3
-    chosen = {"classes": NAMES, "dataset": "noise"}
-    result = routing.evaluate(tiny, *elsewhere(tiny_images, labels), **chosen)
+    result = measured(tiny, *elsewhere(tiny_images, labels))
     assert results.to_json(result) == results.to_json(many(tiny, tiny_images)[0])
     assert same(one(tiny, elsewhere(tiny_images[:1])[0]), one(tiny, tiny_images[:1]))
 
@@ -546,11 +428,11 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     for rounds in (1, 5):
         one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
         one.add(tiny_images, labels)
-        uniform = one.by_rounds()["control_true_activation"].value[0]
+        uniform = one.by_iterations()["control_true_activation"].value[0]
         traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
         expected = traced.lengths[torch.arange(8), labels].double().mean()
         assert uniform == pytest.approx(float(expected), abs=1e-5)
-    assert abs(uniform - one.by_rounds()["true_activation"].value[0]) > 1e-4
+    assert abs(uniform - one.by_iterations()["true_activation"].value[0]) > 1e-4
 
 
 def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
@@ -604,71 +486,6 @@ def test_the_network_is_left_in_the_mode_it_was_found_in(tiny, tiny_images):
     assert tiny.training
 
 
-def test_findings_follow_their_stated_thresholds(tiny, tiny_images):
-    result, _ = many(tiny, tiny_images)
-    for interval, words in (
-        ((0.0, 0.009), "iterations change few predictions"),
-        ((0.02, 0.05), "iterations decide some predictions"),
-        ((0.001, 0.05), "too few images to say"),
-    ):
-        bands = np.tile(interval, (len(result.changed), 1))
-        changed = Estimate(result.changed.value, bands)
-        assert words in routing.findings(result._replace(changed=changed))
-    for effective, words in (
-        (2.7, "near uniform (90 % of all or more)"),
-        (2.6, "lean (50 % to 90 % of all)"),
-        (1.5, "couplings lean"),
-        (1.4, "couplings choose (fewer than 50 % of all)"),
-    ):
-        parents = Estimate(np.full(3, effective), np.full((3, 2), effective))
-        text = routing.findings(result._replace(effective_parents=parents))
-        assert words in text
-        assert ("capsviz transplant" in text) == (effective == 2.7)
-    single, _ = many(tiny, tiny_images, iterations=1)
-    assert "routing does nothing" in routing.findings(single)
-
-
-def test_results_of_two_controls_are_read_and_drawn(tmp_path):
-    """A file as it was written before there were estimates."""
-    J, N, I = 3, 5, 4
-    values = {"dead": 1, "dead_range": [1, 1], "dead_norm": 0.05, "dead_variance": 0.001,
-              "controls": ["uniform", "random"], "classes": NAMES, "n": N, "dataset": "noise",
-              "to_right": np.zeros(6, int), "to_wrong": np.zeros(6, int),
-              "true_classes": np.arange(J), "images_of_class": np.array([2, 2, 1]),
-              "variance": np.ones(I)}  # fmt: skip
-    shapes = {"accuracy": (6,), "gain": (6,), "changed": (6,), "true_length": (6,),
-              "control_accuracy": (2,), "control_gain": (2,), "control_changed": (2,),
-              "control_true_length": (2,), "entropy_nats": (3,), "effective_parents": (3,),
-              "random_effective_parents": (1,), "polarisation": (3,), "random_polarisation": (1,),
-              "agreement": (3, 2), "random_agreement": (1, 2), "coupling": (J, J),
-              "type_coupling": (J, 2, J), "norm": (I,)}  # fmt: skip
-    draws = np.random.default_rng(0)
-    for name, shape in shapes.items():
-        values[name] = draws.random(shape)
-        values[f"{name}_ci95"] = np.stack([values[name] - 0.1, values[name] + 0.1], -1)
-    old = namedtuple("Statistics", values)(**values)
-    about = {"analysis": "routing", "kind": "Statistics", "width": "double"}
-    results.write_result(tmp_path / "old", old, about)
-    result, _ = results.read_result(tmp_path / "old.json")
-    np.testing.assert_array_equal(result.accuracy.difference.value, values["gain"])
-    np.testing.assert_array_equal(result.true_activation.ci95, values["true_length_ci95"])
-    parents = [J, values["random_effective_parents"][0]]
-    np.testing.assert_array_equal(result.control_effective_parents.value, parents)
-    assert result.dead is None and result.control_sd is None
-    assert "dead" not in routing.findings(result)
-    for width in ("single", "double"):
-        results.draw("routing", result, width)
-
-
-def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_images):
-    result = one(tiny, tiny_images[:1])
-    certain = result._replace(entropy_nats=np.zeros_like(result.entropy_nats))
-    text = routing.findings(certain)
-    assert "1.000 of 3 effective parents" in text and "couplings choose" in text
-    same = result._replace(uniform_maps=result.maps)
-    assert "differ from those of uniform couplings by 0.0 %" in routing.findings(same)
-
-
 @pytest.mark.parametrize("kind", ["one", "many"])
 def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tiny_images, tmp_path):
     result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
@@ -680,7 +497,7 @@ def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tin
 def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
     names = [f"class {j}" for j in range(13)]
     model = Foreign((1, 21, 19), 13, grid=(2, 2, 1))
-    result = routing.compute(model, tiny_images[:1], classes=names, iterations=1)
+    result = routing.OneImage().measure(model, tiny_images[:1], classes=names, iterations=1)
     results.draw("routing", result)
     figure = results.draw("routing", result, part="maps")
     titles = [axes.get_title() for axes in figure.axes]
@@ -694,13 +511,6 @@ def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
     assert "effective parents" in done.stdout
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
-
-
-def test_command_prints_the_statistics_as_json(analyse, tmp_path):
-    done = analyse("routing", "--n", "20", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 20
-    assert (tmp_path / "routing-digits-20-images.json").exists()
 
 
 def test_a_layer_has_one_name_by_whatever_index(blank, tmp_path):
@@ -721,10 +531,41 @@ def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp
         assert result.couplings.shape[1:] == ((2, 3)[layer], parents)
         np.testing.assert_allclose(result.couplings.sum(2), 1, rtol=1e-5)
         np.testing.assert_allclose(result.maps.sum((1, 2)), result.map_sums, rtol=1e-6)
-        assert f"routed layer {layer}, by the types" in routing.findings(result)
-        assert "predicted" not in routing.findings(result)
+        assert f"routed layer {layer}" in routing.OneImage().verdict(result)
         assert_redrawn("routing", result, tmp_path)
     for layer in (None, 2, -1):
         assert one(model, tiny_images[:1], layer=layer).classes == NAMES
     with pytest.raises(ValueError, match="expected layer 0 to 2, got 3"):
         one(model, tiny_images[:1], layer=3)
+
+
+@pytest.mark.parametrize(
+    ("effective", "words"),
+    [(2.7, "close to uniform"), (2.6, "favour some"), (1.5, "favour some"), (1.4, "select few")],
+)
+def test_words_on_couplings_follow_their_thresholds(effective, words):
+    assert words in statistics.spread(effective, 3)
+    assert "All couplings are uniform" in statistics.spread(effective, 3, uniform=True)
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [((0.0, 0.009), "change few"), ((0.02, 0.05), "change some"), ((0.001, 0.05), "too few")],
+)
+def test_words_on_iterations_follow_the_interval(interval, words, tiny, tiny_images):
+    result, _ = many(tiny, tiny_images)
+    changed = replace(result.changed, ci95=np.tile(interval, (len(result.changed), 1)))
+    assert words in routing.OverImages().verdict(result._replace(changed=changed))
+
+
+@pytest.mark.parametrize(("count", "width"), [(2, 6.75), (22, 3.25)])
+def test_long_names_of_many_classes_stand_apart(count, width, tiny_images):
+    model = Foreign((1, 21, 19), count, grid=(2, 2, 1)).eval()
+    names, labels = [f"very long class name number {k:02d}" for k in range(count)], torch.arange(8)
+    single = routing.OneImage().measure(model, tiny_images[:1], 0, classes=names)
+    whole = routing.OverImages().measure(
+        model, tiny_images, labels % count, classes=names, dataset="folder"
+    )
+    for result, part in ((single, ""), (whole, ""), (whole, "couplings")):
+        drawn = results.draw("routing", result, width, part)
+        assert not defects(drawn, width, results.caption("routing", result, part)), part

@@ -1,6 +1,5 @@
 """Segment: pairs, drawings and measures are those of single images looked at one by one."""
 
-import json
 from dataclasses import replace
 from itertools import product
 
@@ -10,22 +9,26 @@ import torch
 from click.testing import CliRunner
 from conftest import build_tiny
 from helpers.figure_checks import NARROWEST, assert_fits
-from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz import checkpoint, data, results
-from capsviz.analyses import segment
+from capsviz.analyses.segment import Segment
 from capsviz.analyses.segment import draw as drawing
 from capsviz.analyses.segment import measure as measures
 from capsviz.cli import main
 from capsviz.data.multimnist import make
+from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import wilson
 
 SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
-IOU = [*SSE[:4], "all ink to both", "digits themselves"]
+IOU = [*SSE[:4], "all foreground to both", "digits themselves"]
+
+
+def measured(network, part, **options):
+    return Segment().measure(network, Inputs(network, part, "x"), len(part), **options)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def part(model):
 
 @pytest.fixture(scope="module")
 def result(model, part):
-    return segment.compute(model, part, examples=part.take(slice(3, 8)), index=3, failures=6)
+    return measured(model, part, index=3, count=5, failures=6)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +65,10 @@ def slowly(model, part):
             lengths = seen["lengths"][0].tolist()
             first, second = sorted(range(10), key=lambda k: -lengths[k])[:2]
             if {first, second} & {*labels}:
-                turned = first == labels[1] or second == labels[0]
+                exchanged = first == labels[1] or second == labels[0]
             else:  # a wrong class beside a missed one, both by their numbers
-                turned = (first < second) != (labels[0] < labels[1])
-            if turned:
+                exchanged = (first < second) != (labels[0] < labels[1])
+            if exchanged:
                 first, second = second, first
             made = [model.decode(seen["poses"][-1], torch.tensor([k]))[0] for k in range(10)]
             made = torch.stack(made).double().numpy()
@@ -182,7 +185,7 @@ def check_example(result, row, labels, slow):
         assert np.abs(found[row] / 255 - made[classes]).max() <= 0.51 / 255
 
 
-def test_misread_images_with_the_longest_wrong_capsule_follow(result, part, slowly):
+def test_misclassified_images_with_the_longest_wrong_capsule_follow(result, part, slowly):
     wrong = {}
     for place, (read, lengths, _) in enumerate(slowly):
         missed = [l for k, l, t in zip(read, lengths, part.labels[place], strict=True) if k != t]
@@ -197,7 +200,7 @@ def test_misread_images_with_the_longest_wrong_capsule_follow(result, part, slow
 
 def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = segment.compute(model, part, examples=part.take(slice(3, 8)), index=3, failures=6)
+    again = measured(model, part, index=3, count=5, failures=6)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, np.ndarray):
             np.testing.assert_allclose(
@@ -209,18 +212,11 @@ def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatc
             assert one == two
 
 
-def test_without_misread_images_none_are_shown(model, part):
+def test_without_misclassified_images_none_are_shown(model, part):
     right = part.take(slice(10))
-    found = segment.compute(model, right, examples=right.first(1))
+    found = measured(model, right, count=1)
     assert found.failures == 0 and found.right.value == 1 and len(found.inputs) == 1
-    assert "misread" not in segment.caption(found)
     assert_fits(results.draw("segment", found, "single"))
-
-
-def test_a_network_in_training_stays_in_training(part):
-    model = Foreign((1, 36, 36)).train()
-    segment.compute(model, part.first(4), examples=part.first(1))
-    assert model.training
 
 
 def test_colours_are_told_apart_in_grey_too():
@@ -232,59 +228,26 @@ def test_colours_are_told_apart_in_grey_too():
 
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
-    found = segment.compute(model, part, examples=part.first(shown), failures=failures)
+    found = measured(model, part, count=shown, failures=failures)
     for part_name, width in product(results.parts("segment", found), NARROWEST):
         assert_fits(results.draw("segment", found, width, part_name))
 
 
-def test_findings_and_caption_carry_the_numbers(result):
-    text = segment.findings(result)
-    assert f"both digits right {result.right:.1%}" in text and "33.3 % [" in text
-    compared = f"{result.sse.value[3]:.2f} absent class ({result.sse.difference[3]:+.2f})"
-    assert compared in text and compared in segment.caption(result, "measures")
-    assert f"{result.iou[0]:.2f} predicted classes" in text
-
-
-def test_a_result_survives_the_disk(result, tmp_path):
-    about = {"analysis": "segment", "kind": "Result", "width": "double"}
-    *_, path = results.write_result(tmp_path / "x", result, about)
-    again, _ = results.read_result(path)
-    assert same(again, result)
-
-
-def test_a_result_of_before_is_read_as_estimates(result, tmp_path):
-    about = {"analysis": "segment", "kind": "Result", "width": "double"}
-    *_, path = results.write_result(tmp_path / "x", result, about)
-    text = json.loads(path.read_text(encoding="utf-8"))
-    values = text["result"]
-    for name in ("right", "one_right", "sse", "iou"):
-        estimate = values.pop(name)["estimate"]
-        values |= {name: estimate["value"], f"{name}_ci95": estimate["ci95"]}
-        if estimate["difference"] is not None:
-            more = getattr(result, name).difference[1:]
-            for end, array in (("_more", more.value), ("_more_ci95", more.ci95)):
-                array = {"dtype": "float64", "shape": array.shape, "data": array.ravel().tolist()}
-                values[name + end] = array
-    path.write_text(json.dumps(text))
-    again, _ = results.read_result(path)
-    assert segment.findings(again) == segment.findings(result)
-
-
 def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):
     digits = data.load("digits", "test")
-    with pytest.raises(ValueError, match=r"digits does not show two things.*train multimnist"):
-        segment.compute(model, digits, examples=digits)
+    with pytest.raises(ValueError, match=r"digits does not show two objects.*train multimnist"):
+        measured(model, digits)
     few = replace(part, classes=tuple("abcd"), labels=part.labels % 4)
     with pytest.raises(ValueError, match="has 4 classes, expected at least 5"):
-        segment.compute(model, few, examples=few)
+        measured(model, few)
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        segment.compute(model, part.first(1), examples=part)
+        measured(model, part.first(1), count=1)
 
 
 def test_a_network_without_decoder_is_refused(part):
     model = small(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="without a decoder"):
-        segment.compute(model, part, examples=part.first(1))
+    with pytest.raises(ValueError, match="no decoder"):
+        measured(model, part, count=1)
 
 
 def small(**options):
@@ -307,16 +270,14 @@ def run(tmp_path, monkeypatch):
     return invoke
 
 
-def test_the_command_writes_figure_and_numbers_and_tells_its_findings(blank, run, tmp_path):
+def test_the_command_writes_figure_and_numbers_and_prints_its_findings(blank, run, tmp_path):
     done = run("segment", "--n", 20, "--index", 7, "--images", 2, "--failures", 1)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     stem = "segment-own-two-multimnist-7-20-images-images-2-failures-1"
     assert names == [f"{stem}{end}" for end in ("-measures.png", ".json", ".png")]
     result, _ = results.read_result(tmp_path / "out" / names[1])
-    *told, alone = done.stdout.splitlines()
-    assert "\n".join(told) == segment.findings(result)
-    assert alone == "one network: intervals are over images, and hold for these weights alone"
+    assert done.stdout.startswith(Segment().findings(result))
     assert (result.n, result.first, len(result.inputs) - result.failures) == (20, 7, 2)
 
 
@@ -345,16 +306,7 @@ def test_what_cannot_be_shown_is_one_line_and_writes_nothing(run, tmp_path, name
 def test_a_network_for_single_digits_is_told_what_is_needed(run):
     done = run("segment", weights="digits")
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
-    assert "digits does not show two things in each image" in done.stderr
-
-
-def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch):
-    monkeypatch.setattr("capsviz.checkpoint.shipped", list)
-    done = CliRunner().invoke(main, ["segment"])
-    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
-    assert "`capsviz train multimnist`, then name them by --checkpoint runs/multimnist" in (
-        done.stderr
-    )
+    assert "digits does not show two objects in each image" in done.stderr
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):
@@ -377,10 +329,10 @@ def test_colour_images_are_drawn(generator):
     labels = torch.tensor([[0, 1], [2, 3], [4, 0], [1, 2]])
     parts = torch.stack([images, images.flip(3)], 1)
     some = data.Dataset(images, labels, tuple("abcde"), "x", "test", parts=parts)
-    found = segment.compute(Foreign((3, 20, 24), classes=5), some, examples=some)
+    found = measured(Foreign((3, 20, 24), classes=5), some, count=4)
     assert_fits(results.draw("segment", found, "double"))
 
 
 def test_a_tiny_network_with_other_images_is_refused(part):
     with pytest.raises(ValueError, match="expected images"):
-        segment.compute(build_tiny(), part, examples=part)
+        measured(build_tiny(), part)

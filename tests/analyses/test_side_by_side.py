@@ -3,27 +3,32 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong, build_tiny
 from helpers.figure_checks import assert_redrawn
 
-from capsviz import checkpoint, results
+from capsviz import checkpoint
 from capsviz.analyses import side_by_side
-from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.tracing import measures, trace
 
 CLASSES = ["a", "b", "c"]
 
 
+one_image = side_by_side.OneImage().measure
+
+
 @pytest.fixture
 def pair():
-    return [build_strong(), build_tiny(routing="em", final_temperature=1.0)]
+    return {"one": build_strong(), "two": build_tiny(routing="em", final_temperature=1.0)}
+
+
+def many(pair, images, labels):
+    return side_by_side.OverImages().measure(pair, images, labels, classes=CLASSES, dataset="noise")
 
 
 def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
-    result = side_by_side.compute(pair, ["one", "two"], tiny_images[:1], 1, classes=CLASSES)
-    for k, (model, name) in enumerate(zip(pair, result.networks, strict=True)):
+    result = one_image(pair, tiny_images[:1], 1, classes=CLASSES)
+    for k, (name, model) in enumerate(pair.items()):
         own = trace(model, tiny_images[:1])
         even = trace(model, tiny_images[:1], couplings="uniform")
         np.testing.assert_allclose(result.activations[k], own.lengths[0])
@@ -39,7 +44,6 @@ def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
     assert result.quantities["one"]["words"] == "s·v̂"
     assert result.quantities["two"]["words"].startswith("the logit")
     assert result.shown[0] == result.activations[0].argmax() != result.shown[1]
-    assert "One reads" in side_by_side.caption(result)
 
 
 def read(model, images, couplings):
@@ -48,12 +52,12 @@ def read(model, images, couplings):
 
 def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, generator):
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
-    labels = trace(pair[0], images, keep=("lengths",)).lengths.argmax(1)
+    labels = trace(pair["one"], images, keep=("lengths",)).lengths.argmax(1)
     labels[:3] = (labels[:3] + 1) % 3
-    result = side_by_side.evaluate(
-        pair, ["one", "two"], images, labels, classes=CLASSES, dataset="noise"
+    result = many(pair, images, labels)
+    reads, even = (
+        torch.stack([read(m, images, c) for m in pair.values()]) for c in (None, "uniform")
     )
-    reads, even = (torch.stack([read(m, images, c) for m in pair]) for c in (None, "uniform"))
     right = (reads == labels).double().mean(1)
     np.testing.assert_allclose(result.accuracy.value, right)
     assert result.accuracy.value[0] == pytest.approx(17 / 20)
@@ -61,9 +65,9 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     cost = right - (even == labels).double().mean(1)
     np.testing.assert_allclose(result.cost.value, cost, atol=1e-6)
     np.testing.assert_allclose(result.agreement.value, (reads == reads[0]).double().mean(1))
-    own = [measures.entropy(trace(m, images).couplings[-1]).exp().mean() for m in pair]
+    own = [measures.entropy(trace(m, images).couplings[-1]).exp().mean() for m in pair.values()]
     np.testing.assert_allclose(result.effective_parents.value, own, rtol=1e-5)
-    assert result.n == 20 and "reads as one reads" in side_by_side.findings(result)
+    assert result.n == 20
 
 
 @pytest.mark.parametrize("slim", [False, True])
@@ -72,19 +76,17 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
 ):
     image, classes = tiny_images[:1], CLASSES
     if slim:  # capsules at one place: no maps
-        pair = [checkpoint.load(name) for name in ("digits-k-means", "digits-self-routing")]
+        pair = {"one": checkpoint.load("digits-k-means")}
+        pair["two"] = checkpoint.load("digits-self-routing")
         image, classes = torch.nn.functional.pad(image, (4, 5, 3, 4)), list("0123456789")
-    result = side_by_side.compute(pair, ["one", "two"], image, 1, classes=classes)
+    result = one_image(pair, image, 1, classes=classes)
     assert (result.maps["one"] is None) == slim
     assert_redrawn("side_by_side", result, tmp_path)
 
 
 def test_counts_stay_on_the_page_and_are_redrawn_from_their_numbers(pair, tiny_images, tmp_path):
-    labels = torch.arange(8) % 3
-    names = ["one", "another-with-a-name"]
-    result = side_by_side.evaluate(
-        pair, names, tiny_images, labels, classes=CLASSES, dataset="noise"
-    )
+    networks = {"one": pair["one"], "another-with-a-name": pair["two"]}
+    result = many(networks, tiny_images, torch.arange(8) % 3)
     assert_redrawn("side_by_side", result, tmp_path)
 
 
@@ -92,26 +94,10 @@ def test_networks_that_cannot_stand_there_are_refused_before_anything_is_compute
     pair, tiny_images, monkeypatch
 ):
     plain = models.build("average", (1, 21, 19), 3).eval()
-    image = tiny_images[:1]
-    with pytest.raises(ValueError, match="expected two networks with capsules, got 1"):
-        side_by_side.compute(pair[:1], ["one"], image, classes=CLASSES)
-    with pytest.raises(ValueError, match="expected two networks with capsules, got 4"):
-        side_by_side.compute(pair * 2, list("abcd"), image, classes=CLASSES)
-    monkeypatch.setattr(type(pair[0]), "look", lambda *_, **__: pytest.fail("computed"))
+    image, one = tiny_images[:1], pair["one"]
+    for count in (1, 4):
+        with pytest.raises(ValueError, match=f"expected two networks with capsules, got {count}"):
+            one_image(dict.fromkeys(range(count), one), image, classes=CLASSES)
+    monkeypatch.setattr(type(one), "look", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(ValueError, match="'plain' cannot be set beside another"):
-        side_by_side.compute([pair[0], plain], ["one", "plain"], image, classes=CLASSES)
-
-
-def test_the_command_draws_shipped_networks_and_refuses_one_alone(tmp_path):
-    names = ["digits-k-means", "digits-self-routing"]
-    named = [part for name in names for part in ("--checkpoint", name)]
-    more = ["--output", str(tmp_path), "--format", "png"]
-    done = CliRunner().invoke(main, ["side-by-side", *named, "--digit", "2", *more])
-    assert done.exit_code == 0, done.output
-    assert "digits-self-routing reads" in done.output
-    (path,) = tmp_path.glob("*.json")
-    result, _ = results.read_result(path)
-    assert result.networks == names and result.maps[names[0]] is None
-    assert result.type_evidence[names[1]].shape == (4, 10)
-    alone = CliRunner().invoke(main, ["side-by-side", *named[:2], *more])
-    assert alone.exit_code != 0 and "expected two networks" in alone.output
+        one_image({"one": one, "plain": plain}, image, classes=CLASSES)

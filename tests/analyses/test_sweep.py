@@ -14,11 +14,14 @@ from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
-from capsviz import checkpoint, discovery, inputs, results, tracing
-from capsviz.analyses import rotate, sweep
+from capsviz import checkpoint, discovery, results, tracing
+from capsviz.analyses import rotate
+from capsviz.analyses.sweep import Sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import main
+from capsviz.inputs import context
 from capsviz.inputs.networks import open_networks
+from capsviz.inputs.opening import open_inputs
 from capsviz.results.sets import Settings
 from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -26,18 +29,23 @@ from capsviz.transforms.warps import family_matrix, matrix, warp
 
 CLASSES = ["a", "b", "c"]
 LABELS = torch.arange(8) % 3
-OF_NOISE = {"classes": CLASSES, "names": ["one", "two"], "dataset": "noise", "resamples": 100}
 FEW = {"start": -60, "stop": 90, "step": 50.0, "grid": 1}
+
+
+def measured(networks, images, **options):
+    return Sweep().measure(
+        networks, images, LABELS, classes=CLASSES, dataset="noise", **FEW | options
+    )
 
 
 @pytest.fixture
 def networks(tiny):
-    return [tiny, Foreign((1, 21, 19), classes=3).eval()]
+    return {"one": tiny, "two": Foreign((1, 21, 19), classes=3).eval()}
 
 
 @pytest.fixture
 def result(networks, tiny_images):
-    return sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **FEW)
+    return measured(networks, tiny_images)
 
 
 def lengths(network, image):
@@ -47,9 +55,10 @@ def lengths(network, image):
 
 def test_each_size_is_one_warp_of_each_original(networks, tiny_images, result):
     assert result.sizes.tolist() == [-60, -10, 40, 90]
+    some = list(networks.values())
     for k, (a, size) in product(range(2), enumerate(result.sizes)):
         by = family_matrix("rotation", size, (21, 19))
-        own = [lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1)) for i in range(8)]
+        own = [lengths(some[k], warp(tiny_images[[i]], by).clamp(0, 1)) for i in range(8)]
         right = np.array([int(s.argmax()) == int(LABELS[i]) for i, s in enumerate(own)])
         assert result.accuracy.value[k, a] == right.mean()
         true = np.mean([float(s[LABELS[i]]) for i, s in enumerate(own)])
@@ -68,17 +77,16 @@ def test_the_area_is_the_trapezoid_over_the_range(result):
 
 
 def test_the_area_of_one_size_is_its_accuracy(networks, tiny_images):
-    chosen = {"start": 5, "stop": 5, "grid": None}
-    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
+    values = measured(networks, tiny_images, start=5, stop=5, worst=False)
     assert values.area.value.tolist() == values.accuracy.value[:, 0].tolist()
 
 
-def test_the_worst_case_is_right_under_every_warp_of_the_grid(networks, tiny_images, result):
-    right_under_all = np.ones((2, 8), bool)
+def test_the_worst_case_is_correct_under_every_warp_of_the_grid(networks, tiny_images, result):
+    right_under_all, some = np.ones((2, 8), bool), list(networks.values())
     for k, angle, x, y in product(range(2), [0], [-3, 0, 3], [-3, 0, 3]):
         by = matrix((21, 19), angle_deg=angle, shift_x_px=x, shift_y_px=y)
         for i in range(8):
-            own = lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1))
+            own = lengths(some[k], warp(tiny_images[[i]], by).clamp(0, 1))
             right_under_all[k, i] &= int(own.argmax()) == int(LABELS[i])
     assert result.worst.value.tolist() == right_under_all.mean(1).tolist()
     assert 0 < result.worst.value.max() < 1
@@ -90,7 +98,7 @@ def test_the_worst_case_is_right_under_every_warp_of_the_grid(networks, tiny_ima
     assert result.worst.difference.ci95[1] == pytest.approx(paired_interval(gained, lost, 8))
 
 
-def test_the_grid_turns_and_shifts_from_the_largest_warp_to_none():
+def test_the_grid_rotates_and_shifts_from_the_largest_warp_to_none():
     grid = measures.grid_warps(5)
     assert len(grid) == 45 and {w["angle_deg"] for w in grid} == {-30, -15, 0, 15, 30}
     assert {(w["shift_x_px"], w["shift_y_px"]) for w in grid} == set(product([-3, 0, 3], repeat=2))
@@ -103,7 +111,7 @@ def test_a_network_without_capsules_takes_part(tiny, tiny_images):
             sums = images.flatten(1)[:, :3]
             return SimpleNamespace(lengths=sums.softmax(1))
 
-    values = sweep.compute([tiny, Plain()], tiny_images, LABELS, **OF_NOISE, **FEW)
+    values = measured({"one": tiny, "two": Plain()}, tiny_images)
     assert values.scores == ["capsule length", "probability"]
     by = family_matrix("rotation", 90, (21, 19))
     expected = warp(tiny_images, by).flatten(1)[:, :3].softmax(1)[torch.arange(8), LABELS].mean()
@@ -114,17 +122,16 @@ def test_results_do_not_depend_on_chunks_or_on_the_other_networks(
     networks, tiny_images, result, monkeypatch
 ):
     monkeypatch.setattr(measures, "CHUNK_VALUES", 3 * 21 * 19)
-    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **FEW)
+    values = measured(networks, tiny_images)
     assert np.allclose(values.true_score.value, result.true_score.value, atol=1e-6)
     assert values.worst.value.tolist() == result.worst.value.tolist()
-    alone = {**OF_NOISE, "names": ["two"]}
-    values = sweep.compute(networks[1:], tiny_images, LABELS, **alone, **FEW)
+    values = measured({"two": networks["two"]}, tiny_images)
     assert np.allclose(values.accuracy.ci95[0], result.accuracy.ci95[1])
     assert values.worst.value[0] == result.worst.value[1]
 
 
 def test_a_network_compared_with_itself_differs_nowhere(tiny, tiny_images):
-    values = sweep.compute([tiny, tiny], tiny_images, LABELS, **OF_NOISE, **FEW)
+    values = measured({"one": tiny, "two": tiny}, tiny_images)
     for name in ("accuracy", "true_score", "calibration", "area"):
         assert np.abs(getattr(values, name).difference.value).max() == 0
     assert (values.mcnemar_p == 1).all() and (values.worst.difference.value == 0).all()
@@ -133,24 +140,13 @@ def test_a_network_compared_with_itself_differs_nowhere(tiny, tiny_images):
 
 
 def test_images_may_be_on_another_device(networks, tiny_images, result):
-    moved, labels = elsewhere(tiny_images, LABELS)
-    assert same(sweep.compute(networks, moved, labels, **OF_NOISE, **FEW), result)
+    (moved,) = elsewhere(tiny_images)
+    assert same(measured(networks, moved), result)
 
 
-def test_findings_and_caption_carry_the_numbers(result):
-    text = sweep.findings(result)
-    assert f"one {100 * result.area.value[0]:.1f} % [" in text and "from -60° to 90°" in text
-    assert f"against one {100 * result.area.difference.value[1]:+.1f} [" in text
-    assert text.count("\n") == 2
-    caption = sweep.caption(result)
-    assert "capsule length of two" in caption and "worst of 9 warps" in caption
-    assert "worst" not in sweep.findings(result._replace(worst=None, grid=None))
-
-
-@pytest.mark.parametrize(("width", "grid"), [("single", 1), ("double", None)])
-def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
-    chosen = {**FEW, "grid": grid}
-    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
+@pytest.mark.parametrize(("width", "worst"), [("single", True), ("double", False)])
+def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, worst):
+    values = measured(networks, tiny_images, worst=worst)
     paths = results.save(tmp_path / "x", "sweep", values, formats=[], width=width)
     read, _ = results.read_result(paths[-1])
     assert same(read, values)
@@ -160,8 +156,7 @@ def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path,
 
 
 def test_one_network_is_drawn_without_differences(tiny, tiny_images):
-    one = {**OF_NOISE, "names": ["one"]}
-    values = sweep.compute([tiny], tiny_images, LABELS, **one, **FEW)
+    values = measured({"one": tiny}, tiny_images)
     assert len(results.draw("sweep", values).axes) == 4
 
 
@@ -195,20 +190,17 @@ def test_a_grid_without_the_upright_image_is_refused(rotations):
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("shape", "classes", "message"),
     [
-        (Foreign((1, 20, 20), classes=3), r"'two' is for images \(1, 20, 20\)"),
-        (Foreign((1, 21, 19), classes=4), "expected 3 classes, but network 2 knows 4"),
+        ((1, 20, 20), 3, r"'two' is for images \(1, 20, 20\)"),
+        ((1, 21, 19), 4, "expected 3 classes, but network 2 has 4"),
     ],
 )
-def test_networks_of_other_images_or_classes_are_refused(tiny, tiny_images, other, message):
+def test_networks_of_other_images_or_classes_are_refused(
+    tiny, tiny_images, shape, classes, message
+):
     with pytest.raises(ValueError, match=message):
-        sweep.compute([tiny, other], tiny_images, LABELS, **OF_NOISE, **FEW)
-
-
-def test_networks_and_names_must_be_as_many(tiny, tiny_images):
-    with pytest.raises(ValueError, match="1 networks and 2 names"):
-        sweep.compute([tiny], tiny_images, LABELS, **OF_NOISE, **FEW)
+        measured({"one": tiny, "two": Foreign(shape, classes=classes)}, tiny_images)
 
 
 @pytest.fixture
@@ -221,18 +213,18 @@ def other(tmp_path):
     return str(checkpoint.save(tmp_path / "own" / "tiny.safetensors", model, card))
 
 
-def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, monkeypatch):
+def test_the_figure_set_compares_with_the_baselines_that_fit(tmp_path, other, monkeypatch):
     small = checkpoint.save(
         tmp_path / "small.safetensors", build_tiny(), {"name": "small", "dataset": {"name": "x"}}
     )
     files = {"digits-average": other, "digits-small": small, "mnist-resnet": None}
-    opened = inputs.open_inputs(checkpoint="digits")
+    opened = open_inputs(checkpoint="digits")
     monkeypatch.setattr(checkpoint, "shipped", lambda: ["digits", *files])
     load = checkpoint.load
     monkeypatch.setattr(
         checkpoint, "load", lambda name, **more: load(files.get(name, name), **more)
     )
-    [(stem, values)] = sweep.paper(opened, Settings(n=6))
+    [(stem, values)] = context.of_figure_set(Sweep(), opened, Settings(n=6))
     assert stem == "sweep-rotation-digits-6-images"
     assert values.names == ["digits", "digits-tiny"] and values.n == 6
     unnamed = open_networks([], dataset="digits")  # the same rule
@@ -258,30 +250,17 @@ def test_the_command_compares_networks(blank, tmp_path, other):
     assert written == [f"{stem}.{kind}" for kind in ("json", "png")]
 
 
-def test_networks_may_be_named_one_option_each(blank, tmp_path, other):
-    chosen = ["--checkpoint", "digits", "--checkpoint", other, "--from", 0, "--to", 0]
-    done = invoke(tmp_path, *chosen, "--n", 9, "--no-worst", "--json")
-    assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
-
-
-def test_images_that_were_warped_alike_before_are_looked_at_once(tiny, tiny_images, monkeypatch):
+def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images, monkeypatch):
     looked, look = [], tiny.look
     monkeypatch.setattr(tiny, "look", lambda x, **o: looked.append(len(x)) or look(x, **o))
     angles = {"start": -20.0, "stop": 20.0, "step": 20.0}
     with tracing.remember():
-        rotate.evaluate(tiny, tiny_images, LABELS, **angles, dataset="x")
+        rotate.RotateMany().measure(tiny, tiny_images, LABELS, **angles, dataset="x")
         before = len(looked)
         for angle in (-20, 0, 20):
             by = family_matrix("rotation", angle, tiny_images.shape[2:])
             measures.look([tiny], tiny_images, LABELS, 3, by)
     assert before > 0 and len(looked) == before
-
-
-def test_networks_may_be_named_without_the_option(blank, tmp_path, other):
-    done = invoke(
-        tmp_path, "digits", other, "--from", 0, "--to", 0, "--n", 9, "--no-worst", "--json"
-    )
-    assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Transplant: whose votes, whose couplings, which couples, and what is said of them."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -14,11 +13,17 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import transplant
-from capsviz.analyses.transplant import measure, parts, words
+from capsviz.analyses.transplant import measure, pairs
+from capsviz.analyses.transplant.pair import exchange
+from capsviz.analysis import of_result
 from capsviz.nn.functional import squash
 from capsviz.tracing import control_couplings, trace
 
 CLASSES = ["a", "b", "c"]
+
+
+def over(model, images, **more):
+    return transplant.OverPairs().measure(model, images, classes=CLASSES, dataset="noise", **more)
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def test_the_votes_of_one_image_meet_the_couplings_of_the_other(model, images):
     pair = images[:2]
     traced = trace(model, pair)
     own = traced.couplings[-1]
-    result = transplant.compute(model, pair, (0, None), classes=CLASSES)
+    result = exchange(model, pair, (0, None), classes=CLASSES)
     for k in range(2):
         for condition, couplings in ((0, own[k]), (1, own[1 - k]), (3, torch.full((12, 3), 1 / 3))):
             expected = mixed(traced.votes[k], couplings)
@@ -57,7 +62,7 @@ def test_the_votes_of_one_image_meet_the_couplings_of_the_other(model, images):
 
 
 def test_what_is_decoded_is_the_class_that_is_read(model, images):
-    result = transplant.compute(model, images[:2], classes=CLASSES)
+    result = exchange(model, images[:2], classes=CLASSES)
     own = trace(model, images[:2], keep=("couplings",)).couplings[-1]
     seen = trace(model, images[:2], couplings=own.flip(0))
     expected = (seen.reconstruction * 255).round().byte()
@@ -69,11 +74,11 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     own = trace(model, images, keep=("couplings",)).couplings[-1]
     votes = trace(model, images, keep=("votes",)).votes
     outcomes = measure.transplant(model, images, seed=3)
-    pairs = measure.couples(read, torch.Generator().manual_seed(3))
-    unlike, other = words.UNLIKE, words.UNLIKE_SHUFFLED
-    donors = own[None, pairs.flip(1).flatten()]
+    found = measure.couples(read, torch.Generator().manual_seed(3))
+    unlike, other = pairs.UNLIKE, pairs.UNLIKE_SHUFFLED
+    donors = own[None, found.flip(1).flatten()]
     shuffled = control_couplings("shuffled", donors, torch.Generator().manual_seed(4))[-1]
-    for p, (a, b) in enumerate([(a, b) for c in pairs.tolist() for a, b in (c, c[::-1])]):
+    for p, (a, b) in enumerate([(a, b) for c in found.tolist() for a, b in (c, c[::-1])]):
         assert sorted(shuffled[p].tolist()) == sorted(own[b].tolist())
         lengths = mixed(votes[a], shuffled[p])
         assert bool(outcomes.partner[other, p]) == (int(lengths.argmax()) == read[b])
@@ -84,9 +89,9 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
             float(lengths[read[b]]), rel=1e-4
         )
         lengths = mixed(votes[a], own.mean(0))
-        found = float(outcomes.own_activation[words.MEAN, p])
-        assert found == pytest.approx(float(lengths[read[a]]), rel=1e-4)
-    assert outcomes.own[words.OWN].all()
+        mean = float(outcomes.own_activation[pairs.MEAN, p])
+        assert mean == pytest.approx(float(lengths[read[a]]), rel=1e-4)
+    assert outcomes.own[pairs.OWN].all()
 
 
 def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images):
@@ -94,76 +99,75 @@ def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, image
     own = model.capsules.iterations
     assert own == 3
     traced = trace(model, pair, iterations=5)
-    result = transplant.compute(model, pair, classes=CLASSES, iterations=5)
+    result = exchange(model, pair, classes=CLASSES, iterations=5)
     expected = mixed(traced.votes[0], traced.couplings[-1][1])
     np.testing.assert_allclose(result.activations[0, 1], expected, atol=1e-6)
-    assert (result.coupling_sd > transplant.compute(model, pair, classes=CLASSES).coupling_sd).all()
-    chosen = {"classes": CLASSES, "dataset": "noise"}
-    many = transplant.evaluate(model, images, **chosen, iterations=own)
-    same = transplant.evaluate(model, images, **chosen)
+    assert (result.coupling_sd > exchange(model, pair, classes=CLASSES).coupling_sd).all()
+    many, same = over(model, images, iterations=own), over(model, images)
     np.testing.assert_array_equal(many.as_partner.value, same.as_partner.value)
     assert many.iterations == 3 and same.iterations is None
-    assert transplant.findings(many) == "routed 3 times, " + transplant.findings(same)
 
 
 def test_where_all_classes_tie_none_is_read(generator):
     model = build_self_routing()
     images = spread_out(model, 10, generator)
-    result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise", parts=True)
+    result = over(model, images)
     for share in (result.as_own, result.as_partner):
-        assert share.value[words.EVEN] == 0
-    assert result.as_neither.value[words.EVEN] == result.tied[words.EVEN] == 1
-    assert result.tied[words.OWN] == 0
-    assert "in 100.0 % no class is ahead of all others" in transplant.findings(result)
-    assert transplant.findings(result._replace(tied=None))
-    two = transplant.compute(model, images[:2], classes=CLASSES)
-    assert "with even ones all classes alike" in transplant.findings(two)
+        assert share.value[pairs.EVEN] == 0
+    assert result.as_neither.value[pairs.EVEN] == result.tied[pairs.EVEN] == 1
+    assert result.tied[pairs.OWN] == 0
+    assert "no class is ahead of all others in 100.0 %" in transplant.OverPairs().verdict(result)
+    two = exchange(model, images[:2], classes=CLASSES)
+    assert "uniform couplings: all classes alike" in transplant.OnePair().verdict(two)
     assert any(
         "all classes alike" in axes.get_xlabel() for axes in results.draw("transplant", two).axes
     )
 
 
+def results_of(result):
+    return of_result("transplant", type(result).__name__).findings(result)
+
+
 def test_where_votes_have_no_say_the_couplings_decide_by_construction(model, images, generator):
     routed = build_self_routing()
     votes = spread_out(routed, 10, generator)
-    many = transplant.evaluate(routed, votes, classes=CLASSES, dataset="noise")
-    two = transplant.compute(routed, votes[:2], classes=CLASSES)
-    for result in (many, two):
-        assert "by construction, whatever was learned: activations of" in words.findings(result)
-        assert "by construction" in transplant.caption(result)
-    assert "by construction" not in transplant.findings(many._replace(given=None))
+    many = over(routed, votes)
+    two = exchange(routed, votes[:2], classes=CLASSES)
+    says = results_of(many), results_of(two)
+    assert all("By definition of the routing" in text for text in says)
+    assert "By definition" not in results_of(many._replace(given=None))
     for result in (
-        transplant.evaluate(model, images, classes=CLASSES, dataset="noise"),
-        transplant.compute(model, images[:2], classes=CLASSES),
+        over(model, images),
+        exchange(model, images[:2], classes=CLASSES),
     ):
-        assert result.given is None and "by construction" not in transplant.findings(result)
-    even = transplant.compute(build_tiny(routing="uniform"), images[:2], classes=CLASSES)
-    assert "by construction" not in transplant.findings(even)
+        assert result.given is None and "By definition" not in results_of(result)
+    even = exchange(build_tiny(routing="uniform"), images[:2], classes=CLASSES)
+    assert "By definition" not in results_of(even)
 
 
 def test_couplings_of_equal_spread_have_it_image_by_image(model, images):
     sd = measure.transplant(model, images, seed=0).coupling_sd
-    for k in (words.SHUFFLED, words.NOISE):
-        torch.testing.assert_close(sd[k], sd[words.OWN], rtol=1e-4, atol=1e-7)
-    assert (sd[words.EVEN] < 1e-7).all() and (sd[words.OWN] > 1e-4).all()
-    couple = sd[words.UNLIKE].view(-1, 2)
-    torch.testing.assert_close(couple.flip(1).flatten(), sd[words.OWN])
+    for k in (pairs.SHUFFLED, pairs.NOISE):
+        torch.testing.assert_close(sd[k], sd[pairs.OWN], rtol=1e-4, atol=1e-7)
+    assert (sd[pairs.EVEN] < 1e-7).all() and (sd[pairs.OWN] > 1e-4).all()
+    couple = sd[pairs.UNLIKE].view(-1, 2)
+    torch.testing.assert_close(couple.flip(1).flatten(), sd[pairs.OWN])
 
 
 @pytest.mark.parametrize("counts", [(40, 40, 40), (1, 2, 90), (60, 60, 1), (31, 30, 60)])
 def test_couples_are_of_unlike_class_and_no_image_is_in_two(counts):
     read = torch.repeat_interleave(torch.arange(3), torch.tensor(counts))
-    pairs = measure.couples(read, torch.Generator().manual_seed(0))
-    assert (read[pairs[:, 0]] != read[pairs[:, 1]]).all()
-    assert len(pairs.flatten().unique()) == pairs.numel()
+    found = measure.couples(read, torch.Generator().manual_seed(0))
+    assert (read[found[:, 0]] != read[found[:, 1]]).all()
+    assert len(found.flatten().unique()) == found.numel()
     possible = min(sum(counts) // 2, sum(counts) - max(counts))
-    assert len(pairs) >= possible - 1
+    assert len(found) >= possible - 1
 
 
 def test_couples_are_drawn_from_all_pairs_of_classes():
     read = torch.arange(10).repeat(40)
-    pairs = measure.couples(read, torch.Generator().manual_seed(0))
-    met = {tuple(sorted(pair)) for pair in read[pairs].tolist()}
+    found = measure.couples(read, torch.Generator().manual_seed(0))
+    met = {tuple(sorted(pair)) for pair in read[found].tolist()}
     assert len(met) == 45
 
 
@@ -192,49 +196,18 @@ def test_no_image_stands_for_a_like_one_itself(model, images, monkeypatch):
 
 
 def test_intervals_are_those_of_couples(model, images):
-    result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise")
+    result = over(model, images)
     outcomes = measure.transplant(model, images, seed=0)
     assert result.n == 2 * result.couples == outcomes.own.shape[1]
     np.testing.assert_allclose(result.as_own.value, outcomes.own.double().mean(1))
     total = result.as_own.value + result.as_partner.value + result.as_neither.value
     np.testing.assert_allclose(total, 1)
     draws = np.random.default_rng(0)
-    values = outcomes.partner_activation[words.UNLIKE].view(-1, 2).mean(1).numpy()
+    values = outcomes.partner_activation[pairs.UNLIKE].view(-1, 2).mean(1).numpy()
     means = [draws.choice(values, len(values)).mean() for _ in range(4000)]
     width = np.diff(np.percentile(means, [2.5, 97.5]))[0]
-    estimate = result.partner_activation[words.UNLIKE]
+    estimate = result.partner_activation[pairs.UNLIKE]
     assert float(estimate.high - estimate.low) == pytest.approx(width, rel=0.15)
-
-
-def test_parts_are_whole_types_whole_places_or_single_capsules(generator):
-    groups = parts.partitions((4, 2, 3), 24)
-    place = torch.arange(24).view(4, 6)
-    for kind, number, axis in ((parts.TYPES, 4, 1), (parts.PLACES, 6, 0)):
-        chosen = parts.masks(groups[kind], 0.5, 9, generator)
-        assert (chosen.sum(1) == 12).all()
-        whole = chosen[:, place]
-        assert (whole.all(1 + axis) == whole.any(1 + axis)).all()
-        assert (whole.all(1 + axis).sum(1) == number // 2).all()
-        assert len(chosen.unique(dim=0)) > 1
-    assert (parts.masks(groups[parts.SINGLE], 0.25, 9, generator).sum(1) == 6).all()
-    assert (
-        list(parts.partitions((16, 1, 1), 16)) == list(parts.partitions(None, 16)) == [parts.SINGLE]
-    )
-
-
-def test_the_more_is_exchanged_the_nearer_to_the_whole_transplant(model, images, monkeypatch):
-    monkeypatch.setattr(parts, "SHARES", (0.01, 1.0))
-    whole = measure.transplant(model, images, seed=0)
-    for own, partner in parts.by_parts(model, images, seed=0).values():
-        assert torch.equal(own[1], whole.own[words.UNLIKE])
-        assert torch.equal(partner[1], whole.partner[words.UNLIKE])
-        assert own[0].sum() >= own[1].sum()
-    asked = {"classes": CLASSES, "dataset": "noise", "parts": True}
-    result = transplant.evaluate(model, images, **asked)
-    assert result.part_as_own.value.shape == (3, 2) and result.part_as_own.n == result.n
-    assert "with half of its couplings, by whole capsule types" in transplant.findings(result)
-    for width in ("single", "double"):
-        assert_fits(results.draw("transplant", result, width))
 
 
 def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(generator):
@@ -248,7 +221,7 @@ def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(gener
 
     model = Bare((1, 21, 19), 3).eval()
     model.grid = None
-    result = transplant.compute(model, torch.rand(2, 1, 21, 19, generator=generator),
+    result = exchange(model, torch.rand(2, 1, 21, 19, generator=generator),
                                 classes=CLASSES)  # fmt: skip
     assert result.maps is None and result.decoded is None and result.means.shape == (2, 3)
     for width in ("single", "double"):
@@ -261,26 +234,23 @@ def test_a_network_whose_couplings_cannot_be_replaced_is_refused_in_one_line(ima
             return super().look(images, keep=keep, iterations=iterations)
 
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
-        transplant.compute(Closed((1, 21, 19), 3).eval(), images[:2], classes=CLASSES)
+        exchange(Closed((1, 21, 19), 3).eval(), images[:2], classes=CLASSES)
 
 
 def test_images_of_one_class_make_no_couples(model, images):
     with pytest.raises(ValueError, match="0 couples"):
-        transplant.evaluate(model, images[:1].repeat(6, 1, 1, 1), classes=CLASSES, dataset="x")
+        over(model, images[:1].repeat(6, 1, 1, 1))
     with pytest.raises(ValueError, match="two images"):
-        transplant.compute(model, images[:3], classes=CLASSES)
+        exchange(model, images[:3], classes=CLASSES)
 
 
 def test_images_may_be_on_another_device(model, images):
-    asked = {"classes": CLASSES, "dataset": "noise"}
-    there = elsewhere(images)[0]
-    expected = transplant.evaluate(model, images, **asked)
-    found = transplant.evaluate(model, there, **asked)
-    assert results.to_json(found) == results.to_json(expected)
+    found = over(model, elsewhere(images)[0])
+    assert results.to_json(found) == results.to_json(over(model, images))
 
 
 def test_findings_follow_the_intervals(model, images):
-    result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise")
+    result = over(model, images)
 
     def verdict(partner, own, spread, shuffled=0.0):
         def shares(unlike, others, moved):
@@ -290,23 +260,23 @@ def test_findings_follow_the_intervals(model, images):
         one = result._replace(
             as_partner=shares(partner, 0, shuffled), as_own=shares(own, spread, 0)
         )
-        return transplant.verdict(one)
+        return pairs.decided(one)
 
-    assert "carry the class, however near uniform" in verdict(0.9, 0.1, 0.99)
+    assert "couplings carry the class" in verdict(0.9, 0.1, 0.99)
     assert "see the controls" in verdict(0.9, 0.1, 0.4)
     for spread in (0.4, 0.99):
-        assert "how much all children together give each" in verdict(0.9, 0.1, spread, 0.9)
+        assert "all capsules together give each class" in verdict(0.9, 0.1, spread, 0.9)
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
-    older = result._replace(**{n: getattr(result, n)[: words.UNLIKE_SHUFFLED] for n in names})
-    assert words.findings(older) and not words.by_class(older)
-    assert "the votes decide" in verdict(0.1, 0.9, 0.99)
-    assert "neither" in verdict(0.4, 0.4, 0.99)
-    assert "too few pairs to say" in verdict(0.52, 0.48, 0.99)
+    older = result._replace(**{n: getattr(result, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
+    assert results_of(older) and not pairs.by_class(older)
+    assert "The votes decide" in verdict(0.1, 0.9, 0.99)
+    assert "Neither" in verdict(0.4, 0.4, 0.99)
+    assert "too few pairs" in verdict(0.52, 0.48, 0.99)
 
 
 def test_numbers_of_the_scale_of_couplings_have_room(model, images):
     """Couplings of 0.000 to 0.949 about an even 0.100."""
-    result = transplant.compute(model, images[:2], classes=CLASSES)
+    result = exchange(model, images[:2], classes=CLASSES)
     maps = np.full_like(result.maps, 0.1)
     maps.flat[0] = 0.949
     for width in ("single", "double"):
@@ -319,24 +289,7 @@ def test_numbers_of_the_scale_of_couplings_have_room(model, images):
 
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
     for result in (
-        transplant.compute(model, images[:2], classes=CLASSES),
-        transplant.evaluate(model, images, classes=CLASSES, dataset="noise"),
+        exchange(model, images[:2], classes=CLASSES),
+        over(model, images),
     ):
         assert_redrawn("transplant", result, tmp_path)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
-    done = analyse("transplant", "--digit", "9")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "transplant-digits-9-0-0-0.svg").exists()  # the class after 9 is 0
-    done = analyse("transplant", "--n", "40", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["as_own"]["n"] <= 40
-
-
-@pytest.mark.parametrize("other", ["--parts", "--of", "--by", "--layer"])
-def test_iterations_are_not_beside_what_has_none(other, analyse, tmp_path):
-    value = {"--of": ["children"], "--by": ["capsules"], "--layer": ["0"]}.get(other, [])
-    words = ["transplant", "--n", "20", "--iterations", "2", other, *value]
-    outcome = analyse(*words, "--output", tmp_path)
-    assert outcome.exit_code == 2 and f"--iterations is not for {other}" in outcome.output

@@ -10,9 +10,9 @@ from helpers.figure_checks import assert_redrawn
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 
-import capsviz
 from capsviz.analyses import transplant
-from capsviz.analyses.transplant import by_iteration, by_part, mixtures
+from capsviz.analyses.transplant import mixtures
+from capsviz.analyses.transplant.pairs_by_iterations import listed
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
@@ -20,6 +20,8 @@ from capsviz.statistics.replicates import over_runs
 from capsviz.tracing import trace
 
 ASKED = {"classes": CLASSES, "dataset": "noise"}
+by_capsules = transplant.ByCapsules().measure
+by_iterations = transplant.ByIterations().measure
 
 
 @pytest.fixture
@@ -75,12 +77,12 @@ def test_all_children_of_another_image_are_that_image_and_none_its_own(name, gen
 
 
 def test_with_all_children_of_the_unlike_image_all_are_read_as_its_class(model, images):
-    result = by_part.evaluate(model, images, of="children", **ASKED)
+    result = by_capsules(model, images, of="children", **ASKED)
     for kind, own in result.some_own.items():
         assert result.some_partner[kind].value[-1] == 1 and own.value[-1] == 0
-    assert result.off < 1e-6 and "by construction" in transplant.findings(result)
-    poses = by_part.evaluate(model, images, of="poses", **ASKED)
-    assert poses.off > 1e-3 and "by construction" not in transplant.findings(poses)
+    assert result.off < 1e-6 and "by definition" in transplant.ByCapsules().verdict(result)
+    poses = by_capsules(model, images, of="poses", **ASKED)
+    assert poses.off > 1e-3 and "by definition" not in transplant.ByCapsules().verdict(poses)
 
 
 def test_no_part_exchanged_leaves_the_image_its_own(model, images):
@@ -99,18 +101,18 @@ def test_couplings_that_are_even_in_every_image_change_nothing(generator):
     model = build_tiny(routing="uniform")
     model.capsules.weight.data.mul_(40)
     images = spread_out(model, 10, generator)
-    result = by_part.evaluate(model, images, of="couplings", **ASKED)
+    result = by_capsules(model, images, of="couplings", **ASKED)
     for kind in result.kinds:
         assert np.abs(result.own_change[kind].value).max() < 1e-7
         assert np.abs(result.partner_change[kind].value).max() < 1e-7
         assert (result.own[kind].value == 1).all() and (result.partner[kind].value == 0).all()
 
 
-def routed(votes, couplings=None, rounds=3):
-    """Lengths by loops over children and parents; `couplings` by round replace its own."""
+def routed(votes, couplings=None, iterations=3):
+    """Lengths by loops over children and parents; `couplings` by iteration replace its own."""
     I, J, E = len(votes), len(votes[0]), len(votes[0][0])
     logits = [[0.0] * J for _ in range(I)]
-    for r in range(rounds):
+    for r in range(iterations):
         if couplings is not None and couplings[r] is not None:
             c = couplings[r]
         else:
@@ -159,7 +161,7 @@ def test_couplings_of_one_iteration_are_what_loops_make_of_them(mode, r, model, 
     model = model.double()
     state, first, other = two_of_unlike_class(model, images.double())
     own = trace(model, images.double(), keep=("couplings",)).couplings[-1]
-    which = by_iteration.listed(mode, r, 3)
+    which = listed(mode, r, 3)
     assert which == [k == r or (mode == "onward" and k >= r) for k in range(3)]
     given = [own[other] if one else None for one in which]
     after = mixtures.under(model, state, first, given)
@@ -189,13 +191,13 @@ def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, i
         return real(*arguments)
 
     monkeypatch.setattr(mixtures, "mixed", spy)
-    result = by_part.evaluate(model, images, of="children", **ASKED)
+    result = by_capsules(model, images, of="children", **ASKED)
     grid = torch.arange(12).view(2, 3, 2)
     whole = [one for one in chosen if one.dim() == 1 and 0 < one.sum() < 12]
     parts = [set(one.nonzero().flatten().tolist()) for one in whole]
     types, places = list(grid.flatten(1)), list(grid.flatten(1).T)
     assert parts == [set(one.tolist()) for one in types + places]
-    draws = by_part.DRAWS
+    draws = mixtures.DRAWS
     at_random = [one for one in chosen if one.dim() == 2]
     assert all((one.sum(1) == 6).all() for one in at_random[:draws])
     assert all((one.sum(1) == 2).all() for one in at_random[draws : 2 * draws])
@@ -208,7 +210,7 @@ def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, i
 
 
 def test_shares_are_those_of_whole_types_and_places_and_end_at_all(model, images):
-    result = by_part.evaluate(model, images, of="children", **ASKED)
+    result = by_capsules(model, images, of="children", **ASKED)
     expected = {"types": [1 / 2, 1], "places": [2 / 6, 3 / 6, 4 / 6, 5 / 6, 1]}
     for kind, shares in result.shares.items():
         assert len(result.some_own[kind]) == len(shares) and shares[-1] == 1
@@ -223,25 +225,25 @@ def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_o
     of_couples[1 + 1, 1::2] = 0.9  # of the second, in which it is not picked
     of_couples[1 + 2, 1::2] = 0.1
     of_couples[0] = 0.05
-    best, change = by_part.first_of(of_couples.flatten(1), seed=0)
+    best, change = mixtures.first_of(of_couples.flatten(1), seed=0)
     assert best == 2
     np.testing.assert_allclose(change.value, [0.05, 0.1], rtol=1e-6)
 
 
 def test_without_places_capsules_are_groups_by_number():
     state = mixtures.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
-    (members,) = by_part.members(state).values()
-    assert len(members) == by_part.MOST and (members.sum(0) == 1).all()
+    (members,) = mixtures.members(state).values()
+    assert len(members) == mixtures.MOST and (members.sum(0) == 1).all()
     assert set(members.sum(1).tolist()) == {3, 4}
 
 
 def test_a_network_whose_couplings_alone_can_be_replaced_gives_the_same_by_part(
     model, images, monkeypatch
 ):
-    expected = by_part.evaluate(model, images, of="couplings", **ASKED)
+    expected = by_capsules(model, images, of="couplings", **ASKED)
     monkeypatch.delattr(type(model), "from_children")
     monkeypatch.setattr(type(model), "forward", None)
-    found = by_part.evaluate(model, images, of="couplings", **ASKED)
+    found = by_capsules(model, images, of="couplings", **ASKED)
     for kind in expected.kinds:
         change = found.partner_change[kind].value
         np.testing.assert_allclose(change, expected.partner_change[kind].value, atol=1e-5)
@@ -265,7 +267,7 @@ def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
 ):
     monkeypatch.setattr(mixtures, "layer_of", None)
     by = options.pop("by", None)
-    evaluate = by_iteration.evaluate if by else by_part.evaluate
+    evaluate = by_iterations if by else by_capsules
     with pytest.raises(ValueError, match=match) as refusal:
         evaluate(build(), images, **options, **ASKED)
     assert "\n" not in str(refusal.value)
@@ -273,7 +275,7 @@ def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
 
 def test_images_that_make_too_few_couples_are_refused(model, images):
     with pytest.raises(ValueError, match="0 couples"):
-        by_part.evaluate(model, images[:1].repeat(9, 1, 1, 1), of="children", **ASKED)
+        by_capsules(model, images[:1].repeat(9, 1, 1, 1), of="children", **ASKED)
 
 
 def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images, monkeypatch):
@@ -298,7 +300,7 @@ def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images,
 def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_transplant(
     model, images
 ):
-    result = by_iteration.evaluate(model, images, **ASKED)
+    result = by_iterations(model, images, **ASKED)
     own, _, unlike = range(3)
     assert [len(result.own[mode][own]) for mode in ("alone", "onward")] == [3, 3]
     np.testing.assert_allclose(result.own_change["alone"].value[own, -1], 0, atol=1e-6)
@@ -308,67 +310,56 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
         ]  # dynamic routing: the last iteration is all there is
         np.testing.assert_allclose(values, values[0], atol=1e-6)
         np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
-    assert "in iteration r alone: 1: " in transplant.findings(result)
-
-
-def test_two_draws_of_other_images_agree_within_their_intervals(digits):
-    model = capsviz.load("digits")
-    images, _ = digits
-    found = [
-        by_part.evaluate(model, some, of="children", classes=list("0123456789"), dataset="digits")
-        for some in (images[:180], images[180:])
-    ]
-    for kind in found[0].kinds:
-        one, other = (result.partner_change[kind][0] for result in found)
-        assert one.low < other.high and other.low < one.high
-        apart = [
-            a.low < b.high and b.low < a.high
-            for a, b in zip(*(list_of(r.partner_change[kind]) for r in found), strict=True)
-        ]
-        assert np.mean(apart) > 0.85
-
-
-def list_of(estimate):
-    return [estimate[k] for k in range(len(estimate))]
 
 
 @pytest.mark.parametrize("of", mixtures.OF)
 def test_figures_of_parts_stay_on_the_page_and_are_redrawn(of, model, images, tmp_path):
-    assert_redrawn("transplant", by_part.evaluate(model, images, of=of, **ASKED), tmp_path)
+    assert_redrawn("transplant", by_capsules(model, images, of=of, **ASKED), tmp_path)
 
 
 def test_figures_of_iterations_and_without_places_are_redrawn(model, images, tmp_path, monkeypatch):
-    assert_redrawn("transplant", by_iteration.evaluate(model, images, **ASKED), tmp_path)
+    assert_redrawn("transplant", by_iterations(model, images, **ASKED), tmp_path)
     monkeypatch.setattr(type(model), "grid", None)
-    result = by_part.evaluate(model, images, of="poses", **ASKED)
+    result = by_capsules(model, images, of="poses", **ASKED)
     assert result.kinds == ["children"] and result.grid is None
     assert_redrawn("transplant", result, tmp_path)
 
 
 def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):
-    runs = [by_part.evaluate(model, images, of="children", seed=k, **ASKED) for k in range(2)]
-    joined, of_first = over_runs(runs, transplant.OVER_RUNS)
+    runs = [by_capsules(model, images, of="children", seed=k, **ASKED) for k in range(2)]
+    joined, of_first = over_runs(runs, transplant.Parts.over_runs)
     assert joined.partner_change["places"].runs is not None
     assert joined.partner_change["types"].runs is None
     assert any("types" in field for field in of_first)
-    assert "in each run its own" in transplant.findings(joined)
+    assert "(number" not in transplant.ByCapsules().verdict(joined)
 
 
-def test_the_command_takes_parts_and_iterations_and_refuses_what_they_ignore(analyse, tmp_path):
-    done = analyse("transplant", "--by", "capsules", "--n", "40")
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ((), "digits-2-0-3-0"),
+        (("--n", "40"), "digits-40-images"),
+        (("--by", "capsules", "--n", "40"), "digits-couplings-by-capsules-40-images"),
+    ],
+)
+def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
+    done = analyse("transplant", *options)
     assert done.exit_code == 0, done.output
-    assert list(tmp_path.glob("transplant-*couplings-by-capsules-40-images.svg"))
-    for words, said in (
-        (("--of", "votes"), "unknown part of a network 'votes'"),
-        (("--by", "classes"), "unknown way to exchange 'classes'"),
-        (
-            ("--of", "children", "--digit", "2"),
-            "--of looks at test images, not at one: drop --digit",
-        ),
-        (("--of", "children", "--parts"), "drop --parts"),
-        (("--of", "poses", "--by", "iterations"), "got --of poses"),
+    assert (tmp_path / f"transplant-{name}.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--of", "votes"), "'votes' is not one of"),
+        (("--by", "classes"), "'classes' is not one of"),
+        (("--of", "children", "--digit", "2"), "drop"),
+        (("--of", "poses", "--by", "iterations"), "drop one of them"),
+        (("--iterations", "2", "--n", "20", "--by", "capsules"), "drop one of them"),
         (("--layer", "4"), "expected layer 0 or -1, got 4"),
         (("--of", "children"), "no way from other children to its classes"),
-    ):
-        done = analyse("transplant", *words)
-        assert done.exit_code == 2 and said in done.stderr, done.output
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, said, analyse):
+    done = analyse("transplant", *options)
+    assert done.exit_code == 2 and said in done.stderr, done.output

@@ -25,15 +25,15 @@ def test_the_scores_are_those_of_each_network_on_the_warped_image(tiny, tiny_ima
     found = view.compute(
         tiny, image, 1, classes=NAMES["classes"], others=[other], names=["one", "two"], warp=how
     )
-    turned = rotate(image, 40.0).clamp(0, 1)
+    rotated = rotate(image, 40.0).clamp(0, 1)
     for k, network in enumerate((tiny, other)):
-        expected = tracing.trace(network, turned, keep=("lengths",)).lengths[0].numpy()
+        expected = tracing.trace(network, rotated, keep=("lengths",)).lengths[0].numpy()
         np.testing.assert_allclose(found.scores[k], expected, rtol=1e-5)
     assert found.warp["angle_deg"] == 40 and found.warp["scale"] == 1
     assert (found.image != found.warped).any()
 
 
-def test_without_a_warp_the_image_is_left_as_it_is(tiny_images):
+def test_without_a_warp_the_image_stays(tiny_images):
     assert warped(tiny_images[:1], Warp()) is not None
     assert torch.equal(warped(tiny_images[:1], Warp()), tiny_images[:1])
     moved = warped(tiny_images[:1], Warp(shift_x_px=2.0, shift_y_px=1.0))
@@ -46,7 +46,7 @@ def test_a_scale_must_be_above_zero(tiny_images):
 
 
 @pytest.mark.parametrize("angle", [-361.0, 9999.0, float("nan")])
-def test_an_angle_lies_within_a_turn(tiny_images, angle):
+def test_an_angle_lies_within_360_degrees(tiny_images, angle):
     with pytest.raises(ValueError, match="within -360° and 360°"):
         warped(tiny_images[:1], Warp(angle_deg=angle))
 
@@ -83,7 +83,7 @@ def test_interventions_reach_the_first_network(tiny, tiny_images):
     )
     expected = tracing.trace(tiny, tiny_images[:1], keep=("lengths",), couplings="uniform").lengths
     np.testing.assert_allclose(found.scores[0], expected[0].numpy(), rtol=1e-6)
-    assert "routing: couplings uniform" in view.findings(found)
+    assert "changed: couplings uniform" in view.View().verdict(found)
 
 
 def test_a_double_network_reads_alike(tiny, tiny_images):
@@ -102,7 +102,7 @@ def test_the_figure_stays_on_its_page(tiny, tiny_images, change):
     )  # fmt: skip
     for width in ("single", "double"):
         assert_fits(results.draw("view", found, width))
-    assert "shear 0.2" in view.caption(found)
+    assert "warped (shear)" in view.View().caption(found)
 
 
 def test_the_command_writes_what_it_says(tmp_path):

@@ -21,10 +21,10 @@ OWN = {
     "parse_tree": [
         ("--other", "11"),
         ("--other", "2"),  # its first image is the picture itself
-        ("--evaluate", "9999"),
-        ("--evaluate", "9", "--other", "1"),
+        ("--n", "9999"),
+        ("--n", "9", "--other", "1"),
         ("--seeds", "2"),
-        ("--evaluate", "9", "--seeds", "-1"),
+        ("--n", "9", "--seeds", "-1"),
         ("--dead-norm", "0.1"),
         ("--run", "nowhere"),
         ("--run", "nowhere", "--digit", "1"),
@@ -53,7 +53,7 @@ OWN = {
         ("--donor-index", "999"),
         ("--n", "9", "--donor", "1"),
         ("--n", "1"),
-        ("--parts",),
+        ("--of", "children", "--digit", "1"),
     ],
 }  # further wrong requests, by their messages, are in the tests of single analyses
 

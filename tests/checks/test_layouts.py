@@ -147,6 +147,16 @@ def test_what_is_split_off_is_not_traced(images):
     assert float(traced.couplings[-1].sum(2).max()) < 0.99
 
 
+def test_children_that_are_summed_in_parts_are_summed(images):
+    class InParts(planted.Correct):
+        def summed(self, c, votes):
+            return (c.unsqueeze(-1) * votes).view(-1, 2, I // 2, J, E).sum(2).sum(1)
+
+    network = InParts()
+    traced = capsviz.trace(capsviz.wrap(network, **SIZE), images)
+    torch.testing.assert_close(traced.poses[-1], network.poses(images), atol=1e-6, rtol=1e-5)
+
+
 class Named(planted.LabelTaken):
     """The label among keywords of any name."""
 

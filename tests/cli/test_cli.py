@@ -132,7 +132,7 @@ def test_evaluate_prints_a_table_for_people(run):
 def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
     result = run("rotate", *DIGITS, "--digit", 2, "--step", 45, "--size", 300, "--output", "out")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("predicted ")
+    assert result.stdout.startswith("Predicted as ")
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "pdf", "png")]
     with Image.open(tmp_path / "out" / "rotate-digits-2-0-step-45.gif") as gif:
@@ -140,7 +140,7 @@ def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
 
 
 def test_rotate_evaluates_over_images(blank, run, tmp_path):
-    args = ["--evaluate", 30, "--step", 90, "--format", "png", "--json", "--output", "out"]
+    args = ["--n", 30, "--step", 90, "--format", "png", "--json", "--output", "out"]
     found = json.loads(run("rotate", *DIGITS, *args).stdout)
     accuracy = found["accuracy"]["value"]
     assert found["n"] == 30 and len(accuracy) == 5 and accuracy[0] > 0.9
@@ -183,8 +183,8 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
         (["view", "digits", "--change", 1, "inf"], ["'--change'", "finite number, got inf"]),
         (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
-        (["rotate", *DIGITS, "--evaluate", 361], ["expected 1 to 360"]),
-        (["rotate", *DIGITS, "--evaluate", 0], ["expected 1 to 360"]),
+        (["rotate", *DIGITS, "--n", 361], ["expected 1 to 360"]),
+        (["rotate", *DIGITS, "--n", 0], ["expected 1 to 360"]),
         (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
         (["rotate", *DIGITS, "--format", "jpg"], ["unknown format 'jpg'"]),
         (["rotate", *DIGITS, "--width", "triple"], ["width 'triple'"]),

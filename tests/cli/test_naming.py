@@ -98,12 +98,10 @@ def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
 
 
 def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, monkeypatch):
-    from capsviz.analyses import rotate
-
     words = ("rotate", "--checkpoint", "digits", *SMALL)
     assert run(*words).exit_code == 0
     before = {path: path.read_bytes() for path in Path("out").iterdir()}
-    monkeypatch.setattr(rotate, "compute", None)  # called, it would fail
+    monkeypatch.setattr("capsviz.inputs.context.measure_with", None)  # called, it would fail
     again = run(*words)
     assert again.exit_code == 2, again.output
     (line,) = again.stderr.strip().splitlines()
@@ -143,10 +141,8 @@ def test_a_folder_that_cannot_be_written_to_is_named_itself(tmp_path, monkeypatc
 
 
 def test_a_folder_is_tried_before_anything_is_computed(run, monkeypatch):
-    from capsviz.analyses import rotate
-
     Path("file").write_text("")
-    monkeypatch.setattr(rotate, "compute", None)
+    monkeypatch.setattr("capsviz.inputs.context.measure_with", None)
     result = run("rotate", "--checkpoint", "digits", *SMALL[:-1], "file/inside")
     assert result.exit_code == 1 and "Not a directory" in result.stderr
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from helpers.training_runs import SMALL, train
 
 from capsviz import checkpoint, results
-from capsviz.analyses.transplant import findings
+from capsviz.analyses.transplant import OverPairs
 from capsviz.cli import main
 from capsviz.inputs.runs import _terms, check
 from capsviz.nn import models
@@ -34,7 +34,7 @@ def invoke(*words):
 
 
 def transplant(*words):
-    return invoke("transplant", *words, "--evaluate", 40, "--format", "png", "--output", "out")
+    return invoke("transplant", *words, "--n", 40, "--format", "png", "--output", "out")
 
 
 def refused(outcome, *parts):
@@ -62,7 +62,7 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
         assert (one.value == one.runs.mean(0)).all()
         spread = [getattr(single, name) for single in singly]
         assert ((one.high - one.low) >= min((s.high - s.low).min() for s in spread) - 1e-9).all()
-    assert findings(whole) in done.stdout
+    assert OverPairs().findings(whole) in done.stdout
 
 
 def test_repeated_checkpoints_are_the_same_as_a_glob(blank, runs):
@@ -95,7 +95,7 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
 
 
 def test_what_the_capsules_are_numbered_by_is_of_the_first_run(runs):
-    words = ["--evaluate", 20, "--format", "png", "--output", "out"]
+    words = ["--n", 20, "--format", "png", "--output", "out"]
     done = invoke("routing", "--seeds-of", "runs/x-*", *words)
     assert done.exit_code == 0, done.output
     assert "of the first run alone: " in done.stdout and "type_coupling" in done.stdout
@@ -136,7 +136,7 @@ def test_several_runs_are_refused_where_no_statistic_is_made(runs):
     both = ["--seeds-of", "runs/x-*"]
     refused(invoke("transplant", *both), "one image is shown: add --n N")
     refused(invoke("view", *both), "no statistic with an interval: expected one training run")
-    refused(invoke("perturb", *both, "--evaluate", 20), "in another order in each training run")
+    refused(invoke("perturb", *both, "--n", 20), "differs between training runs")
     refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
 
 
@@ -165,7 +165,7 @@ def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch)
     joined, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
     assert json.loads(results.to_json(joined)) == json.loads(whole.stdout)
     assert about["runs"]["seeds"] == [0, 1, 2]
-    monkeypatch.setattr("capsviz.analyses.transplant.evaluate", None)  # nothing is measured again
+    monkeypatch.setattr(OverPairs, "measure", None)  # nothing is measured again
     again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")
     assert again.exit_code == 0 and "is there already" in again.stderr
     assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0

@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from PIL import Image, ImageDraw
 
 from capsviz import checkpoint, results, tracing
-from capsviz.analyses import importance, routing
+from capsviz.analyses import importance
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import choice, drawing, files, look, network, panels, serve, settings, source
@@ -136,7 +136,7 @@ def test_a_type_that_is_not_there_is_refused(strong, kind):
 @pytest.mark.parametrize("name", ["digits", "digits-self-routing", "digits-inverted-attention"])
 def test_a_type_that_is_off_changes_what_importance_says(name, digits):
     model, image = checkpoint.load(name), digits[0][:1]
-    expected = importance.compute(model, image, 3, classes=[str(n) for n in range(10)])
+    expected = importance.OneImage().measure(model, image, 3, classes=list("0123456789"))
     own = look.look(model, image).lengths[3]
     changes = [
         look.look(model, image, look.Intervention(off=kind)).lengths[3] - own
@@ -410,17 +410,17 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
         options = {name: about["options"][name] for name in ("off", "iterations")}
         assert options == {"off": how.off, "iterations": how.iterations}
         assert "couplings" not in about["options"]
-        for part in routing.parts(result):
+        for part in results.parts("routing", result):
             page = drawn("routing", result, part=part)
             content = [text.get_text() for text in page.findobj(Text)]
-            captions = [routing.caption(result, part), *content]
+            captions = [results.caption("routing", result, part), *content]
             said = [text for text in captions if "terations: 1, type 1 off" in text]
             assert len(said) == (0 if how == look.AS_TRAINED else 2)
 
 
 def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    monkeypatch.setattr("capsviz.analyses.perturb.N", 10)
+    monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
     opened = choice.open_choice("digits", "digits").pair("digits", "digits")
     texts = files.explain(opened, 3)
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 
+from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.analyses import rotate
 from capsviz.cli import main
@@ -26,7 +27,7 @@ def result():
     import torch
 
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    return rotate.compute(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
+    return rotate.Rotate().measure(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
@@ -86,8 +87,8 @@ def assert_shipped_tables(folder, name):
 @pytest.mark.parametrize("name", ["equivariance-mnist-1000-images", "corrupt-mnist-1000-images"])
 def test_the_shipped_tables_are_those_of_their_numbers(name, tmp_path):
     result, about = results.read_result(FIGURES / f"{name}.json")
-    module = discovery.load("capsviz.analyses", about["analysis"], what="analysis")
-    results.tables.write(tmp_path / name, *module.table(result))
+    analysis = contract.of_result(about["analysis"], type(result).__name__)
+    results.tables.write(tmp_path / name, *analysis.table(result))
     assert_shipped_tables(tmp_path, name)
 
 

@@ -142,13 +142,6 @@ def test_a_turned_text_takes_the_room_that_it_covers():
         assert legibility.defects(figure, 3.5, "Caption.") == []
 
 
-def test_a_file_called_parts_is_no_list_of_pictures():
-    from capsviz.analyses.transplant import parts
-
-    assert parts.__file__.endswith("parts.py")
-    assert results.parts("transplant", shipped()["transplant"][0]) == ("",)
-
-
 def test_texts_are_laid_out_as_by_matplotlib_though_measured_once():
     looks = [
         {}, {"fontsize": 9}, {"rotation": 30}, {"rotation": 30, "rotation_mode": "anchor"},

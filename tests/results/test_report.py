@@ -217,9 +217,9 @@ def test_axes_of_one_length_are_not_taken_for_another():
         Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
     )  # fmt: skip
     names = [row.label for row in numbers.rows(result)]
-    assert names[:3] == ["accuracy, one, as they are", "accuracy, one, within",
-                         "accuracy, one, beyond"]  # fmt: skip
-    assert names[-2:] == ["gap, two, within", "gap, two, beyond"]
+    assert names[:3] == ["accuracy, one, untransformed", "accuracy, one, inside",
+                         "accuracy, one, outside"]  # fmt: skip
+    assert names[-2:] == ["gap, two, inside", "gap, two, outside"]
 
     class Ten(NamedTuple):
         hits: Estimate

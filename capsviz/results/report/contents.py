@@ -12,6 +12,7 @@ from typing import NamedTuple
 import capsviz
 from capsviz import analysis as contract
 from capsviz import checks, discovery, results
+from capsviz.inputs import context
 from capsviz.provenance import provenance
 from capsviz.results import pieces, sets
 from capsviz.results.report import accuracy, words
@@ -19,7 +20,7 @@ from capsviz.tracing import abilities, needs, remember
 
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
 OF_EACH = ("routing", "reconstruct", "transplant")  # where several networks are compared
-STEP_DEG = 10.0
+COMPARED = ("sweep", "corrupt")  # of several networks
 
 
 class Figure(NamedTuple):
@@ -151,32 +152,25 @@ def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
         needs.require(one.model, analysis.needs, name)
     if not sets.fitting([name], one.dataset):
         raise ValueError(f"it does not look at images that show several things: {one.dataset.name}")
+    if why := pieces.left_out(name, one):
+        raise ValueError(why)
     for stem, result in pieces.results_of(name, one, settings):
         yield from _pictures(name, stem, result)
 
 
 def _compared(networks: Sequence, settings: sets.Settings):
-    """The analyses that take several networks, over the same images."""
-    sweep = discovery.load("capsviz.analyses", "sweep", what="analysis")
-    corrupt = discovery.load("capsviz.analyses", "corrupt", what="analysis")
-    more = {"seed": settings.seed}
+    """The analyses of several networks, over the same images; (name, figures) of each."""
+    for name in COMPARED:
+        (analysis,) = contract.of(name)
+        yield name, _of_all(analysis, networks, settings)
 
-    def swept():
-        turned = sweep.compare(
-            networks, settings.n, step=STEP_DEG, grid=3, **more,
-            progress=settings.progress("warping"),
-        )  # fmt: skip
-        yield from _pictures("sweep", f"sweep-{turned.dataset}", turned)
 
-    def corrupted():
-        images, labels = networks[0].images(settings.n)
-        result = corrupt.compute(
-            {one.name: one.model for one in networks}, images, labels,
-            dataset=networks[0].dataset.name, **more, progress=settings.progress("corrupting"),
-        )  # fmt: skip
-        yield from _pictures("corrupt", f"corrupt-{result.dataset}", result)
-
-    return [("sweep", swept()), ("corrupt", corrupted())]
+def _of_all(analysis, networks: Sequence, settings: sets.Settings) -> Iterator[Figure]:
+    options = {**analysis.figure_set, "seed": settings.seed}
+    stem, result = context.measure_with(
+        analysis, networks, options, n=settings.n, progress=settings.progress
+    )
+    yield from _pictures(analysis.name, stem, result)
 
 
 def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:

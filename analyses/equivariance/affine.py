@@ -1,0 +1,266 @@
+"""Affine maps from the vector of an image to that of the warped image."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import at_most_one, mean
+from capsviz.statistics.threads import on_one_thread
+from capsviz.statistics.words import in_a_row, sentence
+
+REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
+STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
+FIT, FIT_LAW = 500, 150  # training images of a class that a map is fitted on; with --law
+SEEDS, SEEDS_LAW = 5, 3  # untrained networks of each preset, and draws of directions; with --law
+MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # fields, by what they explain
+
+Fit = Annotated[
+    int | None,
+    Range(1),
+    Flag("--fit", metavar="N"),
+    Default(f"{FIT}, with --law {FIT_LAW}"),
+    "Training images of each class that a map is fitted on.",
+]
+Warps = Annotated[
+    tuple[str, ...],
+    Flag("--warp", metavar="NAME"),
+    Default("all, with --law rotation"),
+    f"{', '.join(REACH)}; several times.",
+]
+Seeds = Annotated[
+    int | None,
+    Range(0),
+    Flag("--seeds", metavar="K"),
+    Default(f"{SEEDS}, with --law {SEEDS_LAW}"),
+    "Freshly initialised networks of each preset, each of which sees all images.",
+]
+
+
+class Result(NamedTuple):
+    """S kinds of vectors of N images, F warps of A sizes; R2 on images that no fit saw.
+
+    Intervals are 95 %. A difference is less the first kind's, paired over the images.
+    """
+
+    warps: list[str]  # F names
+    units: list[str]  # after a size
+    labels: list[str]  # what a size is
+    neutral: np.ndarray  # (F,) the size that changes nothing
+    sizes: np.ndarray  # (F, A) in that unit
+    sources: list[str]  # S names, the first network's pose first, then its controls
+    dimensions: list[int]  # numbers in a vector
+    kept: int  # of them, at most, by PCA
+    fitted: Estimate  # (S, F, A) R2 of the affine map
+    unchanged: Estimate  # (S, F, A) R2 of the unwarped image's vector
+    mean: Estimate  # (S, F) R2 of the affine maps of all sizes together
+    probe: Estimate  # (S, F) R2 of the size read from a vector
+    probe_error: np.ndarray  # (S, F) its root mean squared error, in the unit
+    n: int
+    dataset: str
+    resamples: int
+    variance_kept: np.ndarray | None = None  # (S, F) share within a class that the PCA keeps
+    fit_counts: list[int] | None = None  # T images a class, ascending; the last: of all fits above
+    by_count: Estimate | None = None  # (S, F, T) `mean` of fits on so many
+    fit_of: str = "the other half of the images"  # what the fits are on
+    seeds: int = 0  # of a freshly initialised network
+    notes: list[str] | None = None  # what could not be had
+    looks: int | None = None  # images of any size, warped or not, times networks that saw them
+    seconds: float | None = None
+    by_seed: np.ndarray | None = None  # (S, F, 2) lowest and highest `mean` of a seed's control
+
+    axes = {
+        **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
+        **dict.fromkeys(("mean", "probe"), ("sources", "warps")),
+        "by_count": ("sources", "warps", "fit_counts"),
+    }
+    formats = dict.fromkeys(axes, ".2f")
+    over_runs = {
+        **dict.fromkeys(("probe_error", "variance_kept", "by_seed"), mean),
+        "seconds": sum,
+        **dict.fromkeys(axes, at_most_one),
+    }
+
+
+class AffineMaps(Analysis):
+    """R2 of affine maps from the vector of an image to that of the warped image."""
+
+    Result = Result
+    needs = ("poses", "primary")
+    examples = """
+    capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
+    capsviz equivariance --law --n 200  # about 3 min
+    """
+    figure_set = {  # all warps take five times as long
+        "warp": ("rotation",),
+        "seeds": 3,
+        "fit": lambda n: min(FIT, max(8, n // 10)),  # of ten classes, as many as are measured
+    }
+    slow = True
+    headline = ("mean", "probe")
+
+    def measure(
+        self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
+        warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+    ) -> Result:  # fmt: skip
+        """Compare networks over N images (N, C, H, W).
+
+        Fits are on the training split; where there is none, the halves of the images take turns.
+        """
+        from capsviz.inputs.samples import training_images
+
+        fit = FIT if fit is None else fit
+        return compute(
+            list(networks.values()), images, labels, names=list(networks), dataset=dataset,
+            fit=fit, warps=warp or tuple(REACH), seeds=SEEDS if seeds is None else seeds,
+            seed=seed, progress=progress, **training_images(inputs, fit),
+        )  # fmt: skip
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw R2 by size in a panel for each warp, what is read off, and R2 by images of a fit."""
+        from capsviz.analyses.equivariance import draw
+
+        return draw.sheet(result, width)
+
+    def verdict(self, result) -> str:
+        """Say under which warps maps of the pose explain more than maps of untrained poses."""
+        notes = [*map(sentence, result.notes or [])]
+        fresh = untrained(result)
+        difference = result.mean.difference
+        if not fresh or difference is None:
+            return " ".join(notes)
+        above = [
+            name
+            for f, name in enumerate(result.warps)
+            if all(difference.high[s, f] < 0 for s in fresh)
+        ]
+        which = in_a_row(above) if above else "no warp"
+        text = (
+            f"Under {which}, affine maps explain clearly more of the pose than of untrained ones."
+        )
+        return " ".join([text, *notes])
+
+    def caption(self, result, part="") -> str:
+        """Return what the panels show, and what the bands are."""
+        counted = ""
+        if result.by_count is not None:
+            counted = " The last panels show the maps by the number of images they are fitted on."
+        return (
+            "R² of an affine map from the vector of an image to that of the warped image, within "
+            "its class, by size of the warp (dotted: R² of the unchanged vector), and R² of the "
+            f"size read linearly.{counted} Bands: 95 % intervals over {result.n:,} images of "
+            f"{result.dataset}, and over untrained networks (bootstrap; Student's t)."
+        )
+
+    def table(self, result):
+        """Return R2 of every kind of vector under every warp."""
+        rows = [
+            [f"{name}, {reach(result, f)}", what]
+            + [f"{one:.2f}" for one in getattr(result, field)[:, f]]
+            for f, name in enumerate(result.warps)
+            for what, field in MEASURES.items()
+        ]
+        return ["Warp", "R² of", *result.sources], rows, self.caption(result)
+
+
+def reach(result, f: int) -> str:
+    """Return the range of a warp's sizes."""
+    return f"{result.sizes[f, 0]:g} to {result.sizes[f, -1]:g}{result.units[f]}"
+
+
+def untrained(result) -> list[int]:
+    """Return which kinds of vectors are of the first network, untrained."""
+    start = f"{result.sources[0]} freshly"
+    return [s for s, name in enumerate(result.sources) if name.startswith(start)]
+
+
+@on_one_thread
+def compute(
+    models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
+    fit_of="training images", warps=tuple(REACH), seeds=SEEDS, resamples=1000, seed=0,
+    progress=iter,
+) -> Result:  # fmt: skip
+    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
+
+    Parameters
+    ----------
+    models      K networks on one device, the first one with capsules.
+    labels      (N,) true classes.
+    names       of the networks.
+    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
+                the images take turns.
+    fit_labels  (M,).
+    fit         of them, the first so many of each class; of fewer where a class has fewer.
+    fit_of      what they are, in words.
+    warps       names, of `REACH`.
+    seeds       untrained networks of each preset, and draws of random directions; each
+                sees all images.
+    resamples   of the bootstrap.
+    seed        of untrained networks (the first), directions and bootstrap.
+
+    Raises
+    ------
+    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
+                class to fit on, or 2 to fits.
+    """
+    import torch
+
+    from capsviz.analyses.equivariance import fits, vectors
+    from capsviz.statistics import comparison
+    from capsviz.transforms.warps import family
+
+    begin = time.perf_counter()
+    images, labels, own = images.cpu(), labels.cpu().numpy(), list(map(family, warps))
+    vectors.check(models[0], names[0], warps, REACH, seeds, fit, len(images))
+    fit_images = None if fit_images is None else fit_images.cpu()
+    groups, fit, notes = vectors.groups(labels, fit_images, fit_labels, fit, fit_of)
+    all_of = vectors.kinds(models, names, images, seeds, seed)
+    resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
+    steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}
+    numbers, looks, kept = fits.counts(fit), 0, all_of.axes[0].shape[1]
+    errors = {name: [[] for _ in range(all_of.count)] for name in warps}
+    measured = fits.take_turns if fit_images is None else fits.fit_and_measure
+    for block in progress(vectors.blocks(groups)):
+        parts = [images[places] for _, places, _ in block]
+        if fit_images is not None:
+            parts += [fit_images[others] for *_, others in block]
+        known = np.repeat([k for k, *_ in block] * (len(parts) // len(block)), [*map(len, parts)])
+        ends = np.cumsum([0, *map(len, parts)])
+        spans = [slice(*pair) for pair in itertools.pairwise(ends)]
+        by_class = [spans[k :: len(block)] for k in range(len(block))]  # measured, fitted on
+        looks += len(known) * (1 + sum(len(one) - 1 for one in steps.values()))
+        made = vectors.of_images(all_of.networks, torch.cat(parts), known, steps, all_of.axes)
+        for name, every in zip(warps, made, strict=True):
+            for row, one in zip(errors[name], every, strict=True):
+                row += [
+                    measured(*(one[:, span] for span in some), steps[name], kept, numbers)
+                    for some in by_class
+                ]
+    order = np.argsort(np.concatenate([places for _, places, _ in groups]))
+    rows = [[fits.joined(row, order) for row in errors[name]] for name in warps]
+    values = [fits.explained(one, resampled, all_of.picked) for one in rows]
+    return Result(
+        warps=list(warps),
+        units=[one.unit for one in own],
+        labels=[one.label for one in own],
+        neutral=np.array([one.neutral for one in own], float),
+        sizes=np.stack([steps[name][1:] for name in warps]),
+        sources=all_of.names,
+        dimensions=[every[k].shape[2] for k in all_of.picked[0]],
+        kept=kept,
+        **fits.stacked(values),
+        n=len(images),
+        dataset=dataset,
+        resamples=resamples,
+        fit_counts=numbers,
+        fit_of=fit_of if fit_images is not None else "images (the halves take turns)",
+        seeds=all_of.seeds,
+        notes=[*notes, *all_of.notes],
+        looks=looks * len(all_of.networks),
+        seconds=round(time.perf_counter() - begin, 1),
+    )
