@@ -217,33 +217,6 @@ def of(name: str) -> tuple[Analysis, ...]:
     return _of(discovery.load(PACKAGE, name, what="analysis"))
 
 
-class _OfModule(Analysis):  # until every module is a class
-    def __init__(self, module, kind):
-        self.module, self.Result = module, kind
-        self.needs = getattr(module, "NEEDS", ())
-        self.several_objects = getattr(module, "SEVERAL", False)
-
-    name = property(lambda self: discovery.name_of(PACKAGE, self.module.__name__))
-
-    def draw(self, result, *, width=7.16, part=""):
-        return self.module.plot(result, width=width, **({"part": part} if part else {}))
-
-    def parts(self, result):
-        own = getattr(self.module, "parts", None)
-        return own(result) if callable(own) else ("",)
-
-    def caption(self, result, part=""):
-        if not hasattr(self.module, "caption"):
-            return discovery.summary(PACKAGE, self.name)
-        return self.module.caption(result, **({"part": part} if part else {}))
-
-    def findings(self, result):
-        return self.module.findings(result)
-
-    def table(self, result):
-        return self.module.table(result) if hasattr(self.module, "table") else None
-
-
 def of_result(name: str, kind: str) -> Analysis:
     """The analysis of a command whose results are of this kind, by the name of their class."""
     for one in of(name):
@@ -272,9 +245,8 @@ def explanation(name: str) -> str:
 def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
     members = [one for one in vars(module).values() if inspect.isclass(one)]
     kinds = [one for one in members if issubclass(one, Analysis) and one is not Analysis]
-    if not kinds:
-        results = [one for one in members if hasattr(one, "_fields") and one.__doc__]
-        return tuple(_OfModule(module, one) for one in results)
+    bases = {base for one in kinds for base in one.__mro__[1:]}
+    kinds = [one for one in kinds if hasattr(one, "Result") or one not in bases]
     for one in kinds:
         if not hasattr(getattr(one, "Result", None), "_fields"):
             raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")

@@ -58,7 +58,7 @@ def layers(inputs, image_shape, *, norm=False):
 ANALYSIS = '''"""How many images are there, of a user?"""
 from typing import NamedTuple
 from matplotlib.figure import Figure
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis
 IMPORT
 
 class Result(NamedTuple):
@@ -67,20 +67,17 @@ class Result(NamedTuple):
     n: int
 
 
-def plot(result, *, width=3.5):
-    """Nothing much."""
-    return Figure(figsize=(width, 1))
+class Count(Analysis):
+    Result = Result
 
+    def measure(self, images):
+        return Result(len(images))
 
-def findings(result):
-    """A number."""
-    return f"there are {result.n} images"
+    def draw(self, result, *, width=7.16, part=""):
+        return Figure(figsize=(width, 1))
 
-
-@analysis(__doc__)
-def command(run):
-    """Count."""
-    yield "count", Result(len(run.images()[0]))
+    def verdict(self, result):
+        return f"there are {result.n} images"
 '''
 
 

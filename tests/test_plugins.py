@@ -89,14 +89,14 @@ def test_a_data_set_is_called_by_the_name_of_its_file(plugin):
     assert capsviz.data.load("mine", "test").name == "mine"
 
 
-def test_an_analysis_whose_command_gives_nothing_is_refused_in_a_line(plugin):
+def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin):
     path = plugin(
         "analyses/silent.py",
-        '"""Nothing."""\nfrom capsviz.cli.analysis import analysis\n\n'
-        "@analysis(__doc__)\ndef command(run):\n    return None\n",
+        '"""Nothing."""\nfrom capsviz.analysis import Analysis\n\nclass Silent(Analysis): pass\n',
     )
     result = CliRunner().invoke(main, ["silent", "--checkpoint", "digits"])
-    assert result.exit_code == 2 and f"`command` of {path} gives nothing" in result.stderr
+    assert result.exit_code == 2
+    assert f"`Result` of Silent in {path} is no NamedTuple" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ class OneImage(Analysis):
         from capsviz.transforms.augment import to_uint8
 
         image = image.cpu()
-        generator = torch.Generator().manual_seed(seed)
+        generator = measure.generator_of(seed)
         labels = None if label is None else torch.tensor([label])
         targets = measure.explained_classes(network, image, labels, target)
         like, shares = image.to(like_of(network)), curves.grid_of(steps)

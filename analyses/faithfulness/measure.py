@@ -21,6 +21,11 @@ AT_A_TIME = 8  # images, each of which is given in a few hundred forms
 DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
 
 
+def generator_of(seed: int) -> torch.Generator:
+    """Return the generator of everything random."""
+    return torch.Generator().manual_seed(seed)
+
+
 def judged(model, images, classes, maps, shares, generator) -> tuple[Tensor, Tensor]:
     """Return curves (2, M, B, S) and infidelity (M, B) of `Maps`."""
     ranks = torch.stack([curves.ranks(one.order, generator) for one in maps])

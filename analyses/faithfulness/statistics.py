@@ -91,7 +91,7 @@ class OverImages(Analysis):
 
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        generator = torch.Generator().manual_seed(seed)
+        generator = measure.generator_of(seed)
         targets = measure.explained_classes(network, images, labels, target)
         like, shares = like_of(network), curves.grid_of(steps)
         first = images[:1].to(like)

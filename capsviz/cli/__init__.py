@@ -73,7 +73,7 @@ def _command(package: str, name: str, module) -> click.Command:
     if hasattr(module, "command"):
         return module.command
     if package == PACKAGES[1] and contract.of(name):
-        from capsviz.cli.analysis_command import command_of
+        from capsviz.cli.analysis import command_of
 
         return command_of(name)
     raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")

@@ -1,250 +1,312 @@
-"""What the commands of all analyses do alike: open, compute, name, save, report.
+"""The command of an analysis: made from what its `measure` takes, and what all commands share.
 
-An analysis's command is its options and one line for each kind of result:
-
-    @analysis(__doc__)                        # adds --checkpoint, --dataset, ..., --output, --json
-    @click.option("--per-class", default=1)
-    def command(run, per_class):
-        images, labels = run.images()
-        yield "reconstruct", compute(run.model, images, labels, per_class=per_class)
+Options come from the annotations of `measure` (`capsviz.analysis`). Where a command has several
+analyses, the options that are typed choose one: `--n N` asks for many images in place of one.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import Any
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
+from capsviz import analysis as contract
 from capsviz import discovery
+from capsviz.analysis import Analysis, Option
 from capsviz.cli import options, tasks, writing
+from capsviz.cli.options import Option as ClickOption
+
+ONE = ("digit", "index", "image")  # options of one image
 
 
-class Run:
-    """What a command was given; the network is opened when it is first asked for.
-
-    `seeds` are training runs of one recipe in place of the first network, for `each`.
-    """
-
-    def __init__(
-        self,
-        chosen: dict,
-        picture: dict | None = None,
-        *,
-        needs: Sequence[str] = (),
-        what="",
-        seeds: Sequence[str] = (),
-    ):
-        self._chosen, self._picture = chosen, picture
-        self._needs, self._what, self._seeds = needs, what, seeds
-
-    def choose(self, checkpoint: str) -> None:
-        """Look at this checkpoint, where no network was named and none is open."""
-        self._chosen = {**self._chosen, "checkpoint": checkpoint}
-
-    @cached_property
-    def networks(self) -> list:
-        """The networks and their data, in the order they were named."""
-        from capsviz.tracing import needs
-
-        capsules = bool(self._needs)
-        if "first" in self._chosen:
-            networks = options.open_networks(self._chosen, capsules=capsules)
-        else:
-            networks = [options.open_inputs(self._chosen, capsules=capsules)]
-        needs.require(networks[0].model, self._needs, self._what)
-        return networks
-
-    def each(self) -> list[Run]:
-        """Itself, or one for each of several training runs: another first network, else the same.
-
-        The images of all are the same.
-        """
-        if len(self._seeds) < 2:
-            return [self]
-        from capsviz.inputs.runs import open_runs
-
-        others, replicates = self.networks[1:], []
-        for one in open_runs(self.inputs, self._seeds):
-            replicates.append(Run(self._chosen, self._picture))
-            replicates[-1].networks = [one, *others]
-        return replicates
-
-    @property
-    def inputs(self):
-        """The first network and its data."""
-        return self.networks[0]
-
-    @property
-    def model(self):
-        """The first network."""
-        return self.inputs.model
-
-    @property
-    def classes(self):
-        """Names of the classes."""
-        return self.inputs.dataset.classes
-
-    @property
-    def dataset(self) -> str:
-        """Name of the data set."""
-        return self.inputs.dataset.name
-
-    @property
-    def digit(self) -> int:
-        """The class that the options name."""
-        assert self._picture is not None  # asked by commands with the options of a picture
-        return options.chosen_class(self.inputs.dataset, self._picture["digit"])
-
-    @cached_property
-    def picture(self):
-        """The one image that the options name."""
-        return options.open_picture(self.inputs, self._picture)
-
-    def images(self, n: int | None = None):
-        """Images (N, C, H, W) and labels (N,) of a statistic: n, or as many as usual."""
-        return self.inputs.images(options.usual(n, self.inputs))
-
-    def progress(self, label: str) -> Callable:
-        """Wraps an iterable in a progress bar."""
-        return writing.progress(label)
+def command_of(name: str) -> click.Command:
+    """The command of the analyses that a module of `analyses/` holds."""
+    analyses = contract.of(name)
+    takes = {given for one in analyses for given in one.given}
+    explain = click.option(
+        "--explain", is_flag=True, is_eager=True, expose_value=False,
+        callback=lambda context, option, value: _explain(context, name) if value else None,
+        help="Print what is measured, how, and what not to conclude from it.",
+    )  # fmt: skip
+    inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
+    inner = tasks.option("several training runs", default=None)(inner)
+    compares = takes & {"networks", "opened"}
+    inner = (options.networks if compares else options.replicates)(inner)
+    inner = options.picture(inner) if takes & {"image", "picture"} else inner
+    if takes & {"images", "n"}:
+        inner = options.number(_help_of_n(analyses))(inner)
+    inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
+    command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    below = [one for analysis in analyses for one in analysis.commands()]
+    return _group(command, below) if below else command
 
 
-def analysis(
-    text: str, *, networks: bool = False, picture: bool = False, dataset: str | None = None
-) -> Callable:
-    """Decorator of a command: a generator of (stem, result), each saved and reported.
-
-    Parameters
-    ----------
-    text      the analysis's docstring, whose first line is the help.
-    networks  several networks that are compared, in place of one.
-    picture   one image may be chosen.
-    dataset   where neither network nor data set is named; None: as for all commands.
-
-    The function is given a `Run` and its own options, and yields (stem, result), and if need be
-    functions that write more beside the figure, given the path of its JSON. The analysis's
-    `findings` are printed, or with --json the result. Of several training runs of a recipe it is
-    called once for each, and their results are made one by `statistics.replicates.over_runs`, with
-    the analysis's `OVER_RUNS` as its rules; None there refuses.
-    """
-
-    def decorate(function: Callable[..., Iterator]) -> click.Command:
-        module = sys.modules[function.__module__]
-        name = discovery.name_of("capsviz.analyses", module.__name__) or module.__name__
-        chosen = "networks" if networks else "inputs"
-
-        def body(as_json, figure, **values) -> None:
-            from capsviz.inputs.runs import first_of
-
-            named, seeds = first_of(values.pop(chosen))
-            task = values.pop("task")
-            if task is not None and len(seeds) < 2:
-                raise ValueError("--task shares out several training runs: add --seeds-of 'GLOB'")
-            if len(seeds) > 1:
-                _require_statistic(module, name, one=picture and values.get("n") is None)
-            if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
-                named = {**named, "dataset": dataset}
-            empty = task is not None and tasks.is_empty(task, len(seeds))
-            if empty or (task is not None and writing.exists(name, figure)):
-                return
-            writing.prepare(name, figure)
-            run = Run(
-                named,
-                values.pop("picture", None),
-                needs=getattr(module, "NEEDS", ()),
-                what=f"capsviz {name.replace('_', '-')}",
-                seeds=seeds,
-            )
-            runs = run.each()
-            if task is not None:
-                rows = _shared(name, function, runs, values, figure, task)
+def _merged(analyses: Sequence[Analysis]) -> list[Option]:
+    """The options of all, each once, in the order that every analysis has them, all choices."""
+    merged: list[Option] = []
+    for one in analyses:
+        place = len(merged)
+        for option in reversed(one.options):
+            names = [other.name for other in merged]
+            if option.name in names:
+                place = names.index(option.name)
+                every = dict.fromkeys((*merged[place].choices, *option.choices))
+                merged[place] = merged[place]._replace(choices=tuple(every))
             else:
-                rows = [function(one, **values) for one in runs]
-            for stem, result, others, about in _joined(module, runs, rows):
-                paths = writing.save(stem, name, result, run.networks, figure, about)
-                with writing.looking(figure):
-                    paths += [write(paths[-1]) for write in others]
-                findings = [module.findings(result), *_of_runs(result, run.networks, about)]
-                writing.report(result, "\n".join(findings), paths, as_json)
-
-        body.__doc__ = function.__doc__
-        inner: Any = writing.figure(writing.as_json(body))  # the last of the help first
-        inner.__click_params__ += getattr(function, "__click_params__", [])
-        inner = tasks.option("several training runs", default=None)(inner)
-        inner = options.picture(inner) if picture else inner
-        inner = options.networks(inner) if networks else options.replicates(inner)
-        return click.command(help=text.partition("\n")[0])(inner)
-
-    return decorate
+                merged.insert(place, option)
+    return merged
 
 
-def _require_statistic(module, name: str, *, one: bool) -> None:
+def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
+    """A command that runs by itself, unless one of those below it follows."""
+
+    @click.pass_context
+    def run(context: click.Context, /, **values) -> None:
+        if context.invoked_subcommand is None:
+            assert command.callback is not None
+            command.callback(**values)
+            return
+        typed = click.core.ParameterSource.COMMANDLINE
+        if any(context.get_parameter_source(name) is typed for name in context.params):
+            raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
+
+    how: Any = {"params": command.params, "callback": run, "help": command.help}
+    return click.Group(commands=list(below), invoke_without_command=True, **how)
+
+
+def _explain(context: click.Context, name: str) -> NoReturn:
+    click.echo(contract.explanation(name))
+    context.exit()
+
+
+def _help_of_n(analyses: Sequence[Analysis]) -> str:
+    if any(one.of_one_image for one in analyses):
+        return "Number of test images, for statistics over many in place of one image."
+    return f"Number of test images. [default: {analyses[0].usual_n}, or all if there are fewer]"
+
+
+def _click_option(one: Option) -> click.Option:
+    """An option for click: a number within its range, a flag, a choice, a path, or a text."""
+    kind: Any = one.kind
+    more: dict[str, Any] = {}
+    if one.choices:
+        kind = click.Choice(one.choices)
+    elif one.kind is bool:
+        kind = None
+    elif one.kind is int and one.range != (None, None):
+        low, high = (None if end is None else int(end) for end in one.range)
+        kind = click.IntRange(low, high)
+    elif one.kind is float and one.range != (None, None):
+        kind = click.FloatRange(*one.range)
+    elif one.kind is Path:
+        kind = click.Path(path_type=Path)
+    elif typing.get_origin(one.kind) is tuple:
+        kind = typing.get_args(one.kind)
+    text = one.help
+    shown = one.default_text
+    if shown is not None:
+        text = f"{text} [default: {shown}]"
+    names = [one.flag.name, one.name]
+    if one.kind is bool:
+        more["is_flag"] = True
+        if one.default:
+            names[0] = f"{one.flag.name}/--no-{one.flag.name.removeprefix('--')}"
+    elif one.default is not None and not one.several:
+        more["show_default"] = True
+    if one.flag.metavar is not None:
+        more["metavar"] = one.flag.metavar
+    return ClickOption(
+        names, aliases=one.flag.aliases, type=kind, default=one.default, help=text,
+        multiple=one.several, **more,
+    )  # fmt: skip
+
+
+def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
+    """The first analysis that takes every option that was typed; ValueError where none does.
+
+    Beside an analysis of one image, those of many are chosen by `--n`, a flag, a choice or a path:
+    a number alone, as `--seed`, chooses none.
+    """
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    own = {option.name: option for one in analyses for option in one.options}
+    names = [
+        n for n in values if n in {*own, "n", *ONE} and context.get_parameter_source(n) is typed
+    ]
+    refused = [[n for n in names if not _takes(one, n, values[n])] for one in analyses]
+    best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
+    flags = {p.name: p.opts[0] for p in context.command.params}
+    if not refused[best]:
+        many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names
+        if not many or any(own[name].kind not in (int, float) for name in refused[0]):
+            return analyses[best]
+        wrong = ", ".join(flags[name] for name in refused[0])
+        raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
+    wrong = ", ".join(flags[name] for name in refused[best])
+    if "n" in names and set(refused[best]) & set(ONE):
+        raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
+    if "n" not in names and analyses[best].of_one_image:
+        others = [one for one in analyses if _takes(one, "n", None)]
+        if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
+            raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
+    kept = [flags[name] for name in names if name not in refused[best]]
+    beside = f" beside {', '.join(kept)}" if kept else ""
+    raise ValueError(f"{wrong} cannot be used{beside}: drop one of them")
+
+
+def _takes(analysis: Analysis, name: str, value) -> bool:
+    """Whether an analysis has this option, and of a choice this value."""
+    for option in analysis.options:
+        if option.name == name:
+            return not option.choices or value in option.choices
+    if name == "n":
+        return "images" in analysis.given or "n" in analysis.given
+    return name in ONE and (analysis.of_one_image or name in analysis.given)
+
+
+def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
+    compares = any({"networks", "opened"} & set(one.given) for one in analyses)
+    chosen_by = "networks" if compares else "inputs"
+
+    def body(as_json, figure, **values) -> None:
+        from capsviz.inputs import context
+        from capsviz.inputs.runs import first_of
+
+        named, seeds = first_of(values.pop(chosen_by))
+        task, picture = values.pop("task"), values.pop("picture", None)
+        analysis = chosen(analyses, values | (picture or {}))
+        n = values.pop("n", None)
+        own = {option.name: values[option.name] for option in analysis.options}
+        analysis.check(**own)
+        if task is not None and len(seeds) < 2:
+            raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
+        if len(seeds) > 1:
+            _require_statistic(analysis)
+        named = _with_checkpoint(named, analysis.checkpoint(**own))
+        if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
+            named = {**named, "dataset": analysis.dataset}
+        empty = task is not None and tasks.is_empty(task, len(seeds))
+        if empty or (task is not None and writing.exists(name, figure)):
+            return
+        writing.prepare(name, figure)
+        opened = _open(analysis, named)
+        shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
+        digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
+        runs = [opened, *_replicates(opened, seeds)]
+
+        def measured(number: int) -> tuple[str, Any]:
+            return context.measure_with(
+                analysis, runs[number], own, n=n, picture=shown, digit=digit,
+                progress=writing.progress,
+            )  # fmt: skip
+
+        for stem, result, about in _joined(name, measured, runs, figure, task):
+            paths = writing.save(stem, name, result, opened, figure, about)
+            with writing.looking(figure):
+                paths += analysis.extra_files(result, paths[-1], **own)
+            findings = [analysis.findings(result), *_of_runs(result, opened, about)]
+            writing.report(result, "\n".join(findings), paths, as_json)
+
+    return body
+
+
+def _with_checkpoint(named: dict, checkpoint: str | None) -> dict:
+    """The network that an analysis names by its options; ValueError beside another one."""
+    if checkpoint is None:
+        return named
+    others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
+    if others:
+        raise ValueError(f"the options name a network already: drop {', '.join(others)}")
+    return {**named, "checkpoint": checkpoint}
+
+
+def _open(analysis: Analysis, named: dict) -> list[Any]:
+    """The networks and their data; ValueError if the first one lacks what is needed."""
+    from capsviz.tracing import needs
+
+    capsules = bool(analysis.needs)
+    if "first" in named:
+        opened = options.open_networks(named, capsules=capsules)
+    else:
+        opened = [options.open_inputs(named, capsules=capsules)]
+    needs.require(opened[0].model, analysis.needs, f"capsviz {analysis.name.replace('_', '-')}")
+    return opened
+
+
+def _replicates(opened: list, seeds: Sequence[str]) -> list[list]:
+    """The same networks, the first of them replaced by each further training run in turn."""
+    if len(seeds) < 2:
+        return []
+    from capsviz.inputs.runs import open_runs
+
+    first, *others = opened
+    runs = open_runs(first, seeds)
+    opened[0] = runs[0]
+    return [[one, *others] for one in runs[1:]]
+
+
+def _require_statistic(analysis: Analysis) -> None:
     """ValueError for several training runs where one image, or no number, is shown."""
-    kinds = [kind for kind in vars(module).values() if hasattr(kind, "_fields")]
-    hints = [str(hint) for kind in kinds for hint in kind.__annotations__.values()]
-    if not any("Estimate" in hint for hint in hints):
+    name = analysis.name.replace("_", "-")
+    if analysis.of_one_image and any(_takes(one, "n", None) for one in contract.of(analysis.name)):
+        raise ValueError(
+            "several training runs are for statistics, and one image is shown: add --n N"
+        )
+    if not any("Estimate" in str(hint) for hint in analysis.Result.__annotations__.values()):
         raise ValueError(
             f"capsviz {name} shows images and no statistic with an interval: expected one "
             "training run"
         )
-    if getattr(module, "OVER_RUNS", {}) is None:
+    if getattr(analysis.Result, "over_runs", {}) is None:
         raise ValueError(
-            f"the numbers of capsviz {name} are of single capsules or dimensions, which are in "
-            "another order in each training run: expected one"
-        )
-    if one:
-        raise ValueError(
-            "several training runs are for statistics, and one image is shown: add --n N"
+            f"the numbers of capsviz {name} are of single capsules or dimensions, whose order "
+            "differs between training runs: expected one training run"
         )
 
 
-def _joined(module, runs: Sequence[Run], rows: Sequence[Iterable]) -> Iterator[tuple]:
-    """(stem, result, functions that write more, what runs it is of), of one run or of several.
-
-    Rows are what the analysis's command gave of each run.
-    """
-    if any(row is None for row in rows):
-        raise ValueError(f"`command` of {module.__file__} gives nothing: let it yield name, result")
+def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tuple]:
+    """(stem, result, what training runs it is of), of one training run or of several."""
     if len(runs) == 1:
-        for stem, result, *others in rows[0]:
-            yield stem, result, others, None
+        yield (*measured(0), None)
         return
     from capsviz.inputs.runs import about
     from capsviz.statistics.replicates import over_runs
 
-    rules = getattr(module, "OVER_RUNS", {})
-    for row in zip(*rows, strict=True):
-        (stem, _, *others), results = row[0], [one[1] for one in row]
-        result, of_first = over_runs(results, rules)
-        of = about([one.inputs for one in runs], of_first)
-        yield f"{stem}-{len(runs)}-runs", result, others, of
+    if task is None:
+        rows = [measured(number) for number in range(len(runs))]
+    else:
+        rows = _shared(name, measured, runs, figure, task)
+    if rows:
+        results = [result for _, result in rows]
+        whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
+        yield f"{rows[0][0]}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
 
 
-def _shared(name: str, function, runs: Sequence[Run], values: dict, figure: dict, task) -> list:
-    """Rows for `_joined`, once the tasks have measured all runs; until then none of any run."""
+def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
+    """Stem and result of every run, once the tasks have measured all; until then none of any."""
     from capsviz.cli import naming, tasks
 
-    of = naming.identity(click.get_current_context()), runs[0].inputs.dataset.digest
-    places = [tasks.place_of(figure["output"], name, of, one.model.card) for one in runs]
+    of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
+    places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
 
     def results(number):
-        return (tasks.Measured(*row[:2]) for row in function(runs[number], **values))
+        yield tasks.Measured(*measured(number))
 
-    measured = tasks.measure(places, task, results, name)
-    if measured < len(runs):
-        text = f"{measured} of {len(runs)} training runs are measured; the last task draws them all"
+    done = tasks.measure(places, task, results, name)
+    if done < len(runs):
+        text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
         click.echo(text, err=True)
-        return [[] for _ in runs]
-    return [tasks.read(place) for place in places]
+        return []
+    return [tuple(one) for place in places for one in tasks.read(place)]
 
 
-def _of_runs(result, networks, about: dict | None) -> list[str]:
+def _of_runs(result, opened: Sequence, about: dict | None) -> list[str]:
     """The line that says how many training runs a result with intervals is of."""
     from capsviz import checkpoint
     from capsviz.statistics.replicates import words
 
-    trained = all(checkpoint.is_trained(one.model) for one in networks)
-    return words(result, networks=len(networks), trained=trained, about=about)
+    trained = all(checkpoint.is_trained(one.model) for one in opened)
+    return words(result, networks=len(opened), trained=trained, about=about)

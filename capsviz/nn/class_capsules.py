@@ -138,7 +138,9 @@ class ClassCapsules(RoutingLayer):
             if self.norm is None:
                 return routed
             each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
-            poses, active = (torch.stack(parts) for parts in zip(*each, strict=True))
+            # each stack at a line of its own, by which `wrap` and the checks tell them apart
+            poses = torch.stack([pose for pose, _ in each])
+            active = torch.stack([activation for _, activation in each])
             return routed._replace(poses=poses, activations=active)
 
     def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from capsviz.checkpoint.tensors import read_tensors, sha256
 from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
-from capsviz.tracing import evaluating
+from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping.environment import (
     as_written,
     in_words,
@@ -237,15 +237,15 @@ def _opened(
         "corrupt can be run on it"
     )
     if isinstance(module, Bare):
-        if capsules and not hasattr(module, "look"):
+        if capsules and not abilities(module).has_capsules:
             raise ValueError(offer)
         module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
         return module
-    if hasattr(module, "look"):
-        if not hasattr(module, "config") and image_shape is not None and classes is not None:
+    if abilities(module).has_capsules:
+        if not abilities(module).config and image_shape is not None and classes is not None:
             module.config = {"image_shape": tuple(image_shape), "classes": classes}
-        card["model"]["config"] = dict(getattr(module, "config", {}))
-        module.card = {**dict(getattr(module, "card", None) or {}), **card}
+        card["model"]["config"] = dict(abilities(module).config)
+        module.card = {**abilities(module).card, **card}
         return module
     if image_shape is None or classes is None:
         raise ValueError(

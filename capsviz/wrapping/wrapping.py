@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.nn.images import like_of
-from capsviz.tracing import evaluating
+from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping.environment import (
     as_written,
     names_cuda,
@@ -103,7 +103,7 @@ def wrap(
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
-    if hasattr(network, "look"):
+    if abilities(network).has_capsules:
         raise ValueError(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"

@@ -1,142 +1,170 @@
-"""What the commands of all analyses do alike, on an analysis of four lines."""
+"""The command that is made of an analysis: its options, its choice, what it writes and refuses."""
 
 import json
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from capsviz import discovery, results
-from capsviz.cli import options
+from capsviz import analysis, discovery, results
+from capsviz.cli import main
 
-ANALYSIS = '''"""How bright are the images?
+MODULE = '''"""How bright are the images?
 
-{more}
+A second line.
 """
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-import click
 from matplotlib.figure import Figure
 
-from capsviz.cli.analysis import analysis
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.statistics.estimate import Estimate
 
 
 class Result(NamedTuple):
-    """Mean brightness."""
+    """Mean brightness of one image."""
 
     mean: float
+    name: str
+
+
+class Statistics(NamedTuple):
+    """Mean brightness of n images, by network."""
+
+    mean: Estimate  # (1,)
     n: int
     names: list[str]
-    picture: str | None = None
+
+    axes = {"mean": ("names",)}
+    formats = {"mean": ".2f"}
 
 
-def plot(result, *, width=3.5):
-    """One number."""
-    figure = Figure(figsize=(width, 1))
-    figure.add_subplot().set_title(f"{{result.mean:.2f}}")
-    return figure
+class Drawn(Analysis):
+    def draw(self, result, *, width=7.16, part=""):
+        figure = Figure(figsize=(width, 1))
+        figure.add_subplot()
+        return figure
 
 
-def findings(result):
-    """In words."""
-    return f"brightness {{result.mean:.2f}} of {{result.n}} images"
+class One(Drawn):
+    Result = Result
+
+    def measure(self, image, picture, *, seed: Seed = 0):
+        return Result(float(image.mean()), picture.name)
+
+    def verdict(self, result):
+        return f"{result.name} has a brightness of {result.mean:.2f}."
 
 
-@analysis(__doc__, {kind})
-@click.option("--n", type=int, help="Images.")
-@click.option("--times", default=1, show_default=True, help="How often.")
-def command(run, n, times):
-    """Measure."""
-    images, labels = run.images(n)
-    names = [one.name for one in run.networks]
-    for k in range(times):
-        yield f"bright-{{k}}", Result(float(images.mean()), len(images), names{picture})
-    if times > 1:
-        yield "last", Result(0.0, 1, []), lambda path: touch(path.with_suffix(".txt"))
+class Many(Drawn):
+    Result = Statistics
 
+    def measure(
+        self,
+        networks,
+        images,
+        *,
+        by: Annotated[Literal["mean", "median"], "How images are summarised."] = "mean",
+        start: Annotated[
+            float | None, Range(0, 1), Flag("--from"), Default("the darkest"), "First level."
+        ] = None,
+        dark: Annotated[bool, "Leave out dark images."] = True,
+        names: Annotated[tuple[str, ...], "Names to leave out."] = (),
+    ):
+        mean = float(images.mean())
+        return Statistics(Estimate([mean], [[0, 1]], len(images)), len(images), list(networks))
 
-def touch(path):
-    path.write_text("beside")
-    return path
+    def check(self, *, start, **others):
+        if start == 1:
+            raise ValueError("--from 1 leaves out every image")
+
+    def extra_files(self, result, path, **options):
+        beside = path.with_suffix(".txt")
+        beside.write_text(str(options))
+        return [beside]
 '''
 
 
 @pytest.fixture
 def bright(tmp_path, monkeypatch):
-    """Run the analysis with these options; it is a plugin in a folder of its own."""
+    """Run the analysis with these options; it is a plug-in in a folder of its own."""
+    (tmp_path / "plugins/analyses").mkdir(parents=True)
+    (tmp_path / "plugins/analyses/bright.py").write_text(MODULE)
+    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "plugins"))
     monkeypatch.chdir(tmp_path)
-
-    def run(*words, kind="", picture=""):
-        place = tmp_path / f"plugins-{kind.partition('=')[0]}{bool(picture)}"
-        (place / "analyses").mkdir(parents=True, exist_ok=True)
-        text = ANALYSIS.format(kind=kind, picture=picture, more="A second line.")
-        (place / "analyses" / "bright.py").write_text(text)
-        monkeypatch.setenv(discovery.PLUGINS, str(place))
-        command = discovery.load("capsviz.analyses", "bright", what="analysis").command
-        return CliRunner().invoke(command, [str(word) for word in words])
-
-    return run
+    return lambda *words: CliRunner().invoke(main, ["bright", *map(str, words)])
 
 
 SMALL = ("--checkpoint", "digits", "--output", "out", "--format", "png")
 
 
-def test_it_writes_picture_and_numbers_and_says_what_it_found(bright, tmp_path):
-    run = bright(*SMALL, "--n", 5)
-    assert run.exit_code == 0, run.output
-    assert run.stdout.startswith("brightness 0.") and "of 5 images" in run.stdout
-    assert {"wrote out/bright-digits-0.png", "wrote out/bright-digits-0.json"} <= set(
-        run.stderr.splitlines()
-    )
-    result, about = results.read_result(tmp_path / "out/bright-digits-0.json")
+def test_one_image_is_measured_unless_many_are_asked_for(bright, tmp_path):
+    one = bright(*SMALL, "--digit", 3)
+    assert one.exit_code == 0, one.output
+    assert "digits-3-0 has a brightness of 0." in one.stdout
+    assert (tmp_path / "out/bright-digits-3-0.json").is_file()
+    many = bright(*SMALL, "--n", 5)
+    assert "mean, digits  0." in many.stdout and "[0.00, 1.00]" in many.stdout
+    assert "one training run" in many.stdout
+    result, about = results.read_result(tmp_path / "out/bright-digits-5-images.json")
     assert result.n == 5 and result.names == ["digits"]
-    assert about["analysis"] == "bright" and about["options"]["times"] == 1
+    assert about["analysis"] == "bright" and about["options"]["dark"] is True
 
 
-def test_without_n_it_takes_as_many_images_as_usual(bright, monkeypatch):
-    monkeypatch.setattr(options, "USUAL", 7)
-    assert "of 7 images" in bright(*SMALL).stdout
+def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
+    done = bright(*SMALL, "--by", "median", "--no-dark", "--names", "a", "--names", "b")
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("out/*.txt")  # what is written beside the numbers
+    assert path.read_text() == str(
+        {"by": "median", "start": None, "dark": False, "names": ("a", "b")}
+    )
+    assert f"wrote {path.relative_to(tmp_path)}" in done.stderr
 
 
-def test_several_results_and_what_is_written_beside_one(bright, tmp_path):
-    run = bright(*SMALL, "--n", 3, "--times", 2)
-    names = {path.name for path in (tmp_path / "out").glob("*.*")}
-    assert names == {
-        f"{name}-times-2.{kind}"
-        for name in ("bright-digits-0", "bright-digits-1", "last-digits")
-        for kind in ("json", "png")
-    } | {"last-digits-times-2.txt"}
-    assert run.stdout.count("brightness") == 3
-    assert "wrote out/last-digits-times-2.txt" in run.stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--n", 5, "--digit", 1), "--n measures many test images, not one image: drop --digit"),
+        (("--from", 2), "'--from': 2.0 is not in the range 0<=x<=1"),
+        (("--n", 5, "--from", 1), "--from 1 leaves out every image"),
+        (("--from", 0.5), "one image is shown: drop --from, or add --n N"),
+        (("--by", "mode"), "'mode' is not one of 'mean', 'median'"),
+        (("--n", 5, "--format", "jpg"), "unknown format 'jpg'"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_is_opened(bright, tmp_path, words, message):
+    done = bright("--output", "out", *words, "--checkpoint", "nowhere")
+    assert done.exit_code == 2 and message in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_json_is_the_result_in_place_of_the_findings(bright):
-    run = bright(*SMALL, "--n", 3, "--json")
-    assert json.loads(run.stdout)["n"] == 3 and "wrote" in run.stderr
+    done = bright(*SMALL, "--n", 3, "--json")
+    assert json.loads(done.stdout)["n"] == 3 and "wrote" in done.stderr
 
 
-def test_several_networks_are_opened_in_their_order(bright):
-    words = ["--checkpoints", "digits", "--n", 3, *SMALL[2:], "--json"]
-    assert json.loads(bright(*words, kind="networks=True").stdout)["names"] == ["digits"]
-
-
-def test_a_picture_may_be_chosen(bright):
-    more = {"kind": "picture=True", "picture": ", run.picture.name"}
-    run = bright(*SMALL, "--digit", 3, "--n", 2, "--json", **more)
-    assert "3" in json.loads(run.stdout)["picture"]
-
-
-def test_the_help_is_the_first_line_its_own_options_and_the_common_ones(bright):
+def test_help_has_the_question_its_own_options_first_and_the_common_ones(bright):
     text = bright("--help").stdout
     assert "How bright are the images?" in text and "A second line" not in text
-    for option in ("--checkpoint", "--dataset", "--device", "--n", "--times", "--output", "--json"):
-        assert f"{option} " in text, option
-    assert "--digit" not in text and "--checkpoints" not in text
-    assert text.index("--checkpoint") < text.index("--times") < text.index("--output")
+    order = ["--seed", "--by", "--from", "--dark / --no-dark", "--n N", "--digit", "--checkpoint"]
+    places = [text.index(one) for one in [*order, "--output", "--json", "--explain"]]
+    assert places[:5] == sorted(places[:5]) and all(p >= 0 for p in places)
+    assert "[default: the darkest" in text
+    assert "A second line." in bright("--explain").stdout
 
 
-def test_wrong_formats_are_refused_before_anything_is_computed(bright, tmp_path):
-    run = bright(*SMALL[:2], "--format", "jpg")
-    assert run.exit_code != 0 and not (tmp_path / "runs").exists()
-    assert isinstance(run.exception, SystemExit | click.ClickException | ValueError)
+def test_a_parameter_that_nothing_gives_a_value_for_is_named(bright, tmp_path):
+    path = tmp_path / "plugins/analyses/dull.py"
+    path.write_text(MODULE.replace("image, picture,", "image, weather,"))
+    done = CliRunner().invoke(main, ["dull", *SMALL])
+    assert done.exit_code == 2 and "takes 'weather', which is neither given nor" in done.stderr
+
+
+def test_options_are_read_from_the_signature(bright):
+    one, many = analysis.of("bright")
+    assert one.given == ("image", "picture") and many.given == ("networks", "images")
+    by, start, dark, names = many.options
+    assert (
+        by.choices == ("mean", "median") and start.range == (0, 1) and start.flag.name == "--from"
+    )
+    assert dark.kind is bool and names.several and names.kind is str

@@ -124,8 +124,13 @@ def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:
 
     Where activations are left out, they are the lengths of the poses.
     """
-    logits, couplings, poses, *activations = map(torch.stack, zip(*history, strict=True))
-    return Routing(logits, couplings, poses, activations[0] if activations else lengths(poses))
+    columns = list(zip(*history, strict=True))
+    # each stack at a line of its own, by which `wrap` and the checks tell them apart
+    logits = torch.stack(columns[0])
+    couplings = torch.stack(columns[1])
+    poses = torch.stack(columns[2])
+    activations = torch.stack(columns[3]) if len(columns) > 3 else lengths(poses)
+    return Routing(logits, couplings, poses, activations)
 
 
 def check_votes(votes: Tensor, iterations: int) -> None:
