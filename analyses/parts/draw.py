@@ -7,7 +7,6 @@ import textwrap
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.analyses.parts import CONTROLS
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, show
 
@@ -35,7 +34,7 @@ def forms(result, width):
     for b, kind in enumerate(result.kinds):
         one, shift = result.auroc[:, b], (b - (B - 1) / 2) * 0.14
         places = np.arange(S) + shift
-        control = kind in CONTROLS
+        control = kind in result.controls
         axes.hlines(places, one.low, one.high, color=COLOURS[b], linewidth=0.9)
         axes.plot(
             one.value, places, MARKERS[b], color=COLOURS[b], markersize=3.2, clip_on=False,
