@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.analyses.affine import PLACES
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, percent, show
 
 PICTURE = 0.62  # inches of an image at most
 TITLE = 0.85  # inches of its title on one line
 LINE = 0.13  # inches of a network in a group
+KINDS = 3  # of images: untransformed, inside and outside the training shift range
 LETTER = 0.062  # inches of a letter of the legend
 
 
@@ -22,7 +22,7 @@ def overview(result, width):
     across = max(1, min(K, int(width / (0.45 + LETTER * max(map(len, result.networks))))))
     narrow = width < columns * TITLE
     tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16) if columns else 0
-    low = 0.5 + len(PLACES) * (K * LINE + 0.12)
+    low = 0.5 + KINDS * (K * LINE + 0.12)
     figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.25))
     heights = [tall, low] if columns else [low]
     rows = figure.add_gridspec(len(heights), 1, height_ratios=heights)
@@ -49,7 +49,7 @@ def _accuracies(axes, result):
     """Draw a group of intervals for each kind of image; return a marker of each network."""
     K = len(result.networks)
     markers = []
-    for p in range(len(PLACES)):
+    for p in range(KINDS):
         for k in range(K):
             one, y = result.accuracy[k, p], p * (K + 1) + k
             colour = COLOURS[k % len(COLOURS)]
@@ -65,13 +65,14 @@ def _accuracies(axes, result):
                 zorder=3,
             )
     share = 100 * np.array([result.share_within, 1 - result.share_within])
-    names = [PLACES[0], *(f"{n}\n({s:.0f} %)" for n, s in zip(PLACES[1:], share, strict=True))]
-    middles = np.arange(len(PLACES)) * (K + 1) + (K - 1) / 2
+    first, *others = result.axes["accuracy"][1]
+    names = [first, *(f"{n}\n({s:.0f} %)" for n, s in zip(others, share, strict=True))]
+    middles = np.arange(KINDS) * (K + 1) + (K - 1) / 2
     axes.set_yticks(middles, names)
     axes.tick_params(axis="y", length=0)
     low = min(0.9, np.floor(10 * result.accuracy.low.min()) / 10)
     label = f"accuracy; {result.variants} affine variants of {result.n:,} images"
-    axes.set(xlim=(low, 1), ylim=(len(PLACES) * (K + 1) - 1.5, -0.7), xlabel=label)
+    axes.set(xlim=(low, 1), ylim=(KINDS * (K + 1) - 1.5, -0.7), xlabel=label)
     percent(axes.xaxis)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)

@@ -7,7 +7,6 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness.image import TARGETS
 from capsviz.results import COLOURS
 from capsviz.results.panels import show, wrapped
 
@@ -129,7 +128,7 @@ def both_curves(result, values, width, bands=None, title=None):
     return figure
 
 
-def judgements(result, width):
+def judgements(result, target, width):
     """Areas, infidelity and sanity of each map."""
     wide, M = width >= WIDE, len(result.names)
     rows = 0.17 * M + (0.85 if width >= 6.5 else 1.1) if wide else 0.12 * M + 0.7
@@ -152,7 +151,7 @@ def judgements(result, width):
         axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
     figure.suptitle(
-        f"{result.n:,} {result.dataset} images, {TARGETS[result.target]};"
+        f"{result.n:,} {result.dataset} images, {target};"
         f"{' ' if wide else chr(10)}bars: 95 % intervals",
         fontsize=7,
     )

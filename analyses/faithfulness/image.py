@@ -8,7 +8,6 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Range, Seed
 
-ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CONTROLS = ("ink", "|u| map")  # maps that know nothing of the class
 TARGETS = {"read": "the predicted class", "true": "the true class"}
 Target = Annotated[

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
-from capsviz.analyses.faithfulness.image import ROUTED, UNIFORM
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
 
+ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image

@@ -8,9 +8,7 @@ import numpy as np
 
 from capsviz.analyses.faithfulness.image import (
     CONTROLS,
-    ROUTED,
     TARGETS,
-    UNIFORM,
     Steps,
     Target,
     shown_by,
@@ -21,7 +19,11 @@ from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import told
 
 SHARES = ("curves", "deletion", "insertion", "infidelity")
-RIVALS = {UNIFORM: "uniform couplings", "ink": "the order by brightness", "|u| map": "the |u| map"}
+RIVALS = {
+    "routing map, uniform": "uniform couplings",
+    "ink": "the order by brightness",
+    "|u| map": "the |u| map",
+}
 
 
 class Statistics(NamedTuple):
@@ -124,7 +126,7 @@ class OverImages(Analysis):
             insertion=mean(insertion),
             gap=mean(gap),
             infidelity=measure.of_some(errors[:, changed].numpy(), seed),
-            routed_less=mean(gap[names.index(ROUTED)] - gap) if ROUTED in names else None,
+            routed_less=mean(gap[names.index(maps.ROUTED)] - gap) if maps.ROUTED in names else None,
             stages=[stage.name for stage in stages],
             sanity=Estimate(*mean_interval(correlations.numpy()), len(correlations)),
             left_out=left_out,
@@ -146,7 +148,7 @@ class OverImages(Analysis):
         if part == "curves":
             bands, title = result.curves.ci95, f"{result.n:,} images, bands: 95 %"
             return draw.both_curves(result, result.curves.value, width, bands, title)
-        return draw.judgements(result, width)
+        return draw.judgements(result, TARGETS[result.target], width)
 
     def verdict(self, result) -> str:
         """Say whether the routing map is more faithful than its controls."""

@@ -14,8 +14,10 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import told
 
-CONTROLS = ("halves of one class", "whole moved")  # they leave a whole digit
-OF = {"halves of two classes": "halves of one class", "lower half moved": "whole moved"}
+OF = {  # broken -> its control, which leaves a whole digit
+    "halves of two classes": "halves of one class",
+    "lower half moved": "whole moved",
+}
 MASS = ("on the stroke", "in one half of that", "overlap of two units")
 
 
@@ -36,6 +38,7 @@ class Result(NamedTuple):
     beyond: Estimate | None = None  # (S, 2) AUROC minus that of its control, as in OF
     below: str = "primary capsules"  # what the capsules below the classes are called
 
+    controls = tuple(OF.values())
     axes = {
         "auroc": ("scores", "kinds"),
         "beyond": ("scores", tuple(OF)),
@@ -79,7 +82,7 @@ class Parts(Analysis):
 
         images, labels = images.cpu(), labels.cpu()
         forms = measure.broken(images, labels, seed=seed)
-        scores, areas, beyond = measure.compare(networks, images, forms, seed=seed)
+        scores, areas, beyond = measure.compare(networks, images, forms, OF, seed=seed)
         examples = [images[0], *(changed[0] for changed, _ in forms.values())]
         first = next(iter(networks.values()))
         return Result(

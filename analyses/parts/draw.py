@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.analyses.parts import CONTROLS
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, show
 
@@ -14,7 +15,7 @@ WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a colu
 
 
 def forms(result, width):
-    """The forms of one image above the areas of all scores."""
+    """Draw the forms of one image above the AUROC of all scores."""
     wide = width >= WIDE
     S, B = result.auroc.value.shape
     cell = min(0.9, (width - 0.2) / (B + 1))
@@ -26,12 +27,14 @@ def forms(result, width):
         top.subplots(1, B + 1, squeeze=False)[0], result.examples, names, strict=True
     ):
         show(axes, image)
-        axes.set_title("\n".join(_folded(name, 12 if wide else 8)), fontsize=6, pad=2)
+        axes.set_title(
+            textwrap.fill(name, 13 if wide else 9, break_long_words=False), fontsize=6, pad=2
+        )
     axes = bottom.subplots()
     for b, kind in enumerate(result.kinds):
         one, shift = result.auroc[:, b], (b - (B - 1) / 2) * 0.14
         places = np.arange(S) + shift
-        control = kind in CONTROLS
+        control = kind in result.controls
         axes.hlines(places, one.low, one.high, color=COLOURS[b], linewidth=0.9)
         axes.plot(
             one.value, places, MARKERS[b], color=COLOURS[b], markersize=3.2, clip_on=False,
@@ -53,7 +56,7 @@ def forms(result, width):
 
 
 def _measured(result):
-    """Names, control and units of the relevance masses that there are."""
+    """Return name, control and units of each relevance mass that there is."""
     rows = []
     if result.perturbed is not None:
         names = ("units: on the stroke", "units: of that in one half", "units: overlap of two")
@@ -65,7 +68,7 @@ def _measured(result):
 
 
 def relevance(result, width):
-    """Relevance masses of units and of their controls."""
+    """Draw relevance masses of units and of their controls."""
     measured = _measured(result)
     figure = Figure(figsize=(width, 0.17 * len(measured) + 1.2))
     axes = figure.subplots()
@@ -91,13 +94,3 @@ def relevance(result, width):
         title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
     )  # fmt: skip
     return figure
-
-
-def _folded(name: str, letters: int) -> list[str]:
-    """Words on lines of about that many letters."""
-    lines = [""]
-    for word in name.split():
-        if len(lines[-1]) + len(word) > letters and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.parts import OF
 from capsviz.analyses.parts.broken import KINDS, Broken
 from capsviz.statistics import detection
 from capsviz.statistics.estimate import less, stack, to_first
@@ -55,12 +54,13 @@ def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> n
     return torch.stack([edges, away, apart.amin(1)]).numpy()
 
 
-def compare(networks: Mapping, images: Tensor, forms, *, seed: int):
+def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed: int):
     """Measure how well each score separates the images from what `broken` made of them.
 
     Returns
     -------
-    Names of the S scores; AUROC (S, B), and that minus the control's (S, K) for each of OF.
+    Names of the S scores; AUROC (S, B), and that minus the control's (S, K) for each of `controls`,
+    which is kind -> its control.
     """
     clean, labels = suspicion(networks, images)
     intact, suspect = [], []
@@ -70,7 +70,9 @@ def compare(networks: Mapping, images: Tensor, forms, *, seed: int):
         suspect.append(np.concatenate([scores, of_pixels(changed, images, donors)]))
     areas = told_apart(intact, suspect, seed=seed)
     kinds = list(forms)
-    own, control = ([kinds.index(one) for one in side] for side in zip(*OF.items(), strict=True))
+    own, control = (
+        [kinds.index(one) for one in side] for side in zip(*controls.items(), strict=True)
+    )
     gain = less(areas[:, own], areas[:, control], paired=True)
     return [*labels, *PIXELS], areas.undrawn(), gain.undrawn()
 

@@ -236,4 +236,5 @@ def test_axes_of_one_length_are_not_taken_for_another():
 def test_analyses_without_a_figure_are_named(tmp_path):
     out = tmp_path / "r.html"
     done = invoke("digits", "--n", 8, "--only", "segment", "--output", out)
-    assert done.exit_code == 1 and "there is no figure" in done.stderr and not out.exists()
+    assert done.exit_code == 1 and "shows one object in each image" in done.stderr
+    assert not out.exists()
