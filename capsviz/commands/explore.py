@@ -1,4 +1,4 @@
-"""Draw a digit, turn it, watch it route: a page in your browser."""
+"""Draw a digit, rotate it, and watch its routing: a page in your browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ capsviz explore --checkpoint mnist  # 10 s until the page is there
 @click.option(
     "--compare",
     metavar="NAME|FILE",
-    help="Any network for the same images, to stand beside it. [default: mnist-resnet, or the "
+    help="Any network for the same images, to compare it with. [default: mnist-resnet, or the "
     "second --network]",
 )
 @options.own_network(multiple=True)
@@ -43,15 +43,15 @@ def command(port, browser, **chosen):
     serve.load_gradio()
     import torch
 
-    from capsviz.explorer.choice import open_choice
+    from capsviz.explorer.networks import open_choice
 
     torch.set_num_threads(1)  # a pass takes 11 ms on one; the other cores serve other visitors
     choice = open_choice(**chosen)
     if choice.notice:
         click.echo(choice.notice, err=True)
-    from capsviz.explorer import page
+    from capsviz.explorer.page import Page
 
-    blocks = page.build(choice)
+    blocks = Page(choice).blocks
     click.echo(f"{serve.launch(blocks, port, browser=browser)} (Ctrl+C ends it)")
     blocks.block_thread()
     serve.end()

@@ -1,4 +1,7 @@
-"""The explorer: a page in the browser. `network` opens, `look` computes, `drawing` and `page` show.
+"""The explorer: a page in the browser on which an image and a network can be changed by hand.
 
-Gradio is known to `page`, `layout`, `handlers` and `serve` alone.
+`networks` opens, `images` brings an image, `settings` says what the controls and the link hold.
+`look` computes, and `drawing`, `panels` and `rotation` write HTML. `files` writes figures to
+download. `layout` places the parts of the page, `page` says what they do, `serve` serves it: only
+these three know Gradio.
 """

@@ -1,4 +1,4 @@
-// A sheet to draw on: its value is a PNG, transparent where there is no ink, sent while one draws.
+// A sheet to draw on: its value is a PNG, transparent outside the strokes, sent while a visitor draws.
 const sheet = element.querySelector("canvas");
 const pen = sheet.getContext("2d");
 const EVERY_MS = 100;
@@ -18,7 +18,7 @@ function soon() {
   }
 }
 
-function place(event) {
+function position(event) {
   const box = sheet.getBoundingClientRect();
   return [
     ((event.clientX - box.left) * sheet.width) / box.width,
@@ -27,7 +27,7 @@ function place(event) {
 }
 
 function stroke(event) {
-  const [x, y] = place(event);
+  const [x, y] = position(event);
   pen.lineWidth = sheet.width / 13;
   pen.lineCap = pen.lineJoin = "round";
   pen.beginPath();

@@ -1,4 +1,4 @@
-// A prepared case is chosen: its key is the value.
+// Chooses a prepared case: its key is the value.
 element.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-case]");
   if (!button) return;

@@ -1,4 +1,4 @@
-"""What the page shows as figures and JSON, by the code of the commands; what dimensions draw."""
+"""Write what the page shows as figures and JSON, by the analyses of the commands. No Gradio."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 
 from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
-from capsviz.analyses.view.measure import Warp, warped
-from capsviz.explorer import look, turning
-from capsviz.explorer.network import Networks
-from capsviz.explorer.source import Sample
+from capsviz.analyses.view.measure import warped
+from capsviz.explorer import look, panels
+from capsviz.explorer.images import Sample
+from capsviz.explorer.networks import Networks
+from capsviz.explorer.rotation import SWEEP
+from capsviz.explorer.settings import Settings
 
 KEPT_S = 3600  # seconds that figures stay on the disk
 
 
 def effects(networks: Networks, capsule: int) -> perturb.Statistics:
-    """What each dimension of a class's pose does, as `capsviz perturb` measures it.
+    """Return the effect of each dimension of a class's pose, as `capsviz perturb` measures it.
 
-    Takes seconds once for each class, which everyone who has the page open then shares.
+    It takes seconds, once for each class: all visitors share it.
     """
     with networks.lock:
         if capsule not in networks.effects:
@@ -32,17 +34,16 @@ def effects(networks: Networks, capsule: int) -> perturb.Statistics:
 
 
 def explain(networks: Networks, capsule: int) -> list[str]:
-    """What a step of each dimension (E,) of a class's pose does, in words."""
-    name = networks.classes[capsule]
-    measured = effects(networks, capsule)
+    """Return the effect of a step of each dimension (E,) of a class's pose, in words."""
+    name, measured = networks.classes[capsule], effects(networks, capsule)
     texts = perturb.captions(measured)
     return [f"+{measured.step:g} in class {name}: {text}" for text in texts]
 
 
-def save_view(
-    networks: Networks, sample: Sample, warp: Warp, how: look.Intervention, capsule: int, changes
-) -> list[Path]:
-    """The figure of `capsviz view`: the image in both networks, and a pose as changed."""
+def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
+    """Write the figure of `capsviz view`: the image in both networks, and the changed pose."""
+    warp, how = settings.warp, settings.how
+    capsule = panels.find(networks, sample.image, settings).capsule
     donor = None if how.donor is None else networks.test_image(*how.donor)
     result = view.compute(
         look.without_type(networks.model, how.off),
@@ -53,7 +54,7 @@ def save_view(
         names=networks.names,
         warp=warp,
         capsule=capsule,
-        changes=changes,
+        changes=settings.changes,
         couplings=look.replacing(networks.model, how, donor),
         iterations=how.iterations,
         routing=how.words,
@@ -61,53 +62,56 @@ def save_view(
     return _save("view", result, networks, sample, {**warp._asdict(), **how._asdict()})
 
 
-def save_routing(
-    networks: Networks, sample: Sample, warp: Warp, how: look.Intervention
-) -> list[Path]:
-    """The figure of `capsviz routing`, which has uniform couplings beside what is routed.
+def save_routing(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
+    """Write the figure of `capsviz routing`, which has uniform couplings for comparison.
 
     Raises
     ------
     ValueError  for replaced couplings: then nothing is routed.
     """
+    how = settings.how
     if how.couplings is not None:
         raise ValueError(
-            f"couplings {how.couplings}: this figure is of what routing does; expected it as "
+            f"couplings {how.couplings}: this figure shows what routing does; expected it as "
             'trained or of one iteration. "Make a figure of this view" has replaced couplings, too'
         )
     result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
-        warped(sample.image, warp),
+        warped(sample.image, settings.warp),
         sample.label,
         classes=networks.classes,
         iterations=how.iterations,
     )
     if how != look.AS_TRAINED:
         result = result._replace(changed=how.words)
-    options = {**warp._asdict(), "off": how.off, "iterations": how.iterations}
+    options = {**settings.warp._asdict(), "off": how.off, "iterations": how.iterations}
     return _save("routing", result, networks, sample, options)
 
 
-def save_pose(networks: Networks, sample: Sample, warp: Warp, capsule: int) -> list[Path]:
-    """The sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
+def save_pose(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
+    """Write the sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
+    capsule = panels.find(networks, sample.image, settings).capsule
     result = perturb.change_each(
         networks.model,
-        warped(sample.image, warp),
+        warped(sample.image, settings.warp),
         sample.label,
         statistics=effects(networks, capsule),
     )
-    return _save("perturb", result, networks, sample, {**warp._asdict(), "capsule": capsule})
+    options = {**settings.warp._asdict(), "capsule": capsule}
+    return _save("perturb", result, networks, sample, options)
 
 
-def save_turn(networks: Networks, sample: Sample) -> list[Path]:
-    """The figure and the GIF of `capsviz rotate`: the image, unwarped, through a full circle."""
-    result = turning.turned(networks, sample.image, sample.label)
+def save_rotation(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
+    """Write the figure and the GIF of `capsviz rotate`: the original image in a full circle."""
+    result = rotate.Rotate().measure(
+        networks.model, sample.image, sample.label, classes=networks.classes, **SWEEP
+    )
     paths = _save("rotate", result, networks, sample, {})
     return [rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15), *paths]
 
 
 def _save(analysis: str, result, networks: Networks, sample: Sample, options: dict) -> list[Path]:
-    """In a new folder, so that nobody overwrites another's; Gradio serves copies of the files."""
+    """Write into a new folder, so that no visitor overwrites another's; Gradio serves copies."""
     for old in Path(_folder()).iterdir():
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
@@ -125,7 +129,7 @@ def _save(analysis: str, result, networks: Networks, sample: Sample, options: di
 
 @functools.cache
 def _folder() -> str:
-    """One folder of this process, which goes with it."""
+    """Return the one folder of this process, which is removed at its end."""
     folder = tempfile.mkdtemp(prefix="capsviz-explore-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

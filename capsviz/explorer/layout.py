@@ -9,10 +9,8 @@ from typing import Any
 import gradio as gr
 
 from capsviz.explorer import drawing, settings
-from capsviz.explorer.cases import Case
-from capsviz.explorer.choice import Choice
-from capsviz.explorer.network import About
-from capsviz.explorer.source import SHEET_PX
+from capsviz.explorer.images import SHEET_PX, Case
+from capsviz.explorer.networks import About, Choice
 
 HERE = Path(__file__).parent
 QUIET: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "cv-quiet"}
@@ -32,70 +30,70 @@ SHEET = (
 
 
 def build(choice: Choice, cases: list[Case], about: About, label: int) -> SimpleNamespace:
-    """All parts of the page, by name; to be called inside `gr.Blocks`.
+    """Make all parts of the page, and return them by name; inside `gr.Blocks`.
 
-    `about` is of the first network, `label` the class of the first image.
+    `controls` holds the parts that a link holds, by their names there. `about` is of the first
+    network, `label` the class of the first image.
     """
-    on = SimpleNamespace(dimensions=choice.dimensions)
-    gr.HTML(f"{OUTSIDE}<h2>capsviz explore</h2>Draw a digit, turn it, watch it route.")
+    on = SimpleNamespace(controls={}, downloads={})
+    classes = [(name, k) for k, name in enumerate(choice.dataset.classes)]
+    gr.HTML(f"{OUTSIDE}<h2>capsviz explore</h2>Draw a digit, rotate it, and watch its routing.")
     _networks(on, choice)
     with gr.Row(elem_id="top"):
         with gr.Column(scale=2, min_width=280):
-            _sources(on, choice, cases, label)
+            _sources(on, choice, cases, classes, label)
         with gr.Column(scale=3, min_width=280, elem_id="stage"):
-            on.images = _html(elem_id="images")
-            on.scores = _html(elem_id="scores")
+            on.images = _html("images")
+            on.scores = _html("scores")
     _warps(on)
     with gr.Tabs():
         with gr.Tab("Routing"):
-            _routing(on, choice, about, label)
+            _routing(on, about, classes, label)
         with gr.Tab("Side by side") as on.sides_tab:
             gr.HTML(drawing.note(
-                "First both networks, as each routes the image; then the image's own votes in the "
-                "first, weighed by three couplings: what routing found, uniform ones, and those of "
-                "another image, chosen under Routing."
+                "First both networks, as each routes the image. Then the image's own votes in the "
+                "first network, weighted by three couplings: those found by routing, uniform ones, "
+                "and those of another image, which is chosen under Routing."
             ))  # fmt: skip
-            on.sides = _html(elem_id="sides")
-        with gr.Tab("Play"):
-            _play(on)
+            on.sides = _html("sides")
+        with gr.Tab("Rotate"):
+            _rotate(on)
         with gr.Tab("Pose", elem_id="pose-tab") as on.pose_tab:
-            _pose(on, choice)
+            _pose(on, choice.dimensions, classes)
     return on
+
+
+def types(count: int) -> list[tuple[str, int]]:
+    """Return the choices of a capsule type that is switched off."""
+    return [("none", settings.NONE), *((str(t), t) for t in range(count))]
 
 
 def _networks(on, choice):
     with gr.Row(elem_id="networks"):
         on.first = gr.Dropdown(
             choice.capsule_names, value=choice.first, label="Network", elem_id="first",
-            info="looked into: one with capsules",
+            info="a capsule network, shown in detail",
         )  # fmt: skip
         on.beside = gr.Dropdown(
-            choice.names, value=choice.beside, label="Beside it", elem_id="beside",
+            choice.names, value=choice.beside, label="Compare with", elem_id="beside",
             info="any network for the same images",
         )  # fmt: skip
         on.copy = gr.Button("Copy the link to this state", elem_id="copy-link", **QUIET)
 
 
-def _sources(on, choice, cases, label):
-    choices = [(name, k) for k, name in enumerate(choice.dataset.classes)]
+def _sources(on, choice, cases, classes, label):
     with gr.Tabs():
         with gr.Tab("Draw"):
-            on.sheet = gr.HTML(
-                "", html_template=SHEET, elem_id="sheet", apply_default_css=False,
-                js_on_load=(HERE / "canvas.js").read_text(encoding="utf-8"),
-            )  # fmt: skip
+            on.sheet = _html("sheet", SHEET, "canvas.js")
         with gr.Tab("Cases"):
-            on.cases = gr.HTML(
-                "", html_template=drawing.gallery(cases), elem_id="cases", apply_default_css=False,
-                js_on_load=(HERE / "cases.js").read_text(encoding="utf-8"),
-            )  # fmt: skip
+            on.cases = _html("cases", drawing.gallery(cases), "cases.js")
         with gr.Tab("Upload"):
             on.file = gr.File(label="A picture of one digit", height=140, elem_id="file")
             on.invert = gr.Radio(
-                ["auto", "yes", "no"], value="auto", label="Dark ink on light paper"
+                ["auto", "yes", "no"], value="auto", label="Dark strokes on light paper"
             )
         with gr.Tab("Test image"):
-            on.digit = gr.Dropdown(choices, value=label, label="Class", elem_id="digit")
+            on.digit = gr.Dropdown(classes, value=label, label="Class", elem_id="digit")
             on.index = gr.Number(
                 0, precision=0, minimum=0, label="Number within the class", elem_id="index"
             )
@@ -114,88 +112,86 @@ def _warps(on):
             )
             for one in settings.WARPS
         ]  # fmt: skip
+    on.controls |= {one.name: part for one, part in zip(settings.WARPS, on.warp, strict=True)}
     with gr.Row(elem_classes="cv-buttons"):
         on.straight = gr.Button("Undo the warp", elem_id="undo-warp", **QUIET)
-        on.save_view, on.view_files = _download("view", "Make a figure of this view")
+        _download(on, "view", "Make a figure of this view")
 
 
-def _routing(on, choice, about, label):
-    choices = [(name, k) for k, name in enumerate(choice.dataset.classes)]
+def _routing(on, about, classes, label):
     with gr.Row():
-        on.routing = gr.Radio(
+        on.controls["routing"] = gr.Radio(
             list(settings.ROUTINGS), value=settings.ROUTINGS[0], label="Routing", scale=2,
             min_width=280, elem_id="routing-mode",
         )  # fmt: skip
-        on.off = gr.Dropdown(
-            types(about.types), value=settings.NONE, label="Capsule type off", elem_id="type-off"
-        )
-        on.mapped = gr.Dropdown(
-            [("the longest", settings.LONGEST), *choices], value=settings.LONGEST,
-            label="Map of class", elem_id="mapped",
+        on.controls["off"] = gr.Dropdown(
+            types(about.types), value=settings.NONE, label="Switch off capsule type",
+            elem_id="type-off",
         )  # fmt: skip
-        on.iteration = gr.Slider(
-            1, MOST_ITERATIONS, about.iterations, step=1, label="Couplings of iteration",
+        on.controls["map"] = _class("Evidence for class", classes, "mapped")
+        on.controls["iteration"] = gr.Slider(
+            1, MOST_ITERATIONS, about.iterations, step=1, label="Iteration",
             elem_id="iteration", buttons=[],
         )  # fmt: skip
     with gr.Row():
-        on.donor = gr.Dropdown(
-            choices, value=(label + 1) % len(choices), label="The other image: class",
+        on.controls["donor"] = gr.Dropdown(
+            classes, value=(label + 1) % len(classes), label="The other image: class",
             info="whose couplings can be transplanted", elem_id="donor",
         )  # fmt: skip
-        on.donor_index = gr.Number(
+        on.controls["donor-index"] = gr.Number(
             0, precision=0, minimum=0, label="Number within the class", elem_id="donor-index",
             info="of the test images",
         )  # fmt: skip
     with gr.Row(elem_classes="cv-buttons"):
         on.step = gr.Button("Play the iterations", elem_id="play-iterations", **QUIET)
     on.clock = gr.Timer(1.0, active=False)
-    on.routed = _html(elem_id="routed")
-    on.save_routing, on.routing_files = _download("routing", "Make a figure of the routing")
+    on.routed = _html("routed")
+    _download(on, "routing", "Make a figure of the routing")
 
 
-def _play(on):
+def _rotate(on):
     with gr.Row(elem_classes="cv-buttons"):
-        on.turn = gr.Button("Turn the image", elem_id="turn", **QUIET)
-        on.save_turn, on.turn_files = _download("turn", "Make a GIF of it")
-    on.turned = gr.HTML(
-        "", apply_default_css=False, elem_id="turned",
-        js_on_load=(HERE / "player.js").read_text(encoding="utf-8"),
-    )  # fmt: skip
+        on.rotate = gr.Button("Rotate the image", elem_id="rotate", **QUIET)
+        _download(on, "rotation", "Make a GIF")
+    on.rotated = _html("rotated", script="player.js")
 
 
-def _pose(on, choice):
-    choices = [(name, k) for k, name in enumerate(choice.dataset.classes)]
+def _pose(on, dimensions, classes):
     with gr.Row():
-        on.capsule = gr.Dropdown(
-            [("the longest", settings.LONGEST), *choices], value=settings.LONGEST,
-            label="Pose of class", elem_id="capsule",
-        )  # fmt: skip
+        on.controls["pose"] = _class("Pose of class", classes, "capsule")
         on.own = gr.Button("Reset to the image's own pose", elem_id="own-pose", **QUIET)
-    on.posed = _html(elem_id="posed")
+    on.posed = _html("posed")
     with gr.Row(elem_classes=["cv-sliders", "cv-dimensions"]):
         on.changes = [
             gr.Slider(
-                -0.5, 0.5, 0, step=0.01, label=f"Dimension {d}", info="change of its value",
-                min_width=140, elem_id=f"pose-{d}", buttons=[],
+                -settings.STEP, settings.STEP, 0, step=0.01, label=f"Dimension {d}",
+                info="change of its value", min_width=140, elem_id=f"pose-{d}", buttons=[],
             )
-            for d in range(on.dimensions)
+            for d in range(dimensions)
         ]  # fmt: skip
-    on.save_pose, on.pose_files = _download("pose", "Make a sheet of this pose")
+    on.controls |= {f"d{d}": part for d, part in enumerate(on.changes)}
+    _download(on, "pose", "Make a sheet of this pose")
 
 
-def types(count: int) -> list[tuple[str, int]]:
-    """Choices of a capsule type that is switched off."""
-    return [("none", settings.NONE), *((str(t), t) for t in range(count))]
+def _class(label: str, classes, elem_id: str) -> gr.Dropdown:
+    """Make a choice of a class, or that of the longest capsule."""
+    choices = [("the longest capsule", settings.LONGEST), *classes]
+    return gr.Dropdown(choices, value=settings.LONGEST, label=label, elem_id=elem_id)
 
 
-def _html(**about) -> gr.HTML:
-    return gr.HTML(apply_default_css=False, js_on_load=None, **about)
+def _html(elem_id: str, template: str = "${value}", script: str | None = None) -> gr.HTML:
+    """Make a panel, or a part with a script of its own."""
+    code = None if script is None else (HERE / script).read_text(encoding="utf-8")
+    return gr.HTML(
+        "", html_template=template, js_on_load=code, elem_id=elem_id, apply_default_css=False
+    )  # fmt: skip
 
 
-def _download(name: str, text: str) -> tuple[gr.Button, gr.File]:
+def _download(on, name: str, text: str) -> None:
+    """Make a button, and the files that it offers."""
     button = gr.Button(f"{text}, with its numbers", elem_id=f"save-{name}", **QUIET)
     files = gr.File(
         label="To download: figure as PDF and PNG, numbers as JSON",
         file_count="multiple", visible=False, interactive=False, elem_id=f"files-{name}",
     )  # fmt: skip
-    return button, files
+    on.downloads[name] = button, files

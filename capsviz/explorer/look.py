@@ -1,4 +1,4 @@
-"""What the page computes: from one image and the settings of its controls to numbers. No Gradio."""
+"""What happens inside the network: from an image and an intervention to numbers. No Gradio."""
 
 from __future__ import annotations
 
@@ -52,42 +52,51 @@ class ImageTrace(NamedTuple):
     image: np.ndarray  # (C, H, W) uint8
     lengths: np.ndarray  # (J,)
     poses: np.ndarray  # (J, E) after the last iteration
-    couplings: np.ndarray  # (R, types, J) mean over the places of a type; without a grid (R, I, J)
+    couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
-    maps: np.ndarray | None  # (J, rows, columns) what each place adds, last; None: no places
+    maps: np.ndarray | None  # (J, rows, columns) evidence at each position; None: no positions
     extent_px: list[float] | None  # left, right, bottom, top of the maps on the image
     reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
     distance: float | None = None  # L2, of that to the image
-    coupling_sd: float = 0.0  # of the couplings of the last iteration about even ones
+    coupling_sd: float = 0.0  # of the couplings of the last iteration about uniform
     activations: np.ndarray | None = None  # (R, J) after each iteration
-    type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without places
+    type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without positions
     quantity: dict[str, str] | None = None  # what maps show, in words; None: c (û·v̂)
+
+    @property
+    def predicted(self) -> int:
+        """The class of the longest capsule."""
+        return int(self.lengths.argmax())
+
+    def effective_classes(self, iteration: int = 0) -> float:
+        """Return the effective number of classes of a capsule: exp of the entropy, their mean.
+
+        Iterations are counted from 1; 0 means the last one.
+        """
+        return float(np.exp(self.entropy_nats[iteration - 1]).mean())
 
 
 def without_type(model, kind: int | None):
-    """The same network, its weights shared, with the primary capsules of one type set to zero.
+    """Return the same network, with the primary capsules of one type set to zero; None: none.
 
-    Zero capsules cast zero votes, and where children have activations of their own these are zero,
-    too: as `capsviz importance` leaves children out. None gives the network itself.
+    Capsules of zero cast votes of zero. If they have activations of their own, these are zero, too.
 
     Raises
     ------
-    ValueError  for a type that is not there.
+    ValueError  for a type that does not exist.
     """
     if kind is None:
         return model
-    types = types_of(model)
-    if not 0 <= kind < types:
+    grid, types = tracing.abilities(model).grid, types_of(model)
+    if grid is None or not 0 <= kind < types:
         expected = f"expected 0 to {types - 1}" if types else "this network has none to switch off"
         raise ValueError(f"capsule type {kind}: {expected}")
-    kept = torch.ones(types)
+    kept = torch.ones(grid)
     kept[kind] = 0
-    _, rows, columns = model.grid
-    kept = kept.repeat_interleave(rows * columns)
     encode, other = model.encode, copy.copy(model)
 
     def without(images: Tensor):
-        encoded, left = encode(images), kept.to(images)
+        encoded, left = encode(images), kept.flatten().to(images)
         active = encoded.activations
         return encoded._replace(
             poses=encoded.poses * left[:, None],
@@ -100,9 +109,9 @@ def without_type(model, kind: int | None):
 
 @functools.lru_cache(maxsize=8)
 def types_of(model) -> int:
-    """How many capsule types can be switched off: those of `encode`, where `grid` is theirs.
+    """Return how many capsule types can be switched off: those whose votes the classes receive.
 
-    0 where children have no grid, or where others are routed before those of the grid.
+    0 for capsules without a grid, or if another layer is routed before those of the grid.
     """
     able = tracing.abilities(model)
     if able.grid is None or not able.encodes:
@@ -112,13 +121,13 @@ def types_of(model) -> int:
 
 
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:
-    """Couplings in place of the network's own, as `tracing.trace` takes them.
+    """Return the couplings that replace the network's own, as `tracing.trace` takes them.
 
-    Those of another image (1, C, H, W) are what it has after its last iteration, in every one.
+    Those of another image (1, C, H, W) are its couplings after the last iteration.
 
     Raises
     ------
-    ValueError  for couplings of another image where there is none, or whose places see a few.
+    ValueError  if the other image is missing, or not every capsule is coupled to every class.
     """
     if how.couplings != ANOTHER:
         return how.couplings
@@ -133,7 +142,7 @@ def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | 
 def look(
     model, image: Tensor, intervention: Intervention = AS_TRAINED, donor: Tensor | None = None
 ) -> ImageTrace:
-    """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it.
+    """Trace an image (1, C, H, W) in [0, 1], and return all that the page shows of it.
 
     `donor` is the other image of couplings `ANOTHER`, of the same shape.
     """

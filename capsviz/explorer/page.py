@@ -1,65 +1,75 @@
-"""The page: which handler runs when a part of it is touched.
+"""The page: what runs when a part of it is touched.
 
-Gradio is known here, in `layout`, `handlers` and `serve` only. What takes longer than a moment is
-on buttons, in a queue of its own.
+`show` makes all panels from the image and every control, so that no panel can be of another image
+or setting than its neighbour. What takes longer than a moment is on buttons, in a queue.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, NamedTuple
+
 import gradio as gr
 
 from capsviz.analyses.view.measure import Warp, warped
-from capsviz.explorer import files, layout, panels
-from capsviz.explorer.cases import prepared
-from capsviz.explorer.choice import Choice
-from capsviz.explorer.handlers import Handlers
+from capsviz.explorer import drawing, files, images, layout, look, panels, rotation, settings
+from capsviz.explorer.images import Sample
+from capsviz.explorer.networks import About, Choice, Networks
 from capsviz.explorer.settings import LONGEST
 
 # At once, by as many threads as `serve` allows: the queue would take longer than the networks do.
 QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+LATEST = {"trigger_mode": "always_last", **QUICK}
 # One at a time, in Gradio's queue: matplotlib's style is the same for all threads.
 SLOW = {"concurrency_id": "slow", "concurrency_limit": 1, "api_visibility": "private"}
+EXPLAINED = {"show_progress": "hidden", "trigger_mode": "always_last", **SLOW}
 ADDRESS = """(query) => {
   const theme = new URLSearchParams(location.search).get("__theme");
   const mode = theme ? `&__theme=${theme}` : "";
   history.replaceState(null, "", `${location.pathname}?${query}${mode}`);
 }"""
-# Here, not in an answer: Gradio would refuse what was asked before of a network with more of them.
+# Here, not in an answer: Gradio would refuse a request made before of a network with more of them.
 REACH = '(last) => ({ maximum: Math.max(last, 2), __type__: "update" })'
 COPY = "() => { navigator.clipboard?.writeText(location.href).catch(() => {}); }"
 
 
-def build(choice: Choice) -> gr.Blocks:
-    """The page for networks to choose from, to be launched."""
-    return _Page(choice).blocks
+class State(NamedTuple):
+    """What a visitor looks at."""
+
+    sample: Sample | None
+    networks: Networks
+    opened: bool  # the tab "Side by side", whose panels cost more
+    values: dict[str, Any]  # of the controls, by their names in a link
 
 
-class _Page:
+class Page:
+    """The page for networks to choose from; its `blocks` are to be launched.
+
+    Handlers take the values of parts of the page, by part, and return those that change.
+    """
+
     def __init__(self, choice: Choice):
+        self.choice = choice
         networks = choice.pair(choice.first, choice.beside)
-        cases = {case.key: case for case in prepared(networks)}
-        self.handlers = Handlers(choice, cases)
-        middle = min(2, len(choice.dataset.classes) - 1)
+        self.cases = {case.key: case for case in images.prepared(networks)}
+        middle = min(2, len(networks.classes) - 1)
         warped(networks.test_image(middle, 0), Warp(1.0))  # imports what comes with a first warp
         with gr.Blocks(
             title="capsviz explore", analytics_enabled=False, delete_cache=(3600, 3600)
         ) as self.blocks:
-            self.sample = gr.State(self.handlers.test_image(networks, middle, 0))
-            self.pose_opened, self.sides_opened = gr.State(False), gr.State(False)
-            # No State: its changes are not told to the page by requests that do not queue.
+            self.address = gr.Textbox("", visible="hidden")  # first: its script gives the value
+            self.sample = gr.State(self.test_image(networks, middle, 0))
+            self.sides_opened, self.pose_opened = gr.State(False), gr.State(False)
+            # No State: its changes are not sent to the page by requests that do not queue.
             self.capsule_now = gr.Number(LONGEST, visible="hidden")
             self.iterations = gr.Number(0, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
-            self.address = gr.Textbox("", visible="hidden")
-            self.on = on = layout.build(choice, list(cases.values()), networks.about, middle)
-            self.controls = [
-                *on.warp, on.routing, on.off, on.mapped, on.iteration, on.capsule, on.donor,
-                on.donor_index, *on.changes,
-            ]  # fmt: skip
-            self.handlers.neutral = [one.value for one in self.controls]
-            self.pair = [on.first, on.beside]
-            self.settings = [self.sample, *self.pair, self.sides_opened, *self.controls]
-            self.outputs = [
+            self.on = on = layout.build(choice, list(self.cases.values()), networks.about, middle)
+            self.usual = {name: one.value for name, one in on.controls.items()}
+            self.given = {
+                self.sample, on.first, on.beside, self.sides_opened, *on.controls.values(),
+            }  # fmt: skip
+            self.panels = [
                 on.images, on.scores, on.routed, on.sides, on.posed, self.capsule_now,
                 self.iterations, self.query,
             ]  # fmt: skip
@@ -67,73 +77,298 @@ class _Page:
             self._slow_events()
 
     def _quick_events(self):
-        on, do, latest = self.on, self.handlers, {"trigger_mode": "always_last", **QUICK}
+        on, controls = self.on, self.on.controls
         self.blocks.load(
-            do.arrive, [self.address, *self.settings],
-            [self.sample, on.status, *self.pair, *self.controls, *self.outputs],
+            self.arrive, {self.address, *self.given},
+            [self.sample, on.status, on.first, on.beside, *controls.values(), *self.panels],
             js="(first, ...others) => [location.search, ...others]", **QUICK,
         )  # fmt: skip
-        gr.on([one.change for one in self.controls], do.show, self.settings, self.outputs, **latest)
         gr.on(
-            [one.input for one in self.pair], do.choose, self.settings,
-            [on.status, on.off, on.iteration, *on.changes, on.turned, *self.outputs], **latest,
+            [one.change for one in controls.values()],
+            lambda given: self.show(self.state(given)), self.given, self.panels, **LATEST,
+        )  # fmt: skip
+        gr.on(
+            [on.first.input, on.beside.input], self.choose, self.given,
+            [on.status, controls["off"], controls["iteration"], *on.changes, on.rotated,
+             *self.panels], **LATEST,
         )  # fmt: skip
         for triggers, find, inputs in (
-            ([on.sheet.input], do.sketch, [on.sheet]),
-            ([on.file.upload, on.invert.input], do.upload, [on.file, on.invert]),
+            ([on.sheet.input], self.sketch, [on.sheet]),
+            ([on.file.upload, on.invert.input], self.upload, [on.file, on.invert]),
             ([on.file.clear], lambda networks: None, []),
-            ([on.take.click, on.index.submit, on.digit.input], do.test_image, [on.digit, on.index]),
+            ([on.take.click, on.index.submit, on.digit.input], self.test_image,
+             [on.digit, on.index]),
+            ([on.cases.input], self.prepared, [on.cases]),
         ):  # fmt: skip
             gr.on(
-                triggers, do.replacing(find, len(inputs)), [*inputs, *self.settings],
-                [self.sample, on.status, on.turned, *self.outputs], **latest,
+                triggers, self.replacing(find, inputs), {*inputs, *self.given},
+                [self.sample, on.status, on.rotated, *on.warp, *self.panels], **LATEST,
             )  # fmt: skip
-        on.cases.input(
-            do.case, [on.cases, *self.settings],
-            [self.sample, on.status, on.turned, *on.warp, *self.outputs], **latest,
-        )  # fmt: skip
         on.straight.click(lambda: list(Warp()), None, on.warp, **QUICK)
-        on.own.click(lambda: [0] * on.dimensions, None, on.changes, **QUICK)
-        on.step.click(lambda: (1, gr.Timer(active=True)), None, [on.iteration, on.clock], **QUICK)
-        on.clock.tick(do.tick, [*self.pair, on.iteration], [on.iteration, on.clock], **QUICK)
+        on.own.click(lambda: [0] * len(on.changes), None, on.changes, **QUICK)
+        step = [controls["iteration"], on.clock]
+        on.step.click(lambda: (1, gr.Timer(active=True)), None, step, **QUICK)
+        on.clock.tick(self.tick, self.given, step, **QUICK)
         on.sides_tab.select(
-            do.open_sides, self.settings, [self.sides_opened, *self.outputs], **QUICK
+            self.open_sides, self.given, [self.sides_opened, *self.panels], **QUICK
         )  # fmt: skip
-        self.iterations.change(None, [self.iterations], [on.iteration], js=REACH, **QUICK)
+        self.iterations.change(None, [self.iterations], [controls["iteration"]], js=REACH, **QUICK)
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
         on.copy.click(None, None, None, js=COPY, **QUICK)
 
     def _slow_events(self):
-        on, do = self.on, self.handlers
-        explained = {"show_progress": "hidden", "trigger_mode": "always_last", **SLOW}
-        on.pose_tab.select(
-            lambda capsule, *pair: [True, *do.explain(capsule, True, *pair)],
-            [self.capsule_now, *self.pair], [self.pose_opened, *on.changes], **explained,
-        )  # fmt: skip
+        on, shown = self.on, {self.capsule_now, self.on.first, self.on.beside}
+        on.pose_tab.select(self.open_pose, shown, [self.pose_opened, *on.changes], **EXPLAINED)
         self.capsule_now.change(
-            do.explain, [self.capsule_now, self.pose_opened, *self.pair], on.changes,
-            **explained,
+            self.explain, {self.pose_opened, *shown}, on.changes, **EXPLAINED
         )  # fmt: skip
-        on.turn.click(do.turn, [self.sample, *self.pair], on.turned, **SLOW)
-        for button, save, out in (
-            (on.save_view, _view, on.view_files),
-            (on.save_routing, _routing, on.routing_files),
-            (on.save_pose, _pose, on.pose_files),
-            (on.save_turn, lambda networks, sample, _: files.save_turn(networks, sample),
-             on.turn_files),
+        on.rotate.click(self.rotate, self.given, [on.rotated], **SLOW)
+        for name, save in (
+            ("view", files.save_view), ("routing", files.save_routing),
+            ("pose", files.save_pose), ("rotation", files.save_rotation),
         ):  # fmt: skip
-            button.click(do.saving(save), self.settings, out, **SLOW)
+            button, out = on.downloads[name]
+            button.click(self.saving(save, out), self.given, [out], **SLOW)
+
+    def state(self, given: dict) -> State:
+        """Return what a visitor looks at."""
+        on = self.on
+        return State(
+            given[self.sample],
+            self.choice.pair(given[on.first], given[on.beside]),
+            given[self.sides_opened],
+            {name: given[one] for name, one in on.controls.items()},
+        )
+
+    def neutral(self, networks: Networks) -> dict[str, Any]:
+        """Return the values of the controls before anything is touched."""
+        return {**self.usual, "iteration": networks.about.iterations}
+
+    def arrive(self, given) -> dict:
+        """Show the state that the address holds, and say what is wrong with it."""
+        on, wrong = self.on, []
+        parts = settings.parse(given[self.address] or "")
+        names = parts.get("network", given[on.first]), parts.get("beside", given[on.beside])
+        try:
+            networks = self.choice.pair(*names)
+        except ValueError as error:
+            wrong.append(str(error))
+            networks = self.choice.pair(self.choice.first, self.choice.beside)
+        sample, about = given[self.sample], networks.about
+        try:
+            sample = self._of_link(networks, parts) or sample
+        except ValueError as error:
+            wrong.append(str(error))
+        values, odd = settings.values_of(
+            parts, self.neutral(networks), classes=len(networks.classes), types=about.types,
+            iterations=about.iterations,
+        )  # fmt: skip
+        wrong += [f"the link's value of {name} is not possible here" for name in odd]
+        case = self._case(sample)
+        status = drawing.note(case.question if case else "")
+        return {
+            self.sample: sample,
+            on.status: status + drawing.note("; ".join(wrong), "cv-warn"),
+            on.first: networks.names[0],
+            on.beside: networks.names[1],
+            **self._controls(about, values),
+            **self.show(State(sample, networks, given[self.sides_opened], values)),
+        }
+
+    def choose(self, given) -> dict:
+        """Show other networks; controls get their range, and changes of the pose are undone."""
+        on = self.on
+        try:
+            state = self.state(given)
+            about = state.networks.about
+        except (ValueError, OSError) as error:
+            return {on.status: drawing.note(str(error), "cv-warn")}
+        changed = {"off": settings.NONE, "iteration": about.iterations}
+        changed |= {f"d{d}": 0 for d in range(len(on.changes))}
+        values = state.values | changed
+        return {
+            on.status: "",
+            on.rotated: "",
+            **self._controls(about, changed),
+            **self.show(state._replace(values=values)),
+        }
+
+    def replacing(self, find, inputs):
+        """Return a handler that shows another image, or none, or says what is wrong with it.
+
+        A prepared case is rotated as it is to be, and its question is asked.
+        """
+
+        def handle(given):
+            on, state = self.on, self.state(given)
+            try:
+                sample = find(state.networks, *(given[one] for one in inputs))
+            except ValueError as error:
+                return {on.status: drawing.note(str(error), "cv-warn")}
+            case, warp = self._case(sample), {}
+            if case is not None:
+                names = [one.name for one in settings.WARPS]
+                warp = dict(zip(names, Warp(case.angle_deg), strict=True))
+            return {
+                self.sample: sample,
+                on.status: drawing.note(case.question if case else ""),
+                on.rotated: "",
+                **{on.controls[name]: value for name, value in warp.items()},
+                **self.show(state._replace(sample=sample, values=state.values | warp)),
+            }
+
+        return handle
+
+    def show(self, state: State) -> dict:
+        """Return all panels, the class of the pose, the number of iterations, the link's query."""
+        on, (sample, networks, opened, values) = self.on, state
+        shown = {
+            self.iterations: networks.about.iterations,
+            self.query: settings.query(
+                networks.names, _origin(sample), values, self.neutral(networks)
+            ),
+        }
+        if sample is None:
+            empty = drawing.note(panels.EMPTY)
+            shown |= dict.fromkeys((on.images, on.routed, on.sides, on.posed), empty)
+            return shown | {on.scores: "", self.capsule_now: LONGEST}
+        chosen, note = settings.read(values, networks.about.dimensions), ""
+        try:
+            answers = panels.find(networks, sample.image, chosen)
+        except ValueError as error:  # a donor that does not exist, couplings that are not replaced
+            note = drawing.note(f"{error}. The image is shown with routing as trained.", "cv-warn")
+            chosen = chosen._replace(how=look.AS_TRAINED)
+            answers = panels.find(networks, sample.image, chosen)
+        if opened:
+            try:
+                shown[on.sides] = panels.side_by_side(networks, sample.image, chosen)
+            except ValueError as error:  # a donor that does not exist
+                shown[on.sides] = drawing.note(str(error), "cv-warn")
+        return shown | {
+            on.images: panels.images(answers, networks),
+            on.scores: note + panels.scores(answers, networks, sample.label),
+            on.routed: note + panels.routed(answers, networks, chosen),
+            on.posed: panels.posed(answers, networks, chosen),
+            self.capsule_now: answers.capsule,
+        }
+
+    def open_sides(self, given) -> dict:
+        """Show all panels, from now on with those side by side."""
+        return {self.sides_opened: True, **self.show(self.state(given)._replace(opened=True))}
+
+    def tick(self, given):
+        """Go on to the next iteration, and stop at the last one."""
+        state = self.state(given)
+        last = state.networks.about.iterations
+        following = min(int(state.values["iteration"]) + 1, last)
+        return following, gr.Timer(active=following < last)
+
+    def rotate(self, given) -> dict:
+        """Show the player of a full circle."""
+        sample, networks, *_ = self.state(given)
+        empty = drawing.note(panels.EMPTY)
+        return {self.on.rotated: rotation.player(networks, sample.image) if sample else empty}
+
+    def open_pose(self, given) -> dict:
+        """Explain the dimensions of the pose from now on, which takes seconds for each class."""
+        return {self.pose_opened: True, **self.explain({**given, self.pose_opened: True})}
+
+    def explain(self, given) -> dict:
+        """Say beside each slider of the pose what its dimension does."""
+        on, capsule = self.on, given[self.capsule_now]
+        if not given[self.pose_opened] or capsule == LONGEST:
+            return dict.fromkeys(on.changes, gr.skip())
+        try:
+            networks = self.choice.pair(given[on.first], given[on.beside])
+            texts = files.explain(networks, int(capsule))
+        except ValueError as error:  # no decoder, or too few images of a class
+            texts = [str(error)] * len(on.changes)
+        texts += [""] * (len(on.changes) - len(texts))
+        return {one: gr.Slider(info=text) for one, text in zip(on.changes, texts, strict=False)}
+
+    def saving(self, save, out):
+        """Return a handler that writes figures of what is shown, and offers them."""
+
+        def handle(given):
+            sample, networks, _, values = self.state(given)
+            if sample is None:
+                raise gr.Error(panels.EMPTY)
+            chosen = settings.read(values, networks.about.dimensions)
+            try:
+                paths = save(networks, sample, chosen)
+            except ValueError as error:
+                raise gr.Error(str(error)) from error
+            return {out: gr.File([str(path) for path in paths], visible=True)}
+
+        return handle
+
+    def sketch(self, networks: Networks, sheet: str) -> Sample | None:
+        """Return a drawing; None once it is cleared."""
+        if not sheet:
+            return None
+        return Sample(_as_in_link(images.from_sheet(sheet, networks.frame)), None, "drawing")
+
+    def upload(self, networks: Networks, path, invert: str) -> Sample:
+        """Return a visitor's picture."""
+        if path is None:
+            raise ValueError("Choose a picture first.")
+        image = _as_in_link(images.from_file(path, networks.frame, invert))
+        return Sample(image, None, Path(path).stem)
+
+    def test_image(self, networks: Networks, digit, index) -> Sample:
+        """Return a test image, by its class and its number within the class."""
+        digit, index = settings.number(digit), settings.number(index or 0)
+        name = f"{networks.dataset.name}-{digit}-{index}"
+        origin = {"digit": digit, "index": index}
+        return Sample(networks.test_image(digit, index), digit, name, origin)
+
+    def prepared(self, networks: Networks, key: str) -> Sample:
+        """Return the image of a prepared case."""
+        if key not in self.cases:
+            raise ValueError(f"there is no case '{key}' here")
+        return self.cases[key].sample
+
+    def _case(self, sample: Sample | None) -> images.Case | None:
+        """Return the prepared case of an image, if it is one."""
+        return self.cases.get((sample.origin or {}).get("case", "")) if sample else None
+
+    def _of_link(self, networks: Networks, parts) -> Sample | None:
+        if "case" in parts:
+            return self.prepared(networks, parts["case"])
+        if "ink" in parts:
+            image = images.unpacked(parts["ink"], networks.dataset.image_shape)
+            return Sample(image, None, "drawing")
+        if "digit" in parts:
+            numbers = (parts["digit"], parts.get("index", "0"))
+            if not all(number.isdecimal() for number in numbers):
+                raise ValueError("the link names no test image")
+            return self.test_image(networks, *map(int, numbers))
+        return None
+
+    def _controls(self, about: About, values: dict) -> dict:
+        """Return controls with these values, and with the range that a network gives them."""
+        more: dict[str, dict] = {
+            "off": {"choices": layout.types(about.types)},
+            "iteration": {"visible": about.iterations > 1},
+            **{f"d{d}": {"visible": d < about.dimensions} for d in range(len(self.on.changes))},
+        }
+        parts = {name: (self.on.controls[name], value) for name, value in values.items()}
+        return {
+            one: type(one)(value=value, **more[name]) if name in more else value
+            for name, (one, value) in parts.items()
+        }
 
 
-def _view(networks, sample, chosen):
-    capsule = panels.find(networks, sample.image, chosen).capsule
-    return files.save_view(networks, sample, chosen.warp, chosen.how, capsule, chosen.changes)
+def _origin(sample: Sample | None) -> dict:
+    """Return where an image is from, for a link."""
+    if sample is None:
+        return {}
+    if sample.origin is not None:
+        return sample.origin
+    letters = images.packed(sample.image)
+    return {} if letters is None else {"ink": letters}
 
 
-def _routing(networks, sample, chosen):
-    return files.save_routing(networks, sample, chosen.warp, chosen.how)
-
-
-def _pose(networks, sample, chosen):
-    capsule = panels.find(networks, sample.image, chosen).capsule
-    return files.save_pose(networks, sample, chosen.warp, capsule)
+def _as_in_link(image):
+    """Return an image at the 256 levels of a link, so that a link shows exactly the same."""
+    return (image * 255).round() / 255

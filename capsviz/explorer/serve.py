@@ -16,12 +16,7 @@ INSTALL = "the page needs Gradio: pip install 'capsviz[app]'"
 
 
 def free_port(port: int) -> int:
-    """The port, or for 0 one that is free.
-
-    Raises
-    ------
-    ValueError  if it is taken, or not for us.
-    """
+    """Return the port, or a free one for 0; a ValueError says why it is not available."""
     with socket.socket() as probe:
         if sys.platform != "win32":  # where it would take a port that is in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,14 +24,14 @@ def free_port(port: int) -> int:
             probe.bind((HOST, port))
         except OSError as error:
             raise ValueError(
-                f"port {port} of {HOST} cannot be had ({error.strerror}): choose another by "
+                f"port {port} of {HOST} is not available ({error.strerror}): choose another by "
                 "--port, or any free one by --port 0"
             ) from error
         return probe.getsockname()[1]
 
 
 def load_gradio():
-    """Gradio, told before it starts to report nothing; ImportError that says how to install it."""
+    """Import Gradio without analytics; an ImportError says how to install it."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
@@ -47,7 +42,7 @@ def load_gradio():
 
 
 def launch(blocks, port: int, *, browser: bool = False) -> str:
-    """Start to serve a page of `page.build` in the background; its address."""
+    """Start to serve the blocks of a page in the background, and return its address."""
     gradio = load_gradio()
     blocks.queue(max_size=200)
     _, address, _ = blocks.launch(
@@ -81,7 +76,7 @@ def end() -> NoReturn:
 
 
 def _theme(gradio):
-    """Fonts of the system, for others would be fetched; small print dark enough to read."""
+    """Return a theme with fonts of the system, for others would be fetched."""
     base = gradio.themes.Base(
         font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
     )

@@ -1,9 +1,14 @@
-"""What the controls of the page say. No Gradio."""
+"""What the controls of the page say, and the link that holds it. No Gradio.
+
+The values of the controls are a dictionary by the names that stand in a link.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from capsviz.analyses.view.measure import Warp
 from capsviz.explorer import look
@@ -15,10 +20,13 @@ ROUTINGS = (
     *(f"couplings {name}" for name in (*INTERVENTIONS, look.ANOTHER)),
     "one iteration",
 )
+STEP = 0.5  # the largest change of a dimension of a pose
+LARGEST = 100_000  # number of an image
+LETTERS = 12_000  # of a link, at most; a longer one is ignored
 
 
 class Control(NamedTuple):
-    """One number that the page lets one set."""
+    """A slider of the warp."""
 
     name: str
     low: float
@@ -36,8 +44,6 @@ WARPS = (  # in the order of `Warp`
     Control("right", -8, 8, 0, 1, "Shift right", "px"),
     Control("down", -8, 8, 0, 1, "Shift down", "px"),
 )
-# Names in a link of what comes after the warp, in this order; then d0, d1, ... of the pose.
-CHOSEN = ("routing", "off", "map", "iteration", "pose", "donor", "donor-index")
 
 
 class Settings(NamedTuple):
@@ -49,18 +55,91 @@ class Settings(NamedTuple):
     iteration: int  # of the couplings, from 1
     capsule: int  # class of the pose; below 0: that of the longest capsule
     donor: tuple[int, int]  # class and number of the image whose couplings are transplanted
-    changes: tuple[float, ...]  # of each dimension of that pose
+    changes: tuple[float, ...]  # (E,) added to that pose
 
 
-def read(values: Sequence) -> Settings:
-    """Settings from the values of the controls, in their order: `WARPS`, `CHOSEN`, the pose."""
-    warp, (routing, off, mapped, iteration, capsule, *other) = Warp(*values[:5]), values[5:12]
-    donor = (int(other[0]), int(other[1] or 0))
+def read(values: Mapping[str, Any], dimensions: int) -> Settings:
+    """Return the settings that the values of the controls mean, for poses of so many dimensions."""
+    routing, donor = values["routing"], (int(values["donor"]), int(values["donor-index"] or 0))
     couplings = routing.removeprefix("couplings ") if routing in ROUTINGS[1:-1] else None
     how = look.Intervention(
         couplings=couplings,
         iterations=1 if routing == ROUTINGS[-1] else None,
-        off=None if off == NONE else off,
+        off=None if values["off"] == NONE else values["off"],
         donor=donor if couplings == look.ANOTHER else None,
     )
-    return Settings(warp, how, mapped, int(iteration), capsule, donor, tuple(values[12:]))
+    return Settings(
+        warp=Warp(*(values[one.name] for one in WARPS)),
+        how=how,
+        mapped=values["map"],
+        iteration=int(values["iteration"]),
+        capsule=values["pose"],
+        donor=donor,
+        changes=tuple(values[f"d{d}"] for d in range(dimensions)),
+    )
+
+
+def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapping) -> str:
+    """Return what follows the `?` of a link: two networks, the image, and what is set.
+
+    Parameters
+    ----------
+    origin   of the image: {"digit": 2, "index": 0}, {"case": "easy"} or {"ink": `images.packed`}.
+    values   of the controls.
+    neutral  the same before anything is touched; values that equal them are left out.
+    """
+    parts = {"network": pair[0], "beside": pair[1], **origin}
+    for name, value in values.items():
+        if value != neutral[name]:
+            parts[name] = f"{value:g}" if isinstance(value, float) else value
+    return urlencode(parts)
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the parts of a link by name; none of a link that is too long."""
+    return dict(parse_qsl(text.removeprefix("?"))) if len(text) <= LETTERS else {}
+
+
+def values_of(
+    parts: Mapping[str, str], neutral: Mapping, *, classes: int, types: int, iterations: int
+) -> tuple[dict, list[str]]:
+    """Return the values of the controls in a link, and the names of those that are out of range.
+
+    A control that is left out or out of range keeps its value in `neutral`.
+    """
+    limits = {one.name: (one.low, one.high) for one in WARPS}
+    limits |= {"off": (NONE, types - 1), "map": (LONGEST, classes - 1), "donor": (0, classes - 1)}
+    limits |= {"pose": (LONGEST, classes - 1), "iteration": (1, iterations)}
+    limits |= {"donor-index": (0, LARGEST)}
+    values = dict(neutral)
+    for name in (name for name in neutral if name in parts):
+        if name == "routing":
+            values[name] = parts[name] if parts[name] in ROUTINGS else None
+        else:
+            whole = name not in ("scale", "shear") and name in limits
+            values[name] = _number(parts[name], *limits.get(name, (-STEP, STEP)), whole)
+    wrong = [name for name, value in values.items() if value is None]
+    return values | {name: neutral[name] for name in wrong}, wrong
+
+
+def _number(text: str, low: float, high: float, whole: bool) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if not isfinite(value) or not low <= value <= high or (whole and value != int(value)):
+        return None
+    return int(value) if whole else value
+
+
+def number(text: str | float) -> int:
+    """Return the whole number in a link or a control.
+
+    Raises
+    ------
+    ValueError  for anything else, or a number beyond all images.
+    """
+    value = float(text)  # of thousands of digits, inf
+    if value != value // 1 or abs(value) > LARGEST:
+        raise ValueError(f"expected a whole number of at most {LARGEST:,}, got {str(text)[:20]}")
+    return int(value)

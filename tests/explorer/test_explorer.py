@@ -1,10 +1,12 @@
-"""What the explorer computes and draws, without a browser and without Gradio."""
+"""What the explorer computes, draws and keeps in a link, without a browser."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, empty_page
+from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
 from helpers.source_code import MODULES, imports
 from matplotlib.text import Text
@@ -24,18 +27,40 @@ from capsviz import checkpoint, results, tracing
 from capsviz.analyses import importance
 from capsviz.cli import main
 from capsviz.data import Dataset
-from capsviz.explorer import choice, drawing, files, look, network, panels, serve, settings, source
+from capsviz.explorer import (
+    drawing,
+    files,
+    images,
+    look,
+    panels,
+    rotation,
+    serve,
+    settings,
+)
+from capsviz.explorer import (
+    networks as choices,
+)
 from capsviz.nn.functional import lengths
 from capsviz.pictures import Frame, prediction
 from capsviz.statistics.detection import REASONS, Limits
 
 CLASSES = ("a", "b", "c")
-NEUTRAL = (0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1, 2, 0)
+WARP = {"angle": 0, "scale": 1, "shear": 0, "right": 0, "down": 0}
+NEUTRAL = {
+    **WARP, "routing": "as trained", "off": -1, "map": -1, "iteration": 3, "donor": 2,
+    "donor-index": 0, "pose": -1, **{f"d{d}": 0 for d in range(6)},
+}  # fmt: skip
+LIMITS = {"classes": 3, "types": 2, "iterations": 3}
+DIGIT = Frame((1, 28, 28))
+
+
+def chosen(**values):
+    return settings.read(NEUTRAL | values, 6)
 
 
 @pytest.fixture
 def strong():
-    """A small network whose couplings are far from even, with the card that a page needs."""
+    """A small network whose couplings are far from uniform, with the card that a page needs."""
     model = build_strong()
     model.card = {"name": "strong"}
     return model
@@ -45,28 +70,27 @@ def strong():
 def networks(strong, tiny_images):
     other = build_strong(iterations=1)
     other.card = {"name": "once"}
-    images = (tiny_images * 255).byte()
-    part = Dataset(images, torch.arange(8) % 3, CLASSES, "made-up", "test")
-    return network.Networks(strong, other, CLASSES, part, ("strong", "once"))
+    part = Dataset((tiny_images * 255).byte(), torch.arange(8) % 3, CLASSES, "made-up", "test")
+    return choices.Networks(strong, other, part, ("strong", "once"))
 
 
 def uri(picture):
     content = io.BytesIO()
     picture.save(content, "png")
-    return source.HEAD + base64.b64encode(content.getvalue()).decode()
+    return images.HEAD + base64.b64encode(content.getvalue()).decode()
 
 
 def sheet(draw=None):
-    picture = Image.new("RGBA", (source.SHEET_PX,) * 2)
+    picture = Image.new("RGBA", (images.SHEET_PX,) * 2)
     if draw:
         draw(ImageDraw.Draw(picture))
-    return picture
+    return uri(picture)
 
 
 def pixels_of(html):
     """The images in a piece of HTML, as arrays."""
-    answers = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in answers]
+    texts = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in texts]
 
 
 def test_a_look_is_what_a_trace_shows(strong, tiny_images):
@@ -74,63 +98,61 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
     expected = tracing.trace(strong, tiny_images[:1])
     np.testing.assert_allclose(seen.lengths, expected.lengths[0], rtol=1e-5)
     np.testing.assert_allclose(seen.poses, expected.poses[-1, 0], rtol=1e-4, atol=1e-6)
-    couplings = expected.couplings[:, 0].view(3, 2, 6, 3)  # types, places, classes
+    couplings = expected.couplings[:, 0].view(3, 2, 6, 3)  # types, positions, classes
     np.testing.assert_allclose(seen.couplings, couplings.mean(2), rtol=1e-5)
     c = expected.couplings[:, 0].double()
     np.testing.assert_allclose(seen.entropy_nats, -(c * c.log()).sum(-1), rtol=1e-5)
     made = (expected.reconstruction[0] * 255).round().byte()
     np.testing.assert_array_equal(seen.reconstruction, made)
-
-
-def test_the_maps_add_up_to_the_input_of_each_class(strong, tiny_images):
-    seen = look.look(strong, tiny_images[:1])
-    answers = tracing.trace(strong, tiny_images[:1])
-    total = torch.einsum("ij,ije->je", answers.couplings[-1, 0], answers.votes[0])
-    along = (total * torch.nn.functional.normalize(answers.poses[-1, 0], dim=-1)).sum(-1)
+    total = torch.einsum("ij,ije->je", expected.couplings[-1, 0], expected.votes[0])
+    along = (total * torch.nn.functional.normalize(expected.poses[-1, 0], dim=-1)).sum(-1)
     np.testing.assert_allclose(seen.maps.sum((1, 2)), along, rtol=1e-4)
 
 
-def test_interventions_are_those_of_a_trace(strong, tiny_images):
-    for how, asked in (
-        (look.Intervention(couplings="uniform"), {"couplings": "uniform"}),
-        (look.Intervention(couplings="shuffled"), {"couplings": "shuffled"}),
-        (look.Intervention(couplings="matched"), {"couplings": "matched"}),
+@pytest.mark.parametrize(
+    ("how", "asked"),
+    [
+        *((look.Intervention(couplings=name), {"couplings": name})
+          for name in tracing.INTERVENTIONS),
         (look.Intervention(iterations=1), {"iterations": 1}),
-    ):
-        expected = tracing.trace(strong, tiny_images[:1], keep=("lengths",), **asked).lengths[0]
-        answers = look.look(strong, tiny_images[:1], how).lengths
-        np.testing.assert_allclose(answers, expected, rtol=1e-5)
-        assert abs(answers - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
+    ],
+)  # fmt: skip
+def test_interventions_are_those_of_a_trace(strong, tiny_images, how, asked):
+    expected = tracing.trace(strong, tiny_images[:1], keep=("lengths",), **asked).lengths[0]
+    seen = look.look(strong, tiny_images[:1], how).lengths
+    np.testing.assert_allclose(seen, expected, rtol=1e-5)
+    assert abs(seen - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
 
 
-def test_even_couplings_of_leaky_routing_are_those_of_a_trace(tiny_images):
-    leaky = build_strong(leaky=True)
-    expected = tracing.trace(leaky, tiny_images[:1], couplings="uniform")
-    answers = look.look(leaky, tiny_images[:1], look.Intervention(couplings="uniform"))
-    np.testing.assert_allclose(answers.lengths, expected.lengths[0], rtol=1e-5)
-    np.testing.assert_allclose(answers.couplings, 1 / 4, rtol=1e-5)  # three classes, and none
+def test_couplings_of_another_image_are_those_of_its_last_iteration(networks):
+    image, donor = networks.test_image(0, 0), networks.test_image(1, 0)
+    how = look.Intervention(couplings=look.ANOTHER, donor=(1, 0))
+    own = tracing.trace(networks.model, donor, keep=("couplings",)).couplings[-1]
+    expected = tracing.trace(networks.model, image, keep=("lengths",), couplings=own).lengths
+    seen = look.look(networks.model, image, how, donor)
+    np.testing.assert_allclose(seen.lengths, expected[0], rtol=1e-5)
+    assert how.words == "couplings of another image (class 1, number 0)"
+    with pytest.raises(ValueError, match="expected that image"):
+        look.look(networks.model, image, how)
 
 
 def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_images):
     before = look.look(strong, tiny_images[:1])
-    answers = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
+    seen = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
     votes = tracing.trace(strong, tiny_images[:1]).votes.clone()
-    votes[:, 6:] = 0  # of two types with six places each, the second
+    votes[:, 6:] = 0  # of two types with six positions each, the second
     logits = torch.zeros(1, 12, 3)
     for _ in range(3):  # Procedure 1 of the paper, written out
         poses = torch.einsum("bij,bije->bje", logits.softmax(-1), votes)
         norm = poses.norm(dim=-1, keepdim=True)
         poses = poses / norm * norm**2 / (1 + norm**2)
         logits = logits + torch.einsum("bije,bje->bij", votes, poses)
-    np.testing.assert_allclose(answers, lengths(poses)[0], rtol=1e-4)
-    assert abs(answers - before.lengths).max() > 1e-3
+    np.testing.assert_allclose(seen, lengths(poses)[0], rtol=1e-4)
+    assert abs(seen - before.lengths).max() > 1e-3
     np.testing.assert_array_equal(look.look(strong, tiny_images[:1]).lengths, before.lengths)
-
-
-@pytest.mark.parametrize("kind", [-1, 2])
-def test_a_type_that_is_not_there_is_refused(strong, kind):
-    with pytest.raises(ValueError, match="expected 0 to 1"):
-        look.without_type(strong, kind)
+    for kind in (-1, 2):
+        with pytest.raises(ValueError, match="expected 0 to 1"):
+            look.without_type(strong, kind)
 
 
 @pytest.mark.parametrize("name", ["digits", "digits-self-routing", "digits-inverted-attention"])
@@ -142,8 +164,7 @@ def test_a_type_that_is_off_changes_what_importance_says(name, digits):
         look.look(model, image, look.Intervention(off=kind)).lengths[3] - own
         for kind in range(model.grid[0])
     ]
-    of_types = expected.change["types"]
-    np.testing.assert_allclose(changes, of_types, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(changes, expected.change["types"], rtol=1e-3, atol=1e-6)
     trace = tracing.trace(look.without_type(model, 1), image, keep=("child_activations",))
     assert trace.child_activations.view(model.grid[0], -1)[1].max() <= 1e-6  # of a length of zero
 
@@ -155,59 +176,84 @@ def test_types_of_a_layer_below_the_one_that_is_shown_cannot_be_switched_off(dig
         look.look(model, digits[0][:1], look.Intervention(off=0))
 
 
-def test_an_intervention_says_what_it_is():
-    assert look.Intervention().words == "as trained"
-    both = look.Intervention(couplings="uniform", iterations=1, off=3)
-    assert both.words == "couplings uniform, iterations: 1, type 3 off"
+def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
+    model = Foreign((1, 21, 19), 3).eval()
+    model.grid = None
+    seen = look.look(model, tiny_images[:1])
+    assert seen.maps is None and "no maps" in drawing.evidence(seen, 0, "a")
+    assert pixels_of(drawing.couplings(seen, 1, CLASSES))[0].shape == (3, 12, 4)
+    assert look.types_of(model) == 0
 
 
 def test_a_drawing_is_scaled_and_centred_as_mnist_was():
     drawn = sheet(lambda pen: pen.line((20, 30, 40, 130), fill="black", width=20))
-    answers = source.from_sheet(uri(drawn), Frame((1, 28, 28)))
-    assert answers.shape == (1, 1, 28, 28) and answers.max() == pytest.approx(1, abs=0.02)
-    mass = answers[0, 0] / answers.sum()
+    image = images.from_sheet(drawn, DIGIT)
+    assert image.shape == (1, 1, 28, 28) and image.max() == pytest.approx(1, abs=0.02)
+    mass = image[0, 0] / image.sum()
     middle = [float((mass.sum(1 - k) * torch.arange(28)).sum()) for k in (0, 1)]
     assert middle == pytest.approx([13.5, 13.5], abs=0.6)
-    rows = (answers[0, 0] > 0.1).any(1).nonzero()
+    rows = (image[0, 0] > 0.1).any(1).nonzero()
     assert 19 <= rows.max() - rows.min() + 1 <= 21
-
-
-def test_a_colour_network_gets_a_drawing_in_its_channels():
-    drawn = sheet(lambda pen: pen.ellipse((50, 50, 200, 220), outline="black", width=20))
-    assert source.from_sheet(uri(drawn), Frame((3, 32, 32))).shape == (1, 3, 32, 32)
+    assert images.from_sheet(drawn, Frame((3, 32, 32))).shape == (1, 3, 32, 32)
 
 
 @pytest.mark.parametrize(
     "sent",
     [
-        None, "", "x", source.HEAD + "????", source.HEAD + "aGVsbG8=", "data:image/png;base64,",
+        None, "", "x", images.HEAD + "????", images.HEAD + "aGVsbG8=", images.HEAD,
         uri(Image.new("RGBA", (5, 5))), uri(Image.new("L", (280, 280))), "x" * 2_000_000,
-        source.HEAD + "A" * 2_000_000, uri(sheet())[:-40],
+        images.HEAD + "A" * 2_000_000, sheet()[:-40],
     ],
     ids=lambda sent: str(sent)[:40],
 )  # fmt: skip
-def test_what_is_no_drawing_is_refused(sent):
+def test_anything_but_a_drawing_is_refused(sent):
     with pytest.raises(ValueError, match="expected a drawing"):
-        source.from_sheet(sent, Frame((1, 28, 28)))
+        images.from_sheet(sent, DIGIT)
 
 
 def test_an_empty_sheet_asks_for_a_drawing():
     with pytest.raises(ValueError, match="draw a digit"):
-        source.from_sheet(uri(sheet()), Frame((1, 28, 28)))
+        images.from_sheet(sheet(), DIGIT)
 
 
 def test_a_wrong_upload_is_named_without_its_folder(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ValueError, match=r"'notes.txt' is not a picture") as error:
-        source.from_file(tmp_path / "notes.txt", Frame((1, 28, 28)))
+        images.from_file(tmp_path / "notes.txt", DIGIT)
     assert str(tmp_path) not in str(error.value)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 30)])
+def test_an_image_goes_through_a_link_unchanged(shape, generator):
+    image = torch.randint(256, (1, *shape), generator=generator) / 255
+    text = images.packed(image)
+    assert re.fullmatch(r"[\w-]+", text)
+    torch.testing.assert_close(images.unpacked(text, shape), image, rtol=0, atol=1e-6)
+    with pytest.raises(ValueError, match="not of this network's size"):
+        images.unpacked(text, (1, 5, 5))
+
+
+@pytest.mark.parametrize("text", ["", "x", "<script>", "aGVsbG8", "A" * 300])
+def test_letters_of_a_link_that_hold_no_image_are_refused(text):
+    with pytest.raises(ValueError, match="no image that can be read"):
+        images.unpacked(text, (1, 28, 28))
+
+
+def test_cases_are_five_for_digits_and_two_for_other_images(networks):
+    assert [case.key for case in images.prepared(networks)] == ["easy", "upside-down"]
+    opened = choices.open_choice("digits", "digits")
+    five = images.prepared(opened.pair("digits", "digits"))
+    assert [case.key for case in five] == ["easy", "4-or-9", "two-digits", "upside-down", "shoe"]
+    for case in five:
+        image = case.sample.image
+        assert image.shape == (1, 1, 28, 28) and 0.5 < image.max() <= 1
+        assert case.question.endswith("?")
 
 
 def test_an_image_is_drawn_pixel_by_pixel(generator):
     image = torch.randint(256, (1, 5, 7), generator=generator, dtype=torch.uint8).numpy()
     np.testing.assert_array_equal(pixels_of(drawing.pixels(image, "x"))[0], image[0])
-    colour = np.repeat(image, 3, 0)
-    assert pixels_of(drawing.pixels(colour, "x"))[0].shape == (5, 7, 3)
+    assert pixels_of(drawing.pixels(np.repeat(image, 3, 0), "x"))[0].shape == (5, 7, 3)
     two_eyes = np.concatenate([image, 255 - image])
     np.testing.assert_array_equal(pixels_of(drawing.pixels(two_eyes, "x"))[0], image[0])
 
@@ -224,8 +270,8 @@ def test_names_from_outside_cannot_become_markup():
     nasty = "<script>"
     html = drawing.bars(np.array([0.2, 0.1, 0.3]), (nasty,) * 3, nasty, nasty)
     html += drawing.note(nasty) + drawing.pixels(np.zeros((1, 2, 2), np.uint8), nasty)
-    html += drawing.vector(np.zeros(2), [0, 0], nasty)
-    assert nasty not in html and html.count("&lt;script&gt;") == 10
+    html += drawing.vector(np.zeros(2), [0, 0], nasty) + drawing.column([], name=nasty)
+    assert nasty not in html and html.count("&lt;script&gt;") == 11
 
 
 def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
@@ -236,6 +282,9 @@ def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
     assert (first == first[0, 0]).all()  # all 1/J
     blank = pixels_of(drawing.couplings(seen, 3, CLASSES, off=1))[0]
     assert (blank[:, 1, 3] == 0).all() and (blank[:, 0, 3] == 255).all()
+    table = drawing.spread(seen, 2)
+    assert "3.00" in table and f"{seen.effective_classes():.2f}" in table
+    assert table.count("<tr class=cv-now>") == 1
 
 
 def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
@@ -243,12 +292,11 @@ def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
     html = drawing.evidence(seen, 1, "b")
     image, values = pixels_of(html)
     assert image.shape == (21, 19) and values.shape == (3, 2, 4)
-    signs = (seen.maps[1] < -np.abs(seen.maps).max() / 5).sum()
-    assert html.count("h.8") == signs
+    assert html.count("h.8") == (seen.maps[1] < -np.abs(seen.maps).max() / 5).sum()
     assert f"{seen.maps[1].sum():.2f}" in html
 
 
-def test_the_outline_goes_round_the_ink():
+def test_the_outline_goes_round_the_foreground():
     image = np.zeros((1, 6, 6), np.uint8)
     image[0, 2:4, 1:3] = 255
     seen = look.ImageTrace(image, *[None] * 4, np.ones((1, 1, 1)), [0.5, 4.5, 4.5, 0.5], None)
@@ -257,175 +305,202 @@ def test_the_outline_goes_round_the_ink():
     assert {"M1 2v1", "M3 2v1", "M1 2h1", "M2 4h1"} <= set(re.findall(r"M[^M]+", path))
 
 
-def test_the_spread_is_the_exponential_of_the_entropy(strong, tiny_images):
-    seen = look.look(strong, tiny_images[:1])
-    html = drawing.spread(seen, 2)
-    assert "3.00" in html and f"{np.exp(seen.entropy_nats[2]).mean():.2f}" in html
-    assert html.count("<tr class=cv-now>") == 1
+def test_settings_are_read_from_the_controls_by_name():
+    seen = chosen(angle=30, scale=1.2, down=3, routing="one iteration", off=5, map=1, iteration=2,
+                  pose=0, donor=1, d0=0.1, d1=-0.2, **{"donor-index": 4})  # fmt: skip
+    assert seen.warp == (30, 1.2, 0, 0, 3) and seen.warp.shift_y_px == 3
+    assert seen.how == look.Intervention(iterations=1, off=5)
+    assert (seen.mapped, seen.iteration, seen.capsule, seen.donor) == (1, 2, 0, (1, 4))
+    assert seen.changes == (0.1, -0.2, 0, 0, 0, 0)
+    assert chosen().how == look.AS_TRAINED
 
 
-def test_the_values_of_the_controls_are_read_in_their_order():
-    values = (30, 1.2, 0.1, -2, 3, "one iteration", 5, 1, 2, 0, 1, 4, 0.1, -0.2)
-    answers = settings.read(values)
-    assert answers.warp == (30, 1.2, 0.1, -2, 3) and answers.warp.shift_y_px == 3
-    assert answers.how == look.Intervention(iterations=1, off=5)
-    assert (answers.mapped, answers.iteration, answers.capsule) == (1, 2, 0)
-    assert answers.donor == (1, 4)
-    assert answers.changes == (0.1, -0.2)
-    assert settings.read((*NEUTRAL, 0)).how == look.AS_TRAINED
+def test_a_link_says_what_is_set_and_gives_it_back():
+    values = NEUTRAL | {"angle": -30, "scale": 1.25, "routing": "couplings uniform", "off": 1,
+                        "iteration": 1, "donor-index": 7, "d0": 0.25, "d2": -0.5}  # fmt: skip
+    parts = settings.parse("?" + settings.query(("one", "two"), {"case": "x"}, values, NEUTRAL))
+    assert (parts["network"], parts["beside"], parts["case"]) == ("one", "two", "x")
+    assert "shear" not in parts and "d1" not in parts
+    assert settings.values_of(parts, NEUTRAL, **LIMITS) == (values, [])
+    assert settings.values_of({}, NEUTRAL, **LIMITS) == (NEUTRAL, [])
+    assert settings.parse("angle=3&ink=" + "A" * 20_000) == {}  # too long
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("angle", "1e9"), ("angle", "nan"), ("scale", "x"), ("routing", "magic"), ("off", "2"),
+        ("iteration", "4"), ("map", "3"), ("donor", "-1"), ("d0", "0.6"), ("right", "0.5"),
+    ],
+)  # fmt: skip
+def test_values_of_a_link_that_are_out_of_range_are_named_and_left_out(name, value):
+    assert settings.values_of({name: value}, NEUTRAL, **LIMITS) == (NEUTRAL, [name])
 
 
 def test_every_panel_follows_the_controls(networks):
     image = networks.test_image(1, 0)
-    plain, turned = (settings.read((angle, *NEUTRAL[1:], *[0] * 6)) for angle in (0, 40))
-    changed = settings.read((*NEUTRAL, 0.4, *[0] * 5))
-    answers = {s: panels.find(networks, image, s) for s in (plain, turned, changed)}
+    plain, rotated, changed = chosen(), chosen(angle=40), chosen(d0=0.4)
+    before, after, other = (panels.find(networks, image, s) for s in (plain, rotated, changed))
     for draw in (panels.routed, panels.posed):
-        before, after = (draw(answers[s], networks, s) for s in (plain, turned))
-        assert before != after
-    assert panels.images(answers[plain], networks) != panels.images(answers[turned], networks)
-    before, after = (panels.scores(answers[s], networks, 1) for s in (plain, turned))
-    assert before != after and "True class: b" in before
-    assert panels.posed(answers[plain], networks, plain) != panels.posed(
-        answers[changed], networks, changed
-    )
-    assert panels.scores(answers[plain], networks, None) == panels.scores(
-        answers[changed], networks, None
-    )
-
-
-def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
-    image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
-    answers = panels.find(networks, image, plain)
-    assert panels.flag(answers, networks) == ""  # not known
-    for limits in (Limits(0.0, 1e3), Limits(2.0, 1e3), Limits(0.0, 0.0)):
-        (one,), _ = prediction.predict(networks.model, image, CLASSES, top=1, limits=limits)
-        text = panels.flag(answers, replace(networks, limits=limits))
-        assert ("Unlike" in text) is one.unlike
-        assert all(REASONS[reason] in text for reason in one.reasons)
-    two = np.zeros((1, 28, 28), np.uint8)
-    two[:, 5:20, 5:8] = two[:, 5:20, 15:18] = 255
-    pair = answers._replace(trace=answers.trace._replace(image=two))
-    text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
-    assert "2 separate pieces of ink" in text and "Like the training data" in text
-    uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
-    answers = panels.find(networks, image, uniform)
-    assert panels.flag(answers, replace(networks, limits=Limits(2.0, 0.0))) == ""
+        assert draw(before, networks, plain) != draw(after, networks, plain)
+    assert panels.images(before, networks) != panels.images(after, networks)
+    scores = panels.scores(before, networks, 1)
+    assert scores != panels.scores(after, networks, 1) and "True class: b" in scores
+    assert panels.posed(before, networks, plain) != panels.posed(other, networks, changed)
+    assert scores == panels.scores(other, networks, 1)
 
 
 def test_the_longest_capsule_is_meant_unless_a_class_is_named(networks):
     image = networks.test_image(0, 0)
-    answers = panels.find(networks, image, settings.read((*NEUTRAL, *[0] * 6)))
-    assert answers.mapped == answers.capsule == answers.trace.lengths.argmax()
-    named = settings.read((*NEUTRAL[:7], 2, 3, 1, *NEUTRAL[10:], *[0] * 6))
-    answers = panels.find(networks, image, named)
-    assert (answers.mapped, answers.capsule) == (2, 1)
+    seen = panels.find(networks, image, chosen())
+    assert seen.mapped == seen.capsule == seen.trace.lengths.argmax()
+    seen = panels.find(networks, image, chosen(map=2, pose=1))
+    assert (seen.mapped, seen.capsule) == (2, 1)
 
 
-def test_every_intervention_is_offered_and_explained_in_a_sentence(networks):
-    image = networks.test_image(1, 0)
-    texts = []
+def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
+    seen = panels.find(networks, networks.test_image(1, 0), chosen())
+    assert panels.flag(seen, networks) == ""  # not known
+    for limits in (Limits(0.0, 1e3), Limits(2.0, 1e3), Limits(0.0, 0.0)):
+        (one,), _ = prediction.predict(
+            networks.model, networks.test_image(1, 0), CLASSES, top=1, limits=limits
+        )
+        text = panels.flag(seen, replace(networks, limits=limits))
+        assert ("Unlike" in text) is one.unlike
+        assert all(REASONS[reason] in text for reason in one.reasons)
+    two = np.zeros((1, 28, 28), np.uint8)
+    two[:, 5:20, 5:8] = two[:, 5:20, 15:18] = 255
+    pair = seen._replace(trace=seen.trace._replace(image=two))
+    text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
+    assert "2 separate pieces" in text and "Like the training data" in text
+    seen = panels.find(networks, networks.test_image(1, 0), chosen(routing="couplings uniform"))
+    assert panels.flag(seen, replace(networks, limits=Limits(2.0, 0.0))) == ""
+
+
+def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
+    image, texts = networks.test_image(1, 0), set()
+    own = look.look(networks.model, image).lengths
     for name in settings.ROUTINGS:
-        chosen = settings.read((*NEUTRAL[:5], name, *NEUTRAL[6:], *[0] * 6))
-        answers = panels.find(networks, image, chosen)
-        texts.append(panels.routed(answers, networks, chosen))
-        assert f"about uniform: {answers.trace.coupling_sd:.4f}" in texts[-1]
-    assert len(set(texts)) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
-    assert set(panels.MEANINGS) == {*tracing.INTERVENTIONS, look.ANOTHER}
-    for name, text in zip(tracing.INTERVENTIONS, texts[1:], strict=False):
-        assert panels.MEANINGS[name].split(",")[0].replace("'", "&#x27;") in text
+        how = chosen(routing=name)
+        seen = panels.find(networks, image, how)
+        text = panels.routed(seen, networks, how)
+        assert f"about uniform: {seen.trace.coupling_sd:.4f}" in text
+        if how.how.couplings is not None:
+            meaning = panels.MEANINGS[how.how.couplings]
+            assert meaning.split(",")[0].replace("'", "&#x27;") in text
+        if name == "as trained":
+            assert seen.plain is None
+        else:
+            np.testing.assert_array_equal(seen.plain, own)
+            assert "Ticks" in panels.scores(seen, networks, None)
+        texts.add(text)
+    assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
 
 
-def test_couplings_near_uniform_are_said_to_be_so_and_not_to_do_little(networks):
-    image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
-    trace = panels.find(networks, image, plain).trace
+def test_couplings_near_uniform_are_not_said_to_do_little(networks):
+    trace = panels.find(networks, networks.test_image(1, 0), chosen()).trace
     near = trace._replace(entropy_nats=np.full_like(trace.entropy_nats, np.log(2.9)))
     far = trace._replace(entropy_nats=np.full_like(trace.entropy_nats, np.log(1.2)))
-    assert "not their effect" in panels.words(near, None, 3)
-    assert "not their effect" not in panels.words(far, None, 3)
-    assert "not their effect" not in panels.words(near, "uniform", 3)
+    assert "not their effect" in panels.words(near, None)
+    assert "not their effect" not in panels.words(far, None)
+    assert "not their effect" not in panels.words(near, "uniform")
+    assert "Almost uniform" in panels.almost_uniform(near, 3)
+    assert panels.almost_uniform(far, 3) == ""
+    assert "Uniform: every capsule" in panels.almost_uniform(far, 1)  # as routing begins
 
 
-def test_capsules_without_places_have_a_line_in_place_of_a_map(tiny_images):
-    model = Foreign((1, 21, 19), 3).eval()
-    model.grid = None
-    seen = look.look(model, tiny_images[:1])
-    assert seen.maps is None and "no maps" in drawing.evidence(seen, 0, "a")
-    assert pixels_of(drawing.couplings(seen, 1, CLASSES))[0].shape == (3, 12, 4)
-    assert look.types_of(model) == 0
+def test_three_couplings_and_two_networks_stand_side_by_side(networks):
+    image, donor = networks.test_image(0, 0), networks.test_image(1, 0)
+    html = panels.side_by_side(networks, image, chosen(donor=1))
+    parts = re.split(r'<section class="cv-side"', html)[1:]
+    names = [re.search(r'data-\w+="(\w+)"', part)[1] for part in parts]
+    assert names == ["strong", "once", "trained", "uniform", "transplanted"]
+    expected = [tracing.scores(one, image)[0] for one in (networks.model, networks.other)] + [
+        look.look(networks.model, image, look.Intervention(couplings=couplings), donor).lengths
+        for couplings in (None, "uniform", look.ANOTHER)
+    ]
+    for part, scores in zip(parts, expected, strict=True):
+        bars = re.findall(r'data-value="([\d.]+)"', part)
+        np.testing.assert_allclose(np.array(bars, float), scores, atol=1e-4)
+    assert all("Effective number of classes" in part for part in parts[:2])
+    assert "Dynamic routing by agreement" in parts[0]
+    assert ["Ticks: as trained." in part for part in parts[2:]] == [False, True, True]
+    scales = {re.search(r">−(\d+\.\d+)<", part)[1] for part in parts[2:]}
+    assert len(scales) == 1 and float(scales.pop()) > 0  # maps can be compared
+    with pytest.raises(ValueError, match="expected an index"):
+        panels.side_by_side(networks, image, chosen(**{"donor-index": 50}))
 
 
-def test_bars_have_ticks_only_with_an_intervention(networks):
-    image = networks.test_image(0, 0)
-    uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
-    answers = panels.find(networks, image, uniform)
-    np.testing.assert_array_equal(answers.plain, look.look(networks.model, image).lengths)
-    assert "ticks" in panels.scores(answers, networks, None)
-    plain = settings.read((*NEUTRAL, *[0] * 6))
-    assert panels.find(networks, image, plain).plain is None
+def test_the_player_has_a_frame_for_each_angle_with_both_predictions(
+    networks, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(files, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(results, "draw", empty_page)
+    monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
+    html = rotation.player(networks, networks.test_image(0, 0))
+    sample = images.Sample(networks.test_image(0, 0), 0, "x")
+    result, _ = results.read_result(files.save_rotation(networks, sample, chosen())[-1])
+    assert html.count('class="cv-panel cv-frame"') == len(result.angles_deg) == 73
+    assert html.count('class="cv-trace"') == 2
+    k = int(np.argmin(abs(result.angles_deg - 90)))
+    name = result.classes[result.predicted[k]]
+    assert f"90°: strong: predicted as {name} ({result.lengths[k].max():.2f}); once: " in html
+    points = re.findall(r'<polyline points="([^"]+)"', html)
+    assert len(points) == 6 and all(len(one.split()) == 73 for one in points)
 
 
 def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    sample = source.Sample(networks.test_image(2, 0), 2, "drawing")
-    how, warp = look.Intervention(couplings="uniform", off=0), settings.read((*NEUTRAL, 0)).warp
-    changes = (0.1, 0, 0, 0, 0, -0.3)
-    made = files.save_view(networks, sample, warp, how, 1, changes)
+    sample = images.Sample(networks.test_image(2, 0), 2, "drawing")
+    how = chosen(routing="couplings uniform", off=0, pose=1, d0=0.1, d5=-0.3)
+    made = files.save_view(networks, sample, how)
     assert sorted(path.suffix for path in made) == [".json", ".pdf", ".png"]
-    result, about = results.read_result(made[-1])
-    expected = look.look(networks.model, sample.image, how)
+    result, _ = results.read_result(made[-1])
+    expected = look.look(networks.model, sample.image, how.how)
     np.testing.assert_allclose(result.scores[0], expected.lengths, rtol=1e-5)
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
-    np.testing.assert_array_equal(result.changes, changes)
+    np.testing.assert_array_equal(result.changes, how.changes)
     again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force", "--format", "png"])
     assert again.exit_code == 0, again.stderr
-    monkeypatch.setattr(results, "draw", empty_page)
-    made = files.save_routing(networks, sample, warp, look.Intervention(off=0))
-    result, about = results.read_result(made[-1])
-    assert about["options"]["off"] == 0 and about["analysis"] == "routing"
-    np.testing.assert_allclose(result.uniform_activations, expected.lengths, rtol=1e-5)
-    assert result.changed == "type 0 off"
 
 
 @pytest.mark.parametrize("name", [*tracing.INTERVENTIONS, look.ANOTHER])
 def test_no_figure_of_the_routing_is_made_of_replaced_couplings(networks, name):
-    sample = source.Sample(networks.test_image(2, 0), 2, "drawing")
-    how = look.Intervention(couplings=name, off=0, donor=(1, 0) if name == look.ANOTHER else None)
+    sample = images.Sample(networks.test_image(2, 0), 2, "drawing")
     with pytest.raises(ValueError, match=rf"^couplings {name}: [^\n]*trained or of one iteration"):
-        files.save_routing(networks, sample, settings.read((*NEUTRAL, 0)).warp, how)
+        files.save_routing(networks, sample, chosen(routing=f"couplings {name}", off=0))
 
 
-def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "values", [{}, {"off": 1, "routing": "one iteration"}], ids=["as trained", "changed"]
+)
+def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch, values):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     drawn = results.draw
     monkeypatch.setattr(results, "draw", empty_page)
-    sample, warp = (
-        source.Sample(networks.test_image(2, 0), 2, "x"),
-        settings.read((*NEUTRAL, 0)).warp,
-    )
-    for how in (look.AS_TRAINED, look.Intervention(off=1, iterations=1)):
-        made = files.save_routing(networks, sample, warp, how)
-        result, about = results.read_result(made[-1])
-        options = {name: about["options"][name] for name in ("off", "iterations")}
-        assert options == {"off": how.off, "iterations": how.iterations}
-        assert "couplings" not in about["options"]
-        for part in results.parts("routing", result):
-            page = drawn("routing", result, part=part)
-            content = [text.get_text() for text in page.findobj(Text)]
-            captions = [results.caption("routing", result, part), *content]
-            said = [text for text in captions if "terations: 1, type 1 off" in text]
-            assert len(said) == (0 if how == look.AS_TRAINED else 2)
+    sample, how = images.Sample(networks.test_image(2, 0), 2, "x"), chosen(**values)
+    result, about = results.read_result(files.save_routing(networks, sample, how)[-1])
+    options = {name: about["options"][name] for name in ("off", "iterations")}
+    assert options == {"off": how.how.off, "iterations": how.how.iterations}
+    assert "couplings" not in about["options"] and about["analysis"] == "routing"
+    expected = look.look(networks.model, sample.image, how.how).lengths
+    np.testing.assert_allclose(result.activations, expected, rtol=1e-5)
+    for part in results.parts("routing", result):
+        texts = [text.get_text() for text in drawn("routing", result, part=part).findobj(Text)]
+        texts.append(results.caption("routing", result, part))
+        saying = [text for text in texts if "terations: 1, type 1 off" in text]
+        assert len(saying) == (2 if values else 0)
 
 
 def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
-    opened = choice.open_choice("digits", "digits").pair("digits", "digits")
+    opened = choices.open_choice("digits", "digits").pair("digits", "digits")
     texts = files.explain(opened, 3)
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)
-    sample = source.Sample(opened.test_image(3, 1), 3, "digits-3-1")
-    made = files.save_pose(opened, sample, settings.read((*NEUTRAL, 0)).warp, 3)
+    sample = images.Sample(opened.test_image(3, 1), 3, "digits-3-1")
+    made = files.save_pose(opened, sample, settings.read(NEUTRAL | {"pose": 3}, 6))
     result, _ = results.read_result(made[-1])
     words = [f"+0.1 in class 3: {text}" for text in result.captions]
     assert len(words) == 6 and words == [texts[d] for d in result.dimensions]
@@ -440,18 +515,145 @@ def without_mnist(tmp_path, monkeypatch):
 
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
 def test_without_mnist_the_embedded_digits_are_the_test_images(without_mnist):
-    opened = choice.open_choice()
+    opened = choices.open_choice()
     assert opened.dataset.name == "digits" and "embedded" in opened.notice
     pair = opened.pair(opened.first, opened.beside)
-    assert pair.names == ("mnist", "mnist-resnet") and pair.frame == Frame((1, 28, 28))
+    assert pair.names == ("mnist", "mnist-resnet") and pair.frame == DIGIT
     with pytest.raises(ValueError, match="expected an index"):
         pair.test_image(2, 10_000)
-
-
-@pytest.mark.skipif("mnist-resnet" not in checkpoint.shipped(), reason="no ResNet is here")
-def test_a_network_without_capsules_cannot_be_explored(without_mnist):
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
-        choice.open_choice("mnist-resnet", "digits")
+        choices.open_choice("mnist-resnet", "digits")
+
+
+def test_all_shipped_networks_for_the_same_images_can_be_chosen():
+    opened = choices.open_choice("digits")
+    fitting = {"mnist", "digits", "mnist-attention", "mnist-resnet"} & set(checkpoint.shipped())
+    assert fitting <= set(opened.names) and "multimnist" not in opened.names
+    assert "mnist-resnet" not in opened.capsule_names
+    pair = opened.pair("digits", "digits")
+    assert opened.pair("digits", "digits") is pair
+    assert opened.pair("digits", "mnist-resnet").effects is pair.effects
+    with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
+        opened.pair("mnist-resnet", "digits")
+    with pytest.raises(ValueError, match="no network 'nobody' here"):
+        opened.pair("nobody", "digits")
+
+
+def test_user_defined_networks_come_first_and_may_be_two():
+    spec = f"{gray.__file__}:build"
+    opened = choices.open_choice(network=(spec,), dataset="digits")
+    assert opened.first == "wrappable_capsnet-build" and opened.dimensions == 16
+    pair = opened.pair(opened.first, "digits")
+    assert type(pair.model.network).__name__ == "Gray" and pair.about[::2] == (2, 5)
+    twice = choices.open_choice("digits", network=(spec, spec))
+    assert (twice.first, twice.beside) == ("digits", "wrappable_capsnet-build")
+    assert "wrappable_capsnet-build (2)" in twice.names
+
+
+def test_a_run_of_ones_own_is_not_named_like_the_shipped_weights(tmp_path):
+    for folder in ("nod", "other/nod"):
+        (tmp_path / folder).mkdir(parents=True)
+        for suffix in (".json", ".safetensors"):
+            file = checkpoint.find("digits").with_suffix(suffix)
+            shutil.copy(file, tmp_path / folder / file.name)
+    opened = choices.open_choice(str(tmp_path / "nod"))
+    assert opened.first == "digits (nod)" and opened.names.count("digits") == 1
+    pair = opened.pair(opened.first, "digits")
+    assert pair.names == ("digits (nod)", "digits") and pair.inputs.name == "digits (nod)"
+    assert pair.model is not pair.other is opened.pair("digits", "digits").model
+    runs = [str(tmp_path / folder) for folder in ("nod", "other/nod")]
+    opened = choices.open_choice(*runs)
+    assert [opened.first, opened.beside] == [f"digits ({run})" for run in runs]
+    opened = choices.open_choice(runs[0], runs[0])
+    assert [opened.first, opened.beside] == [f"digits ({runs[0]})", f"digits ({runs[0]}) (2)"]
+    opened = choices.open_choice(str(checkpoint.find("digits")))  # the shipped file itself
+    assert opened.first == "digits" and opened.names.count("digits") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": ("x.pt",)}, "name one for each"),
+        ({"dataset": "digits"}, "--dataset: only where the first network is your own"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        choices.open_choice("digits", **options)
+
+
+@pytest.fixture(scope="module")
+def page():
+    """A page of the embedded digits that nobody serves."""
+    pages = pytest.importorskip("capsviz.explorer.page", reason="the page needs Gradio")
+
+    async def build():  # inside a loop that ends: Gradio leaves one of its own open
+        return pages.Page(choices.open_choice("digits", "digits"))
+
+    return asyncio.run(build())
+
+
+def state_of(page, sample, **values):
+    from capsviz.explorer.page import State
+
+    networks = page.choice.pair("digits", "digits")
+    return State(sample, networks, True, page.neutral(networks) | values)
+
+
+def test_a_page_that_is_cleared_has_no_image_and_keeps_its_settings(page):
+    on, shown = page.on, page.show(state_of(page, None, angle=40))
+    assert set(shown) == set(page.panels) and "Nothing is shown" in shown[on.images]
+    assert not any("<img" in str(panel) for panel in shown.values())
+    query = {"network": "digits", "beside": "digits", "angle": "40"}
+    assert settings.parse(shown[page.query]) == query
+    sample = page.test_image(page.choice.pair("digits", "digits"), 2, 1)
+    full = page.show(state_of(page, sample, angle=40))
+    assert settings.parse(full[page.query])["digit"] == "2" and "<img" in full[on.images]
+    html = "".join(str(panel) for panel in full.values())
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>|<p>([^<]+)</p></section>", html)
+    count = html.count('class="cv-panel') + html.count('class="cv-bars')
+    assert len(captions) == count > 20 and all(max(pair).endswith(".") for pair in captions)
+
+
+def arrive(page, text):
+    values = page.neutral(page.choice.pair("digits", "digits"))
+    given = {part: values[name] for name, part in page.on.controls.items()}
+    given |= {page.on.first: "digits", page.on.beside: "digits", page.sides_opened: False}
+    return page.arrive(given | {page.address: text, page.sample: None})
+
+
+def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting(page):
+    on, message = page.on, "got 999"
+    sample = page.test_image(page.choice.pair("digits", "digits"), 4, 2)
+    absent = {"routing": f"couplings {look.ANOTHER}", "donor-index": 999}
+    plain, shown = page.show(state_of(page, sample)), page.show(state_of(page, sample, **absent))
+    for part in (on.images, on.posed, page.capsule_now, page.iterations):
+        assert shown[part] == plain[part]
+    for part in (on.scores, on.routed):
+        assert message in shown[part] and shown[part].endswith(plain[part])
+        assert "as trained" in shown[part].removesuffix(plain[part])
+    assert message in shown[on.sides] and "<img" not in shown[on.sides]
+    assert settings.parse(shown[page.query])["donor-index"] == "999"
+    del absent["routing"]  # side by side, there is another image, too
+    shown = page.show(state_of(page, sample, **absent))
+    assert message in shown[on.sides] and shown[on.scores] == plain[on.scores]
+    arrived = arrive(page, "?digit=4&routing=couplings+of+another+image&donor-index=999")
+    assert all("<img" in arrived[part] for part in (on.images, on.routed, on.posed))
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("?case=shoe", ["no digit"]),
+        ("?case=easy&angle=1e9", ["evidence", "angle is not possible"]),
+        ("?digit=3&index=1", []),
+        ("?case=none", ["no case &#x27;none&#x27;"]),
+    ],
+)
+def test_a_link_to_a_case_asks_its_question(page, link, expected):
+    status = arrive(page, link)[page.on.status]
+    assert all(text in status for text in expected) and bool(status) == bool(expected)
+    assert ("?" in status) == (link.startswith(("?case=shoe", "?case=easy")))
 
 
 def test_a_port_that_is_taken_is_named():
@@ -462,9 +664,6 @@ def test_a_port_that_is_taken_is_named():
         done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", str(port)])
     assert done.exit_code == 2 and f"port {port} of 127.0.0.1" in done.stderr
     assert "--port" in done.stderr and len(done.stderr.strip().splitlines()) == 1
-
-
-def test_port_0_is_a_free_one():
     with socket.socket() as probe:
         probe.bind((serve.HOST, serve.free_port(0)))
 
@@ -505,8 +704,8 @@ def test_it_ends_in_order_while_a_request_is_computed():
 def test_gradio_is_known_to_the_page_and_its_server_only():
     code = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
     knowing = {name for name, text in code.items() if re.search(r"^\s*import gradio", text, re.M)}
-    sample = {f"capsviz.explorer.{name}" for name in ("page", "layout", "handlers")}
-    assert knowing == {*sample, "capsviz.explorer.serve"}
+    pages = {"capsviz.explorer.page", "capsviz.explorer.layout"}
+    assert knowing == {*pages, "capsviz.explorer.serve"}
     for name, text in code.items():
-        if name.startswith("capsviz.explorer") and name not in sample:
-            assert not sample & set(imports(text)), name
+        if name.startswith("capsviz.explorer") and name not in pages:
+            assert not pages & set(imports(text)), name

@@ -1,4 +1,4 @@
-"""The explorer as a visitor has it: drawing, uploading, turning, changing, saving."""
+"""The explorer as a visitor has it: drawing, uploading, rotating, changing, saving, links."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from helpers.explorer_visitor import (
     MARKS,
     SEVEN,
     TWO,
+    assert_nothing_is_cut_off,
+    choose,
     draw,
     html_of,
+    open_tab,
     predictions,
     saved,
     settled,
     slide,
+    text,
+    values,
     wait_for,
 )
 from PIL import Image, ImageDraw
@@ -20,7 +25,13 @@ from PIL import Image, ImageDraw
 pytestmark = MARKS
 
 
-def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
+def remove_file(page):
+    page.locator(
+        "#file button[aria-label='Clear'], #file button[aria-label*='emove']"
+    ).first.click()
+
+
+def test_a_two_is_drawn_rotated_changed_and_saved(visit, tmp_path):
     page = visit()
     draw(page, TWO)
     settled(page, "scores")
@@ -32,7 +43,7 @@ def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
     page.locator("#undo-warp").click()
     wait_for(page, lambda: html_of(page, "scores") == before[1])
 
-    page.get_by_role("tab", name="Pose").click()
+    open_tab(page, "Pose")
     wait_for(page, lambda: "in class 2:" in page.locator("#pose-0").inner_text())
     images = page.locator("#posed img")
     own, changed = (images.nth(k).get_attribute("src") for k in (0, 1))
@@ -42,59 +53,58 @@ def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
     found = saved(page, "view", tmp_path)
     assert found["analysis"] == "view" and found["result"]["changes"]["data"][3] == 0.4
     assert found["result"]["networks"] == ["mnist", "mnist-resnet"]
-    shown = page.locator("#scores .cv-bars").first.locator(".cv-bar")
-    values = [float(shown.nth(k).get_attribute("data-value")) for k in range(10)]
-    assert found["result"]["scores"]["data"][:10] == pytest.approx(values, abs=1e-4)
+    shown = values(page, "#scores")[0]
+    assert found["result"]["scores"]["data"][:10] == pytest.approx(shown, abs=1e-4)
     page.locator("#own-pose").click()
     wait_for(page, lambda: images.nth(1).get_attribute("src") == own)
 
 
 def test_interventions_and_iterations_change_the_routing(visit, tmp_path):
     page = visit()
-    before = html_of(page, "routed"), html_of(page, "scores")
-    slide(page, "iteration", 1, lambda: html_of(page, "routed") != before[0])
-    assert "Couplings in iteration 1 of 3" in page.locator("#routed").inner_text()
-    page.get_by_label("couplings uniform").check()
-    wait_for(page, lambda: "ticks: routing as trained" in page.locator("#scores").inner_text())
-    assert html_of(page, "scores") != before[1]
+    slide(page, "iteration", 1, lambda: "Couplings in iteration 1 of 3" in text(page, "routed"))
     page.get_by_label("one iteration").check()
-    wait_for(page, lambda: "iteration 1 of 1" in page.locator("#routed").inner_text())
+    wait_for(page, lambda: "Iteration 1 of 1" in text(page, "routed"))
     assert saved(page, "routing", tmp_path)["options"]["iterations"] == 1
     page.get_by_label("as trained").check()
     page.locator("#type-off input").click()
     page.get_by_role("option", name="4", exact=True).click()
-    wait_for(page, lambda: "ticks" in page.locator("#scores").inner_text())
+    wait_for(page, lambda: "Ticks: routing as trained" in text(page, "scores"))
 
 
 def test_uploads_right_and_wrong(visit, tmp_path):
     page = visit()
-    page.get_by_role("tab", name="Upload").click()
+    open_tab(page, "Upload")
     before = html_of(page, "images")
     (tmp_path / "notes.txt").write_text("this is no picture")
     page.locator("#file input[type=file]").set_input_files(tmp_path / "notes.txt")
-    wait_for(page, lambda: "'notes.txt' is not a picture" in page.locator("#status").inner_text())
+    wait_for(page, lambda: "'notes.txt' is not a picture" in text(page, "status"))
     assert html_of(page, "images") == before
-    page.locator(
-        "#file button[aria-label='Clear'], #file button[aria-label*='emove']"
-    ).first.click()
+    remove_file(page)
     photograph = Image.new("L", (640, 480), 190)
     pen = ImageDraw.Draw(photograph)
     pen.line([(300 + x // 2, 100 + y) for x, y in SEVEN], fill=40, width=14, joint="curve")
     photograph.save(tmp_path / "seven.jpg")
     page.locator("#file input[type=file]").set_input_files(tmp_path / "seven.jpg")
     wait_for(page, lambda: predictions(page) == ["7", "7"])
-    assert page.locator("#status").inner_text().strip() == ""
+    assert text(page, "status").strip() == ""
+    remove_file(page)
+    large = Image.new("RGB", (2800, 2800), "white")
+    large.paste("black", (1300, 600, 1500, 2200))
+    large.save(tmp_path / "large.bmp")
+    assert 23_000_000 < (tmp_path / "large.bmp").stat().st_size < 25_000_000
+    page.locator("#file input[type=file]").set_input_files(tmp_path / "large.bmp")
+    wait_for(page, lambda: predictions(page)[1:] == ["1"])
 
 
 def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
     import httpx  # comes with Gradio
 
     page = visit()
-    page.get_by_role("tab", name="Upload").click()
+    open_tab(page, "Upload")
     (tmp_path / "large.png").write_bytes(bytes(26_500_000))
     page.locator("#file input[type=file]").set_input_files(tmp_path / "large.png")
     page.get_by_text("exceed the maximum").first.wait_for()
-    page.get_by_role("tab", name="Draw").click()
+    open_tab(page, "Draw")
     draw(page, SEVEN)
     wait_for(page, lambda: predictions(page)[1] == "7")
     large = {"files": ("large.png", bytes(26_500_000), "image/png")}
@@ -104,12 +114,12 @@ def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
 
 def test_a_test_image_by_class_and_number(visit):
     page = visit()
-    page.get_by_role("tab", name="Test image").click()
+    open_tab(page, "Test image")
     assert "embedded 'digits'" in page.get_by_role("tabpanel").first.inner_text()
     before = html_of(page, "images")
     slide(page, "index", 3, lambda: html_of(page, "images") != before)
-    assert "True class: 2" in page.locator("#scores").inner_text()
-    slide(page, "index", 5000, lambda: "expected an index" in page.locator("#status").inner_text())
+    assert "True class: 2" in text(page, "scores")
+    slide(page, "index", 5000, lambda: "expected an index" in text(page, "status"))
 
 
 def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
@@ -136,3 +146,194 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
         hold.unlink()
     second.locator("#files-routing a").first.wait_for()
     other.close()
+
+
+def test_the_image_is_rotated_and_curves_follow_it(visit, tmp_path):
+    page = visit()
+    open_tab(page, "Rotate")
+    page.locator("#rotate").click()
+    frame, trace = page.locator(".cv-frame:visible"), page.locator(".cv-trace").first
+    frame.wait_for()
+    widths, pictures = [], []
+    for _ in range(4):
+        widths.append(float(trace.get_attribute("width")))
+        pictures.append(frame.locator("img").get_attribute("src"))
+        page.wait_for_timeout(400)
+    assert widths == sorted(widths) and widths[-1] > widths[0]
+    assert len(set(pictures)) > 2
+    page.locator(".cv-player button").click()
+    page.locator(".cv-player input").fill("36")
+    assert (
+        "0°: mnist: predicted as" in frame.inner_text()
+        and page.locator(".cv-frame:visible").count() == 1
+    )
+    assert page.locator(".cv-player button").inner_text() == "Play"
+
+    page.locator("#save-rotation").click()
+    with page.expect_download() as caught:
+        page.locator("#files-rotation a[download$='.gif']").first.click()
+    caught.value.save_as(tmp_path / "turn.gif")
+    with Image.open(tmp_path / "turn.gif") as gif:
+        assert gif.n_frames >= 70  # of 73, for equal neighbours are one
+
+
+def test_routing_is_played_iteration_by_iteration(visit):
+    page = visit()
+    page.evaluate(
+        "() => { window.seen = []; new MutationObserver(() => { "
+        "const m = document.querySelector('#routed').innerText.match(/Iteration (\\d) of 3/); "
+        "if (m && seen.at(-1) !== m[1]) seen.push(m[1]); })"
+        ".observe(document.querySelector('#routed'), {childList: true, subtree: true}); }"
+    )
+    page.locator("#play-iterations").click()
+    wait_for(page, lambda: page.evaluate("seen.join('')").endswith("123"))
+    page.wait_for_timeout(1500)
+    assert page.evaluate("seen.join('')").endswith("123")  # it stops there
+
+
+def test_trained_uniform_and_transplanted_stand_side_by_side(visit):
+    page = visit()
+    trained = values(page, "#scores")[0]
+    open_tab(page, "Side by side")
+    wait_for(page, lambda: page.locator("#sides [data-couplings]").count() == 3)
+    beside = values(page, "#sides [data-couplings]")
+    assert beside[0] == trained and beside[1] != trained and beside[2] not in beside[:2]
+    open_tab(page, "Routing")
+    for k, name in ((1, "couplings uniform"), (2, "couplings of another image")):
+        page.get_by_label(name).check()
+        wait_for(page, lambda column: values(page, "#scores")[0] == beside[column], k)
+    choose(page, "donor", "7")
+    wait_for(page, lambda: values(page, "#sides [data-couplings]")[2] != beside[2])
+    assert values(page, "#sides [data-couplings]")[:2] == beside[:2]
+
+
+def test_any_two_networks_are_chosen_on_the_page(visit):
+    page = visit()
+    page.locator("#first input").click()
+    offered = page.get_by_role("option").all_inner_texts()
+    assert {"mnist", "digits", "mnist-attention", "wrappable_capsnet-build"} <= {
+        o.strip(" ✓\n") for o in offered
+    }
+    assert "mnist-resnet" not in offered
+    page.locator("h2").click()
+    before = html_of(page, "scores")
+    choose(page, "first", "wrappable_capsnet-build")
+    wait_for(page, lambda: "wrappable_capsnet-build: predicted as" in text(page, "scores"))
+    assert "Iteration 2 of 2" in text(page, "routed") and html_of(page, "scores") != before
+    assert "no decoder" in text(page, "images")
+    open_tab(page, "Pose")
+    assert page.locator("#pose-4").is_visible() and not page.locator("#pose-5").is_visible()
+    choose(page, "beside", "digits")
+    wait_for(page, lambda: "digits: predicted as 2" in text(page, "scores"))
+    choose(page, "first", "mnist-attention")
+    wait_for(page, lambda: "mnist-attention: predicted as" in text(page, "scores"))
+    assert page.locator("#pose-15").is_visible()
+
+
+def test_every_prepared_case_is_shown_with_its_question_also_by_a_link(visit):
+    page, questions = visit(), set()
+    slider = page.locator("#warp-angle input[type=number]")
+    open_tab(page, "Cases")
+    for key in ("4-or-9", "two-digits", "upside-down", "shoe", "easy"):
+        angle = "180" if key == "upside-down" else "0"
+        page.locator(f"[data-case='{key}']").click()
+        wait_for(page, lambda name: f"case={name}" in page.url, key)
+        wait_for(page, lambda value: slider.input_value() == value, angle)
+        questions.add(text(page, "status"))
+        if key == "shoe":
+            assert "Unlike the training data" in text(page, "images")
+        if key == "upside-down":
+            wait_for(page, lambda: "angle=180" in page.url)
+            other = visit(url=page.url)
+            wait_for(other, lambda visitor: text(visitor, "status") == text(page, "status"), other)
+    assert len(questions) == 5 and all(one.strip().endswith("?") for one in questions)
+
+
+def test_nothing_is_cut_off_and_no_panel_is_empty(looked_at):
+    assert_nothing_is_cut_off(looked_at, 1280)
+
+
+def test_a_link_holds_the_state(visit):
+    page = visit()
+    choose(page, "first", "digits")
+    wait_for(page, lambda: "digits: predicted as" in text(page, "scores"))
+    draw(page, TWO)
+    settled(page, "scores")
+    before = html_of(page, "scores")
+    slide(page, "warp-angle", 35, lambda: html_of(page, "scores") != before)
+    page.get_by_label("couplings shuffled").check()
+    wait_for(page, lambda: "shuffled" in page.url)
+    parts = settled(page, "images", "scores", "routed")
+    assert "network=digits" in page.url and "angle=35" in page.url and "ink=" in page.url
+    other = visit(url=page.url)
+    wait_for(other, lambda: "Ticks" in text(other, "scores"))
+    assert settled(other, "images", "scores", "routed") == parts
+    assert other.get_by_label("couplings shuffled").is_checked()
+    assert other.locator("#warp-angle input[type=number]").input_value() == "35"
+
+
+def test_a_link_that_is_wrong_says_so_and_shows_the_rest(visit, address):
+    wrong = "?network=nobody&angle=1e9&routing=magic&digit=3&index=2&ink=%3Cscript%3E"
+    page = visit(url=address + wrong)
+    wait_for(page, lambda: "nobody" in text(page, "status"))
+    status = text(page, "status")
+    assert "angle" in status and "routing" in status and "no image" in status
+    assert "mnist: predicted as" in text(page, "scores")
+
+
+def test_on_a_telephone_nothing_is_cut_off_and_the_image_stays_in_sight(visit):
+    page = visit(390)
+    assert_nothing_is_cut_off(page, 390)
+    open_tab(page, "Routing")
+
+    def in_sight(place):
+        box = page.locator(place).bounding_box()
+        return box["y"] >= -1 and box["y"] + box["height"] <= 900
+
+    for name, value in (("warp-down", 3), ("warp-angle", 40)):
+        slider = page.locator(f"#{name} input[type=number]")
+        slider.scroll_into_view_if_needed()
+        page.mouse.wheel(0, 150)
+        before = html_of(page, "images")
+        slide(page, name, value, lambda was=before: html_of(page, "images") != was)
+        assert in_sight("#images img >> nth=0") and in_sight("#scores .cv-bars >> nth=1"), name
+    open_tab(page, "Pose")
+    page.locator("#pose-12").scroll_into_view_if_needed()
+    assert in_sight("#posed img >> nth=1")
+    stuck = page.locator("#posed").bounding_box()
+    assert stuck["height"] < 450  # and leaves room for the sliders
+
+
+def test_clear_clears(visit):
+    page = visit()
+    draw(page, TWO)
+    wait_for(page, lambda: predictions(page) == ["2", "2"])
+    page.get_by_role("button", name="Clear").click()
+    wait_for(page, lambda: "Nothing is shown" in text(page, "images"))
+    assert predictions(page) == [] and page.locator("#routed img").count() == 0
+    assert text(page, "status").strip() == ""
+    assert page.evaluate(
+        "document.querySelector('#sheet canvas').getContext('2d')"
+        ".getImageData(0, 0, 280, 280).data.every(v => v === 0)"
+    )
+    draw(page, TWO)
+    wait_for(page, lambda: predictions(page) == ["2", "2"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_read_on_a_light_page_and_on_a_dark_one(looked_at, scheme):
+    page = looked_at
+    page.emulate_media(color_scheme=scheme)
+    is_dark = "document.body.classList.contains('dark')"
+    wait_for(page, lambda: page.evaluate(is_dark) == (scheme == "dark"))
+    faint = """() => {
+          const shine = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => {
+            v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+          const ground = shine(getComputedStyle(document.body).backgroundColor);
+          return [...document.querySelectorAll('.cv-note, .cv-bars, figcaption')]
+            .filter(e => e.offsetParent).map(e => shine(getComputedStyle(e).color))
+            .map(l => (Math.max(l, ground) + 0.05) / (Math.min(l, ground) + 0.05))
+            .filter(contrast => contrast < 4.5).length;
+        }"""
+    wait_for(page, lambda: page.evaluate(faint) == 0)  # colours fade from one scheme to the other

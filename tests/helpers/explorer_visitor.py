@@ -1,4 +1,4 @@
-"""A visitor of the explorer: a real browser, offline, with what comes with capsviz alone."""
+"""A visitor of the explorer: a real browser, offline, with only what capsviz installs."""
 
 from __future__ import annotations
 
@@ -53,19 +53,11 @@ def address(tmp_path_factory, hold):
     (home / "tmp").mkdir()
     env |= {"TMPDIR": str(home / "tmp"), "HOLD": str(hold)}
     env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # its cache of fonts takes seconds to build
-    command = [sys.executable, "-m", "capsviz", "explore", "--no-browser", "--port", "0"]
-    command += [
-        "--checkpoint",
-        "mnist",
-        "--compare",
-        "mnist-resnet",
-        "--network",
-        f"{Path(gray.__file__)}:build",
-    ]
-    with (home / "err").open("w") as errors, interruptible():
-        server = subprocess.Popen(
-            command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
-        )
+    command = [sys.executable, *["-m", "capsviz", "explore", "--no-browser", "--port", "0"]]
+    command += ["--checkpoint", "mnist", "--compare", "mnist-resnet"]
+    command += ["--network", f"{Path(gray.__file__)}:build"]
+    with (home / "err").open("w") as err, interruptible():
+        server = subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=err)
     try:
         line = server.stdout.readline()
         found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl\+C ends it\)", line)
@@ -80,8 +72,8 @@ def address(tmp_path_factory, hold):
             server.kill()
             server.stdout.close()
     assert not list((home / "tmp").glob("capsviz-*"))  # figures that were made
-    said = (home / "err").read_text()
-    assert "embedded 'digits'" in said and "Traceback" not in said, said
+    errors = (home / "err").read_text()
+    assert "embedded 'digits'" in errors and "Traceback" not in errors, errors
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +187,28 @@ def slide(page, name, value, until):
     wait_for(page, messages)
 
 
+def choose(page, name, option):
+    page.locator(f"#{name} input").click()
+    page.locator(f"#{name}").get_by_role("option", name=option, exact=True).click()
+
+
+def values(page, place):
+    """Scores of each network or column."""
+    sections = page.locator(f"{place} .cv-bars")
+    return [
+        [float(bar.get_attribute("data-value")) for bar in sections.nth(k).locator(".cv-bar").all()]
+        for k in range(sections.count())
+    ]
+
+
+def text(page, place):
+    return page.locator(f"#{place}").inner_text()
+
+
+def open_tab(page, name):
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
 def predictions(page):
     bars = page.locator("#scores .cv-bars")
     return [bars.nth(k).get_attribute("data-predicted") for k in range(bars.count())]
@@ -205,17 +219,17 @@ def html_of(page, place):
 
 
 def wait_for(page, condition, *arguments):
-    """Until the condition holds, letting the page go on meanwhile."""
+    """Wait until the condition holds, and let the page go on meanwhile."""
     end = time.monotonic() + PATIENCE_MS / 1000
     while not condition(*arguments):
         assert time.monotonic() < end, f"never: {condition}"
         page.wait_for_timeout(50)
 
 
-def settled(page, place):
-    """The HTML of a panel, once it has stopped changing."""
+def settled(page, *panels):
+    """Return the HTML of panels, once they have stopped changing."""
     before = None
-    while before != (now := html_of(page, place)):
+    while before != (now := [html_of(page, one) for one in panels]):
         before = now
         page.wait_for_timeout(700)
     return now

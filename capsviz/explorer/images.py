@@ -1,0 +1,184 @@
+"""The image that a visitor looks at: drawn, uploaded, prepared, or from a link."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, UnidentifiedImageError
+from torch import Tensor
+
+from capsviz import pictures
+from capsviz.explorer.networks import Networks
+from capsviz.pictures.centring import mnist_style
+from capsviz.transforms.augment import to_uint8
+
+SHEET_PX = 280  # side of the sheet that is drawn on
+HEAD = "data:image/png;base64,"
+LONGEST = 1_000_000  # characters of a drawing; a sheet full of scribbles has a tenth
+
+
+class Sample(NamedTuple):
+    """An image on the page."""
+
+    image: Tensor  # (1, C, H, W) in [0, 1], before any warp
+    label: int | None  # its class, if it is known
+    name: str  # for files
+    origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
+
+
+class Case(NamedTuple):
+    """A prepared image to begin a lesson with."""
+
+    sample: Sample
+    name: str
+    question: str
+    angle_deg: float = 0.0  # that the page rotates it by
+
+    @property
+    def key(self) -> str:
+        """Its name in a link."""
+        return self.sample.name
+
+
+FOUR_OR_NINE = (
+    ((100, 58), (92, 100), (98, 134), (134, 144), (178, 128)),
+    ((100, 58), (122, 42), (146, 42)),
+    ((186, 60), (178, 128), (172, 240)),
+)
+TWO_DIGITS = (
+    ((40, 90), (52, 66), (80, 60), (104, 76), (108, 104), (88, 140), (44, 204), (120, 200)),
+    ((150, 66), (236, 64), (206, 128), (186, 206)),
+)
+SHOE = (
+    (24, 120), (48, 112), (82, 132), (112, 128), (140, 112), (160, 136), (200, 158), (244, 166),
+    (258, 182), (258, 204), (24, 204),
+)  # fmt: skip
+WIDTH = 22  # of a stroke, px of the sheet
+
+
+def prepared(networks: Networks) -> list[Case]:
+    """Return the cases for the images of two networks; the drawn ones are for digits alone.
+
+    Test images are the first of their class, so that the cases are always the same.
+    """
+
+    def case(key, name, question, image, label=None, angle_deg=0.0):
+        return Case(Sample(image, label, key, {"case": key}), name, question, angle_deg)
+
+    def drawn(draw: Callable) -> Tensor:
+        sheet = Image.new("L", (SHEET_PX, SHEET_PX))
+        draw(ImageDraw.Draw(sheet))
+        return from_opacity(np.asarray(sheet), networks.frame)
+
+    last = len(networks.classes) - 1
+    easy, rotated = min(2, last), min(7, last)
+    cases = [
+        case("easy", "easy", "Which parts of the image are evidence for its class, which against?",
+             networks.test_image(easy, 0), easy),
+        case("upside-down", "upside down",
+             "What is it predicted as? Rotate it back: at which angle does the prediction change?",
+             networks.test_image(rotated, 0), rotated, 180.0),
+    ]  # fmt: skip
+    if networks.frame.centred and networks.classes == tuple("0123456789"):
+        cases[1:1] = [
+            case("4-or-9", "4 or 9",
+                 "Which capsule is longer, 4 or 9, and in which network? Are both short?",
+                 drawn(lambda pen: _strokes(pen, FOUR_OR_NINE))),
+            case("two-digits", "two digits",
+                 "Capsules can be long for two classes at once, a softmax cannot: are they?",
+                 drawn(lambda pen: _strokes(pen, TWO_DIGITS))),
+        ]  # fmt: skip
+        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?",
+                          drawn(lambda pen: pen.polygon(SHOE, fill=255))))  # fmt: skip
+    return cases
+
+
+def _strokes(pen, lines) -> None:
+    for line in lines:
+        pen.line(line, fill=255, width=WIDTH, joint="curve")
+        for x, y in (line[0], line[-1]):
+            r = WIDTH // 2
+            pen.ellipse((x - r, y - r, x + r, y + r), fill=255)
+
+
+def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
+    """Return a drawing, a PNG as data URI whose opacity is the stroke, in the style of MNIST.
+
+    Returns
+    -------
+    (1, C, H, W) float32 in [0, 1].
+
+    Raises
+    ------
+    ValueError  for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
+    """
+    refusal = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
+    if not isinstance(sheet, str) or not sheet.startswith(HEAD) or len(sheet) > LONGEST:
+        raise ValueError(refusal)
+    opacity = _png(sheet[len(HEAD) :], "RGBA", (SHEET_PX, SHEET_PX), refusal, refusal)[..., 3]
+    if not opacity.any():
+        raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
+    return from_opacity(opacity, frame)
+
+
+def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
+    """Return strokes (h, w) uint8, scaled and centred as in MNIST: (1, C, H, W) in [0, 1]."""
+    channels, height, width = frame.whole
+    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width)).input)
+    return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)
+
+
+def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "auto") -> Tensor:
+    """Return a user's picture as `pictures.read` does; errors name the file without its folder."""
+    try:
+        return pictures.read(path, frame, invert)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(path), Path(path).name)) from error
+
+
+def packed(image: Tensor) -> str | None:
+    """Return an image (1, C, H, W) in [0, 1] as the letters of a link; None for two channels."""
+    pixels = to_uint8(image[0])
+    if len(pixels) not in (1, 3):
+        return None
+    content = io.BytesIO()
+    flat = pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
+    Image.fromarray(flat).save(content, "png", optimize=True)
+    return base64.urlsafe_b64encode(content.getvalue()).decode().rstrip("=")
+
+
+def unpacked(text: str, shape: tuple[int, int, int]) -> Tensor:
+    """Return the image of `packed`, (1, C, H, W) float32.
+
+    Raises
+    ------
+    ValueError  for anything but an image of that shape.
+    """
+    pixels = _png(
+        text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4),
+        {1: "L", 3: "RGB"}.get(shape[0]), (shape[2], shape[1]),
+        "the link holds no image that can be read",
+        "the link's image is not of this network's size",
+    )  # fmt: skip
+    planes = np.atleast_3d(pixels).transpose(2, 0, 1)
+    return torch.from_numpy(planes.astype(np.float32) / 255)[None]
+
+
+def _png(text: str, mode: str | None, size: tuple[int, int], unreadable: str, other: str):
+    """Return the pixels of a PNG in base64; ValueError if it is none, or of other mode or size."""
+    try:
+        content = base64.b64decode(text, validate=True)
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            if picture.size != size or picture.mode != mode:
+                raise ValueError(other)
+            return np.asarray(picture)
+    except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise ValueError(unreadable) from error

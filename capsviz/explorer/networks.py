@@ -1,0 +1,240 @@
+"""The networks of the page: which can be chosen, and the two that a visitor looks at."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from capsviz import checkpoint as checkpoints
+from capsviz import data, pictures, tracing
+from capsviz.explorer import look
+from capsviz.inputs.fit import check_fit
+from capsviz.inputs.networks import apart_from_shipped
+from capsviz.inputs.opening import Inputs, choose_device, open_inputs, own_network
+from capsviz.statistics.detection import Limits
+from capsviz.tracing import needs
+from capsviz.training import thresholds
+from capsviz.transforms.augment import to_float
+
+FIRST, BESIDE = "mnist", "mnist-resnet"
+NEEDS = ("votes", "couplings", "poses")  # of the first network
+DIMENSIONS = 16  # of a class's pose, in most networks
+
+
+class About(NamedTuple):
+    """What can be set in a capsule network."""
+
+    iterations: int  # of routing
+    types: int  # of capsules, that can be switched off; 0: none can
+    dimensions: int  # E, of a class's pose
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Two networks, for everyone who has the page open; nothing in it changes but `effects`."""
+
+    model: Any  # a capsule network, with its card
+    other: Any  # any network for the same images, likewise
+    dataset: data.Dataset  # test images to choose from
+    names: tuple[str, str]  # that both are chosen by
+    limits: Limits | None = None  # beyond which an image is unlike the training data
+    effects: dict = field(default_factory=dict, repr=False)  # of `files.effects`, by class
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return tuple(self.dataset.classes)
+
+    @property
+    def inputs(self) -> Inputs:
+        """The first network with the test images, as an analysis takes them."""
+        return Inputs(self.model, self.dataset, self.names[0], alias=self.names[0])
+
+    @property
+    def frame(self) -> pictures.Frame:
+        """The format of the images that both take."""
+        return pictures.frame(self.model)
+
+    @functools.cached_property
+    def about(self) -> About:
+        """What can be set in the first network; found by one pass."""
+        trace = look.look(self.model, self.test_image(0, 0))
+        return About(len(trace.couplings), look.types_of(self.model), trace.poses.shape[1])
+
+    def test_image(self, label: int, index: int) -> Tensor:
+        """Return the index-th test image of a class, (1, C, H, W) in [0, 1].
+
+        Raises
+        ------
+        ValueError  for an image that does not exist.
+        """
+        return to_float(self.dataset.nth_of_class(int(label), int(index))[0])
+
+
+class Choice:
+    """Networks for the same images and classes, by name; each is opened when first chosen.
+
+    All visitors share it. The page begins with the networks named `first` and `beside`.
+    """
+
+    def __init__(self, part: data.Dataset, notice: str | None, device):
+        self.dataset, self.notice, self.device = part, notice, device
+        self.first = self.beside = ""
+        self.capsule_names: list[str] = []  # of those with capsules
+        self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network
+        self._sources: dict[str, Any] = {}  # networks, or names of shipped ones to open
+        self._pairs: dict[tuple[str, str], Networks] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all networks, in the order they were added."""
+        return list(self._sources)
+
+    def add(self, model, name: str | None = None) -> str:
+        """Add an open network, and return its name here; the default is the name in its card.
+
+        Raises
+        ------
+        ValueError  for a network of other images or classes.
+        """
+        check_fit(model, self.dataset)
+        free = name = name or model.card.get("name", "unnamed")
+        number = 2
+        while free in self._sources:
+            free, number = f"{name} ({number})", number + 1
+        if tracing.abilities(model).has_capsules:
+            needs.require(model, NEEDS, "capsviz explore")
+            poses = look.look(model, to_float(self.dataset.images[:1])).poses
+            self.dimensions = max(self.dimensions, poses.shape[1])
+            self.capsule_names.append(free)
+        self._sources[free] = model
+        return free
+
+    def add_shipped(self) -> None:
+        """Add the shipped networks for the same images and classes, unopened."""
+        for name in checkpoints.shipped():
+            card = checkpoints.read_card(checkpoints.find(name))
+            config = card["model"]["config"]
+            shape, count = tuple(config["image_shape"]), config["classes"]
+            named = card["dataset"].get("classes", list(self.dataset.classes))
+            fits = shape == self.dataset.image_shape and count == len(self.dataset.classes)
+            if fits and named == list(self.dataset.classes) and name not in self._sources:
+                self._sources[name] = name
+                self.dimensions = max(self.dimensions, config.get("class_dimensions", 0))
+                self.capsule_names += [name] if "routing" in config else []
+
+    def pair(self, first: str, beside: str) -> Networks:
+        """Return two networks by their names.
+
+        Raises
+        ------
+        ValueError  for a name that is not here, or a first network without capsules.
+        """
+        for name in (first, beside):
+            if name not in self._sources:
+                raise ValueError(f"there is no network '{name}' here: {', '.join(self.names)}")
+        if first not in self.capsule_names:
+            raise ValueError(f"'{first}' has no capsules: choose it as the second network")
+        with self._lock:
+            if (first, beside) not in self._pairs:
+                model, other = self._open(first), self._open(beside)
+                names = first, beside
+                alike = next((one for one in self._pairs.values() if one.model is model), None)
+                self._pairs[names] = (
+                    Networks(model, other, self.dataset, names, thresholds.limits(model)[0])
+                    if alike is None
+                    else replace(alike, other=other, names=names)  # shares what was measured
+                )
+            return self._pairs[first, beside]
+
+    def _open(self, name: str):
+        source = self._sources[name]
+        if isinstance(source, str):
+            source = checkpoints.load(source, device=self.device)
+            check_fit(source, self.dataset)
+            self._sources[name] = source
+        return source
+
+
+def open_choice(
+    checkpoint: str | None = None,
+    compare: str | None = None,
+    *,
+    network: Sequence[str] = (),
+    weights: Sequence[str | Path] = (),
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+) -> Choice:
+    """Open the networks named, and offer all shipped ones for the same images.
+
+    Without a checkpoint the page begins with the first user-defined network, or else `FIRST`.
+    Without one to compare, it begins with the second user-defined network, `BESIDE`, or whatever
+    else fits. Test images are those of the first checkpoint's data set, or of `dataset` for
+    user-defined networks. Nothing is downloaded.
+
+    Raises
+    ------
+    ValueError         if the first has no capsules, or another is for other images or classes.
+    FileNotFoundError  if there are no test images that fit.
+    """
+    if len(weights) > len(network):
+        raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
+    if dataset is not None and (checkpoint is not None or not network):
+        raise ValueError("--dataset: only where the first network is your own, by --network")
+    where = choose_device(device)
+    own = list(zip_longest(network, weights))
+    opened: list[tuple[Any, str | None]] = []  # each with its source, if it was loaded
+    if own and checkpoint is None:
+        spec, file = own.pop(0)
+        inputs = open_inputs(
+            network=spec, weights=file, dataset=dataset, data_dir=data_dir, device=device
+        )
+        opened.append((inputs.model, None))
+        choice = Choice(inputs.dataset.single(), inputs.notice, where)
+    else:
+        model = checkpoints.load(checkpoint or FIRST, device=where)
+        if not tracing.abilities(model).has_capsules:
+            raise ValueError(
+                f"'{checkpoint}' has no capsules to explore: expected a capsule network, "
+                "and the other one by --compare"
+            )
+        opened.append((model, checkpoint or FIRST))
+        choice = Choice(*_test_images(model, data_dir), where)
+    if compare is not None:
+        opened.append((checkpoints.load(compare, device=where), compare))
+    opened += [(own_network(spec, f, choice.dataset, device=where), None) for spec, f in own]
+    loaded = {k: source for k, (_, source) in enumerate(opened) if source is not None}
+    cards = [opened[k][0].card.get("name", "unnamed") for k in loaded]
+    names = dict(zip(loaded, apart_from_shipped(cards, list(loaded.values())), strict=True))
+    added = [choice.add(model, names.get(k)) for k, (model, _) in enumerate(opened)]
+    choice.add_shipped()
+    others = [name for name in (BESIDE, *choice.names) if name in choice.names]
+    choice.first = added[0]
+    choice.beside = [*added[1:], *(name for name in others if name != added[0]), added[0]][0]
+    return choice
+
+
+def _test_images(model, data_dir) -> tuple[data.Dataset, str | None]:
+    """Return test images of a network's data set, or the embedded digits and a notice of it."""
+    trained_on = model.card["dataset"]
+    try:
+        part = data.here(trained_on, "test", data_dir).single()
+        return part, part.notice
+    except FileNotFoundError as error:
+        embedded = data.load(data.FALLBACK, "test")
+        if data_dir is not None or embedded.image_shape != tuple(model.config["image_shape"]):
+            raise
+        return embedded, (
+            f"Test images are the embedded '{data.FALLBACK}', not those of "
+            f"{trained_on['name']}: {error}"
+        )
