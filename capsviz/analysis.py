@@ -110,6 +110,11 @@ class Analysis:
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
+    def __init_subclass__(cls) -> None:
+        """Give results the method `to_frame`."""
+        if "Result" in vars(cls):
+            cls.Result.to_frame = _to_frame  # type: ignore[attr-defined]
+
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
 
@@ -209,6 +214,13 @@ class Analysis:
         )
 
 
+def _to_frame(result):
+    """Return every number of the result as a pandas data frame; ImportError without pandas."""
+    from capsviz.statistics.numbers import to_frame
+
+    return to_frame(result)
+
+
 def of(name: str) -> tuple[Analysis, ...]:
     """The analyses of a command, in the order of their definition; a ValueError says what is wrong.
 
@@ -220,6 +232,7 @@ def of(name: str) -> tuple[Analysis, ...]:
 class _OfModule(Analysis):  # until every module is a class
     def __init__(self, module, kind):
         self.module, self.Result = module, kind
+        kind.to_frame = _to_frame
         self.needs = getattr(module, "NEEDS", ())
         self.several_objects = getattr(module, "SEVERAL", False)
 
