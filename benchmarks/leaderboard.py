@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard
-from capsviz.results.leaderboard import columns
 from capsviz.results.tables import markdown
 
 PAGE = root() / "docs/leaderboard.md"
@@ -22,20 +21,6 @@ set only. `capsviz compare A B C` prints the same for your own networks.
 Intervals are 95 %: over test images for one training run, over runs and images for several. A dash
 means that no result is shipped. † marks a value that follows from the definition of the routing.
 """
-LABELS = {  # of a column, by the function that takes it from a result
-    columns.within: "inside, %",
-    columns.beyond: "outside, %",
-    columns.corruption: "corrupted: error, %",
-    columns.rotation: "rotated, %",
-    columns.detection: "undetected, %",
-    columns.transplant: "donor's class, %",
-    columns.parents: "parents, %",
-    columns.even: "uniform, points",
-    columns.shuffled: "shuffled, points",
-    columns.matched: "random, points",
-    columns.over_fresh: "equivariance, R²",
-    columns.faithfulness: "faithfulness, area",
-}
 FIRST, LAST = ("network", "data", "runs", "accuracy, %"), "parameters"
 GROUPS = {  # title: what its columns mean, and the columns
     "Accuracy": (
@@ -48,16 +33,16 @@ GROUPS = {  # title: what its columns mean, and the columns
         "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
         "accuracy from -90° to 90° (`sweep`). Undetected: images that the adaptive attack R-PGD "
         "makes misclassified and not flagged (`detect`).",
-        ("network", "runs", "corrupted: error, %", "rotated, %", "undetected, %"),
+        ("network", "runs", "corrupted, error, %", "rotated, %", "undetected, %"),
     ),
     "Routing": (
         "Donor's class: images predicted as the class of the image whose couplings they were given "
         "(`capsviz transplant`); with sharp couplings, shuffled ones often do as much. "
-        "Parents: effective number of parents, as a share of all (negative "
+        "Effective parents: effective number of parents, as a share of all (negative "
         "couplings are ignored). The rest: change of accuracy if couplings are uniform, shuffled "
         "among the capsules, or random with the same standard deviation (`routing`).",
-        ("network", "runs", "donor's class, %", "parents, %", "uniform, points",
-         "shuffled, points", "random, points"),
+        ("network", "runs", "donor's class, %", "effective parents, %", "uniform couplings, points",
+         "shuffled, points", "matched, points"),
     ),
     "Poses and maps": (
         "Equivariance: R² of an affine map of the pose under rotation, less that of the untrained "
@@ -69,10 +54,8 @@ GROUPS = {  # title: what its columns mean, and the columns
 
 
 def cells(table, names: Sequence[str]) -> list[list[str]]:
-    """Return some columns, by their labels here, of the rows of `leaderboard.table()`."""
+    """Return some columns, of the rows of `leaderboard.table()`."""
     header, rows = leaderboard.cells(table)
-    for k, column in enumerate(columns.COLUMNS, len(FIRST)):
-        header[k] = LABELS[column.take]
     return [[row[header.index(name)] for name in names] for row in rows]
 
 

@@ -110,6 +110,11 @@ class Analysis:
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
+    def __init_subclass__(cls) -> None:
+        """Give results the method `to_frame`."""
+        if "Result" in vars(cls):
+            cls.Result.to_frame = _to_frame  # type: ignore[attr-defined]
+
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
 
@@ -207,6 +212,13 @@ class Analysis:
             for name, one, hint in _parameters(type(self))
             if hint is not None
         )
+
+
+def _to_frame(result):
+    """Return every number of the result as a pandas data frame; ImportError without pandas."""
+    from capsviz.statistics.numbers import to_frame
+
+    return to_frame(result)
 
 
 def of(name: str) -> tuple[Analysis, ...]:

@@ -110,6 +110,6 @@ def changes(result: Result) -> list[tuple[float, str]]:
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):
     """Write the GIF of a result, `size` pixels wide, of at most 180 frames."""
     from capsviz.analyses.rotate.draw import frames
-    from capsviz.results.animation import animate
+    from capsviz.results import animate
 
     return animate(frames(result, size), path, fps=fps)

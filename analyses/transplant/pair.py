@@ -153,7 +153,7 @@ def exchange(network, images, labels=(None, None), *, classes, iterations=None, 
         coupling_sd=tracing.coupling_sd(own).numpy(),
         even=float(uniform.mean()),
         classes=list(classes),
-        given=needs.reason(network, "transplant"),
+        given=needs.reason(network, "donor's class"),
         iterations=iterations,
     )
 

@@ -140,7 +140,7 @@ def looking(figure_options: dict):
 
 def width(figure_options: dict) -> str | float:
     """The width that `--width` and `--venue` ask for."""
-    from capsviz.results.venues import width_for
+    from capsviz.results.house import width_for
 
     return width_for(figure_options["width"], figure_options["venue"])
 

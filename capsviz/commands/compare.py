@@ -1,4 +1,4 @@
-"""Networks side by side, from cards and results alone: nothing is computed."""
+"""Compare networks in a table, from their cards and results; nothing is computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from capsviz.cli import writing
 
 KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
-capsviz compare mnist mnist-resnet  # 3 s
+capsviz compare mnist mnist-resnet                                         # 3 s
+capsviz compare mnist mnist-attention --columns shuffled --columns matched  # 3 s
 """
 
 
@@ -22,6 +23,13 @@ capsviz compare mnist mnist-resnet  # 3 s
 )
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
 @click.option(
+    "--columns",
+    multiple=True,
+    metavar="NAME",
+    help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
+    "them. [default: data, runs, accuracy, inside, outside, parameters]",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="STEM",
@@ -29,7 +37,7 @@ capsviz compare mnist mnist-resnet  # 3 s
 )
 @writing.printed
 @writing.as_json
-def command(places, output, printed, as_json):
+def command(places, columns, output, printed, as_json):
     """Print the table and what holds over seeds."""
     from capsviz import results
     from capsviz.cli import naming
@@ -41,31 +49,28 @@ def command(places, output, printed, as_json):
         for kind in ("md", "tex", *KINDS):
             naming.refuse_existing(output, force=printed["force"], kind=kind)
 
+    names = leaderboard.choose([name for text in columns for name in text.split(",")])
     table = leaderboard.table(places)
     if not table:
-        raise ValueError("these results are of no network that is known: name its card too")
-    header, rows = leaderboard.cells(table)
-    claims = leaderboard.claims(table)
+        raise ValueError("the networks of these results are not known: name their cards too")
+    header, rows = leaderboard.cells(table, names)
+    caption = leaderboard.caption(table, names)
+    claims = leaderboard.claims(table, names)
     if as_json:
         click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
-        click.echo(leaderboard.caption(table))
-        click.echo("\n".join(["", "holds over seeds:", *claims]) if claims else _nothing())
+        click.echo(caption)
+        nothing = f"nothing: it takes {leaderboard.SEVERAL} training runs or more"
+        click.echo("\n".join(["", "What holds over seeds:", *(claims or [nothing])]))
     if output is not None:
-        for path in tables.write(output, header, rows, leaderboard.caption(table)):
+        for path in tables.write(output, header, rows, caption):
             click.echo(f"wrote {path}", err=True)
         with writing.looking(printed), results.style():
-            figure = draw(table, results.inches(writing.width(printed)))
+            figure = draw(table, results.inches(writing.width(printed)), names)
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
-
-
-def _nothing() -> str:
-    from capsviz.results.leaderboard.words import SEVERAL
-
-    return f"\nnothing is said to hold over seeds: it takes {SEVERAL} training runs or more"
 
 
 def _plain(row) -> dict:

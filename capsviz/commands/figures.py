@@ -1,4 +1,4 @@
-"""The whole figure set of one network: figures, numbers, manifest and LaTeX in one folder."""
+"""Draw the figure set of one network: figures, numbers, manifest and LaTeX in one folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @click.command(help=__doc__)
 @options.inputs
 @click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
-@click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
+)
 @options.number(
     f"Test images. [default: {options.USUAL:,}, and {FEW} of analyses that look at each dozens of "
     "times; or all if fewer]",
@@ -29,8 +31,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 def command(style, only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.cli import naming
-    from capsviz.results import sets
-    from capsviz.results.venues import column
+    from capsviz.results import column, sets
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
@@ -62,6 +63,6 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
-        raise ValueError(f"of this network and these images there is no figure: {listed}")
+        raise ValueError(f"there is no figure of this network and these images: {listed}")
     if failed:
         raise click.ClickException(f"{len(failed)} failed: {', '.join(failed)}")

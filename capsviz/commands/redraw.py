@@ -1,4 +1,4 @@
-"""Draw a figure again from its JSON, without the network: the same picture and tables."""
+"""Draw a figure again from its JSON, or print its numbers; no network is needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import click
 from capsviz.cli import options, writing
 from capsviz.cli.errors import errors
 
+TABLES = ("csv", "md", "tex")
 EXAMPLES = """
 capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
+capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
 """
 
 
@@ -28,29 +30,37 @@ capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
 )
+@click.option(
+    "--table",
+    type=click.Choice(TABLES),
+    help="Draw nothing: print the numbers with their intervals, as CSV, Markdown or LaTeX.",
+)
 @writing.look
 @writing.force
-def command(files, output, formats, width, latex, venue, rc, font, force):
+def command(files, output, formats, width, latex, table, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
     from capsviz.cli import naming
-    from capsviz.results.venues import column, width_for
 
     with errors():
         formats = results.check_formats(formats)
-        width_for(width or "double", venue)  # refuses what is none
+        results.width_for(width or "double", venue)  # refuses a wrong one
     for path in files:
         result, about = results.read_result(path)
+        if table:
+            with _of(path):
+                click.echo(_table(path, result, about, table), nl=False)
+            continue
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
-            size = width_for(width or earlier, venue)
+            size = results.width_for(width or earlier, venue)
         stem = (output or path.parent) / path.stem
         if latex:
             kinds = formats[:1] if options.typed("formats") else ()
             with _of(path):
                 inches = results.inches(size)
-                lines = [*_environments(stem, result, about, kinds, inches, column(venue))]
+                lines = [*_environments(stem, result, about, kinds, inches, results.column(venue))]
             click.echo("\n".join(lines))
             continue
         naming.try_folder(stem.parent)
@@ -65,7 +75,7 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
 
 @contextmanager
 def _of(path: Path):
-    """Around what is drawn of a file: numbers in it that do not fit together are told in a line."""
+    """Context manager: one line for numbers of a file that do not fit together."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -75,13 +85,30 @@ def _of(path: Path):
         ) from error
 
 
-def _environments(stem, result, about, kinds, inches, column):
-    """Lines of LaTeX for every picture of a result, and a `%` line before the first.
+def _table(path: Path, result, about: dict, kind: str) -> str:
+    """Return the numbers of a result as text: all of them as CSV, those for a table otherwise."""
+    from capsviz import discovery
+    from capsviz.results import tables
+    from capsviz.statistics import numbers
 
-    Without `kinds`, of whichever file there is: PDF rather than PNG.
+    if kind == "csv":
+        return numbers.to_csv(result)
+    header, rows = numbers.cells(result)
+    if not rows:
+        raise ValueError("it has no numbers for a table; --table csv prints curves and maps")
+    if kind == "md":
+        return tables.markdown(header, rows)
+    caption = discovery.summary("capsviz.analyses", about["analysis"])
+    return tables.latex(header, rows, caption, path.stem)
+
+
+def _environments(stem, result, about, kinds, inches, column):
+    """Yield LaTeX for every picture of a result, and a `%` line before the first.
+
+    Without `kinds` it includes the file that exists, PDF rather than PNG.
     """
     from capsviz import results
-    from capsviz.results.latex import environment
+    from capsviz.results.tables import environment
 
     yield r"% needs \usepackage{graphicx}"
     for part in results.parts(about["analysis"], result):

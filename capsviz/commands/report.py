@@ -1,4 +1,4 @@
-"""One HTML file of a network, or of several: figures, numbers, how to read them, checks."""
+"""Write one HTML file on one or several networks: figures, numbers, discussion, checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from capsviz.cli import options, writing
 
-USUAL = 200  # images of a statistic: a report has many of them
+USUAL = 200  # images of a statistic: a report has many statistics
 EXAMPLES = """
 capsviz report --checkpoint digits --only routing,rotate  # about 10 s
 capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 s
@@ -18,7 +18,9 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 @click.command(help=__doc__)
 @options.networks
 @options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
-@click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
+)
 @options.example
 @options.seed
 @click.option(
@@ -32,13 +34,13 @@ def command(networks, n, only, digit, index, seed, output, force):
     from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.results import report as reports
-    from capsviz.results.report import contents
+    from capsviz.results.report.page import render
     from capsviz.results.sets import Settings
 
     chosen = [name for text in only for name in text.split(",")]
-    contents.choose(chosen, False)
+    reports.choose(chosen, False)
     opened = _opened(networks)
-    names = contents.choose(chosen, len(opened) > 1)
+    names = reports.choose(chosen, len(opened) > 1)
     part = opened[0].dataset
     n = min(USUAL, len(part)) if n is None else n
     part.first(n)
@@ -49,22 +51,22 @@ def command(networks, n, only, digit, index, seed, output, force):
     path = output or Path("runs") / f"report-{joined}.html"
     naming.refuse_file(path, force=force)
     settings = Settings(n, digit, index, seed, writing.progress, writing.command_line())
-    report_contents = reports.collect(
+    contents = reports.collect(
         opened, names, settings, report=lambda line: click.echo(line, err=True)
     )
-    if not report_contents.sections:
-        raise click.ClickException(f"nothing could be drawn: {report_contents.left_out[0][2]}")
-    page = reports.render(report_contents)
+    if not contents.sections:
+        raise click.ClickException(f"nothing could be drawn: {contents.left_out[0][2]}")
+    page = render(contents)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page)
-    count = sum(len(section.figures) for section in report_contents.sections)
+    count = sum(len(section.figures) for section in contents.sections)
     click.echo(f"{count} figures in {path}, {len(page.encode()) / 1e6:.1f} MB")
 
 
 def _opened(values: dict) -> list:
-    """The networks that were named; without any, the one of the data set alone."""
+    """Return the networks that were named; without any, the one of the data set."""
     if values.pop("seeds_of", None):
-        raise ValueError("a report is of networks one by one: name them instead of --seeds-of")
+        raise ValueError("a report shows single networks: name them instead of using --seeds-of")
     named = values["first"] or values["others"] or values["network"]
     opened = options.open_networks(values, capsules=False)
     return opened if named else opened[:1]

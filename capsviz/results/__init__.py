@@ -1,17 +1,19 @@
-"""Figures on disk: house style, export, the numbers beside every picture.
+"""Figures on disk: a result is drawn, and written with its numbers beside every picture.
 
 A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, its result, options,
-command line and provenance (`figures.results`). No torch is needed here.
+command line and provenance (`results.files`). No torch is needed here.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -21,17 +23,29 @@ from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
 from capsviz.results.files import read_result, to_json, write_result
-from capsviz.results.house import check_font, chosen, look, read_rc, style
-from capsviz.results.venues import INCHES, check_venue, inches
+from capsviz.results.house import (
+    INCHES,
+    check_font,
+    check_venue,
+    chosen,
+    column,
+    inches,
+    look,
+    read_rc,
+    style,
+    width_for,
+)
 from capsviz.statistics.words import shortened
 
 __all__ = [
     "INCHES",
+    "animate",
     "caption",
     "check_font",
     "check_formats",
     "check_venue",
     "chosen",
+    "column",
     "draw",
     "export",
     "inches",
@@ -44,6 +58,7 @@ __all__ = [
     "save_figure",
     "style",
     "to_json",
+    "width_for",
     "write_result",
 ]  # fmt: skip
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
@@ -58,7 +73,7 @@ COLOURS = tuple(
 
 
 def check_formats(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each once, if all are in `FORMATS`; ValueError for others."""
+    """Return the names of formats, each once; ValueError for one that is not in `FORMATS`."""
     for name in names:
         if name not in FORMATS:
             raise ValueError(discovery.unknown("format", name, list(FORMATS)))
@@ -66,17 +81,17 @@ def check_formats(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
-    """Names of the pictures of a result: "" is the first, most often the only one."""
+    """Return the names of the pictures of a result: "" is the first, often the only one."""
     return contract.of_result(analysis, type(result).__name__).parts(result)
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
-    """What a picture of a result shows, in sentences.
+    """Return what a picture of a result shows, in sentences.
 
     Parameters
     ----------
     part    of `parts`.
-    notice  what must be said of the data, put at its end.
+    notice  a note on the data, put at its end.
     """
     _require_part(analysis, result, part)
     text = contract.of_result(analysis, type(result).__name__).caption(result, part)
@@ -89,7 +104,7 @@ def _require_part(analysis: str, result: NamedTuple, part: str) -> None:
 
 
 def printable(result: NamedTuple) -> NamedTuple:
-    """A result with class names as figures have them: long ones shortened, "$" a letter."""
+    """Return a result with the class names of figures: long ones shortened, "$" a letter."""
     if classes := getattr(result, "classes", None):
         return result._replace(classes=[one.replace("$", r"\$") for one in shortened(classes)])
     return result
@@ -100,8 +115,8 @@ def draw(
 ) -> Figure:
     """Draw a picture of a result in the house style, as its analysis does.
 
-    Long names of classes are shortened; numbers and captions have them whole. Negative numbers in
-    its words have a minus, as those at its axes do, where Python writes a hyphen.
+    Long class names are shortened; numbers and captions have the whole names. Negative numbers in
+    texts get a minus, as those at axes have, where Python writes a hyphen.
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
@@ -130,7 +145,6 @@ def save(
     identity: str | None = None,
     runs: Mapping | None = None,
     networks: Mapping[str, str | None] | None = None,
-    drawn: Sequence[Path] | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -144,11 +158,10 @@ def save(
     card      of the network's checkpoint.
     device    that it ran on.
     command   the command line, if there was one.
-    notice    what must be said of the data, e.g. that they are lossy copies.
-    identity  what the numbers are made of, by which the same are known again.
-    runs      the training runs that it is of, where there are several.
-    networks  name -> SHA-256 of the weights, of several that are compared.
-    drawn     its pictures and its table, if `export` has written them before.
+    notice    a note on the data, e.g. that they are lossy copies.
+    identity  of the command and its options, by which an equal figure is found.
+    runs      the training runs behind it, if there are several.
+    networks  name -> SHA-256 of the weights, of several networks that are compared.
 
     Returns
     -------
@@ -157,7 +170,7 @@ def save(
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
-    paths = export(stem, analysis, result, formats, width) if drawn is None else drawn
+    paths = export(stem, analysis, result, formats, width)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
@@ -177,11 +190,10 @@ def save(
 def export(
     stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
 ) -> list[Path]:
-    """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any.
+    """Draw a result and write its pictures as `stem.FORMAT`, and its table, if it has one.
 
-    Of `parts`, each but the first is `stem-PART.FORMAT`.
-
-    The folder is made when the first picture is drawn: a result that cannot be leaves nothing.
+    Further `parts` are `stem-PART.FORMAT`. The folder is made when the first picture is drawn: a
+    result that cannot be drawn leaves nothing.
 
     Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
     a picture would depend on the formats that were written before it.
@@ -215,8 +227,34 @@ def save_figure(figure: Figure, path: Path) -> Path:
     return path
 
 
+def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
+    """Write RGB frames (h, w, 3) uint8 as a GIF that loops, all in one palette.
+
+    The palette holds greys, the colour map and the house colours: a palette chosen for each frame
+    would lose the rare ones, and the colours of the legend would flicker.
+    """
+    from imageio.v3 import imwrite
+    from PIL import Image
+
+    greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
+    scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
+    house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
+    flat = (
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in frames
+    )
+    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
+    content = imwrite(
+        "<bytes>", pictures, plugin="pillow", extension=".gif", duration=round(1000 / fps), loop=0
+    )
+    write_bytes(path, content)
+    return path
+
+
 def _stable_ids(svg: bytes) -> bytes:
-    """Clip paths numbered in order: matplotlib names them by addresses in memory."""
+    """Return an SVG with clip paths numbered: matplotlib names them by addresses in memory."""
     names = dict.fromkeys(re.findall(rb'(?<=[#"])p[0-9a-f]{10}(?=[")])', svg))
     for number, name in enumerate(names):
         svg = svg.replace(name, b"clip%d" % number)

@@ -1,4 +1,4 @@
-"""House style, and what a user changes of it: matplotlib settings of a file, another font."""
+"""The house style of figures, what a user changes of it, and the widths of venues."""
 
 from __future__ import annotations
 
@@ -13,12 +13,25 @@ from pathlib import Path
 import matplotlib
 import matplotlib.style
 
+from capsviz.discovery import unknown
+
 LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
 FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # of formulas
 SAFE = "DejaVu Sans"  # letters that a font lacks are taken from it
 
+INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
+VENUES = {  # column and text width in inches, from the venues' LaTeX classes
+    "neurips": (5.5, 5.5),
+    "iclr": (5.5, 5.5),
+    "icml": (3.25, 6.75),
+    "cvpr": (3.25, 6.875),
+    "eccv": (4.8, 4.8),
+    "ieee": (3.5, 7.16),
+    "nature": (3.5, 7.2),
+}
+
 log = logging.getLogger(__name__)
-_told: set[str] = set()  # letters that no font has
+_told: set[str] = set()  # letters that no font has, and that were named
 _chosen: ContextVar[Mapping | None] = ContextVar("look", default=None)
 
 
@@ -26,7 +39,7 @@ _chosen: ContextVar[Mapping | None] = ContextVar("look", default=None)
 def style():
     """Context manager: the house style, on matplotlib's defaults and not the user's settings.
 
-    What `look` was given goes over it. Letters that no font has are told in a line, each once.
+    Settings of `look` override it. Letters that no font has are named in one line, each once.
     """
     look = chosen()
     family = _family(look["font"]) if "font" in look else None
@@ -39,7 +52,7 @@ def style():
 
 @contextmanager
 def _lacking():
-    """Context manager: in place of matplotlib's warnings of each drawing, one line for all."""
+    """Context manager: one line for all of matplotlib's warnings of letters that a font lacks."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", LACKING.pattern, UserWarning)
         yield
@@ -71,12 +84,12 @@ def look(rc: Mapping[str, str] | None = None, font: str | None = None):
 
 
 def chosen() -> dict:
-    """What `look` was given, to be stored beside a figure; {} for the house style as it is."""
+    """Return the settings of `look`, to be stored beside a figure; {} for the house style."""
     return dict(_chosen.get() or {})
 
 
 def read_rc(path: str | Path) -> dict[str, str]:
-    """Settings of a file like matplotlib's own rc and style files; ValueError for what is none."""
+    """Return the settings of a file like matplotlib's rc and style files; ValueError for others."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -101,14 +114,14 @@ def read_rc(path: str | Path) -> dict[str, str]:
 
 
 def check_font(font: str | None) -> str | None:
-    """The font, if it is here or None; ValueError for others."""
+    """Return the font if it is installed, or None; ValueError for others."""
     if font is not None:
         _family(font)
     return font
 
 
 def _mathematics(family: str | None) -> dict[str, str]:
-    """Settings by which formulas are of a family, too, and what it lacks of matplotlib's own."""
+    """Return settings that draw formulas in a family; letters it lacks are matplotlib's own."""
     if family in (None, SAFE):  # as the house style has it
         return {}
     styles = {"it": ":italic", "bf": ":bold", "bfit": ":italic:bold"}
@@ -117,7 +130,7 @@ def _mathematics(family: str | None) -> dict[str, str]:
 
 
 def _family(font: str) -> str:
-    """The family's name; of a file, which matplotlib is then told of, the one in it."""
+    """Return the name of a family; a font's file is registered with matplotlib first."""
     from matplotlib import font_manager
 
     if Path(font).suffix.lower() in (".ttf", ".otf"):
@@ -125,12 +138,44 @@ def _family(font: str) -> str:
             font_manager.fontManager.addfont(font)
             return font_manager.FontProperties(fname=font).get_name()
         except (OSError, RuntimeError) as error:
-            raise ValueError(f"'{font}' is no font's file") from error
+            raise ValueError(f"'{font}' is not a font file") from error
     try:
         font_manager.findfont(font, fallback_to_default=False)
     except ValueError:
-        from capsviz.discovery import unknown
-
         known = sorted({entry.name for entry in font_manager.fontManager.ttflist})
         raise ValueError(unknown("font", font, known)) from None
     return font
+
+
+def inches(width: str | float) -> float:
+    """Return a width in inches: "single", "double" or a number; ValueError for others."""
+    if width in INCHES:
+        return INCHES[width]
+    try:
+        value = float(width)
+    except ValueError:
+        value = 0
+    if not 2 <= value <= 30:
+        raise ValueError(f"width '{width}': expected single, double, or 2 to 30 inches")
+    return value
+
+
+def check_venue(name: str | None) -> str | None:
+    """Return the name of a venue, or None; ValueError for others."""
+    if name is not None and name not in VENUES:
+        raise ValueError(unknown("venue", name, sorted(VENUES)))
+    return name
+
+
+def width_for(width: str, venue: str | None) -> str | float:
+    """Return the width to draw at: a venue's column or text width, or what `inches` takes."""
+    check_venue(venue)
+    if venue is not None and width in INCHES:
+        return VENUES[venue][width == "double"]
+    inches(width)
+    return width
+
+
+def column(venue: str | None) -> float:
+    """Return the width of a column in inches: wider figures go over the whole page."""
+    return INCHES["single"] if venue is None else VENUES[venue][0]

@@ -5,25 +5,25 @@ An analysis takes part unless its `figure_set` is None.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
-from collections import deque
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.files import write_text
-from capsviz.provenance import provenance
-from capsviz.results import apart, manifest, pieces
-from capsviz.results.latex import document
-from capsviz.results.manifest import Entry
-from capsviz.results.venues import INCHES
+from capsviz.inputs import context
+from capsviz.provenance import commit, provenance
+from capsviz.results.house import INCHES
+from capsviz.results.tables import document
 from capsviz.tracing import remember
 
-ALONE = 6  # analyses, of more than which pictures are drawn in a process of their own
-AHEAD = 4  # results that wait for it, at most
+MANIFEST = "manifest.json"
+UNRECORDED = ("progress", "command")
 
 
 class Settings(NamedTuple):
@@ -35,43 +35,63 @@ class Settings(NamedTuple):
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
     command: str | None = None  # the command line
-    most: int | None = None  # images behind one that looks at each of them dozens of times
+    most: int | None = None  # images behind an analysis that looks at each of them dozens of times
 
     @property
     def few(self) -> int:
         """Test images behind a statistic that looks at each of them dozens of times."""
         return self.n if self.most is None else min(self.n, self.most)
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The settings that are written beside the figures."""
+        return {k: v for k, v in self._asdict().items() if k not in UNRECORDED}
+
+
+class Entry(NamedTuple):
+    """One picture of the set, in the manifest."""
+
+    name: str
+    analysis: str
+    caption: str
+    files: list[str]
+    seconds: float
+    commit: str | None = None  # of the code that made it
+    part: str = ""  # of a result that several pictures show
+    sha256: Mapping[str, str] | None = None  # of the files
+
+
+class Earlier(NamedTuple):
+    """What an earlier run left in a folder."""
+
+    entries: list[Entry] = []
+    whole: list[str] = []  # analyses that were drawn to their end
+    key: Mapping | None = None  # what it was made of
+
 
 def offering() -> list[str]:
-    """The analyses that take part in the set."""
-    every = discovery.names("capsviz.analyses")
-    return [
-        n
-        for n in every
-        if hasattr(discovery.load("capsviz.analyses", n, what="analysis"), "paper")
-        or pieces.offers(n)
-    ]
+    """Return the analyses that take part in figure sets."""
+    return [name for name in discovery.names(contract.PACKAGE) if _of_figure_set(name)]
 
 
-def choose(only: Sequence[str]) -> list[str]:
-    """The analyses to draw, all for an empty choice; ValueError for an unknown one.
+def choose(only: Sequence[str], known: Sequence[str] | None = None) -> list[str]:
+    """Return the analyses to draw, all for an empty choice; ValueError for an unknown one.
 
     An analysis may be called as its command is, "parse-tree" for parse_tree.
     """
-    known = offering()
+    known = offering() if known is None else known
     only = [name.replace("-", "_") for name in only]
     for name in only:
         if name not in known:
             words = [one.replace("_", "-") for one in (name, *known)]
-            raise ValueError(discovery.unknown("figure", words[0], words[1:]))
+            raise ValueError(discovery.unknown("analysis", words[0], words[1:]))
     return [name for name in known if not only or name in only]
 
 
 def fitting(names: Sequence[str], dataset) -> list[str]:
-    """Those that look at the images of a data set; ValueError if none does.
+    """Return those that take the images of a data set; ValueError if none does.
 
-    Where the images show several objects each, those alone that take such images.
+    Images that show several objects each go to the analyses that take such images.
     """
     if dataset.parts is None:
         return list(names)
@@ -79,6 +99,19 @@ def fitting(names: Sequence[str], dataset) -> list[str]:
     if not pairs:
         dataset.single()
     return pairs
+
+
+def left_out(name: str, inputs) -> str:
+    """Return why a figure set goes without an analysis; "": it does not."""
+    reasons = [one.left_out(inputs) for one in _of_figure_set(name)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def results_of(name: str, inputs, settings: Settings) -> Iterator[tuple[str, NamedTuple]]:
+    """Measure what an analysis gives to the figure set of a network; yield (stem, result)."""
+    for one in _of_figure_set(name):
+        if not one.left_out(inputs):
+            yield from context.of_figure_set(one, inputs, settings)
 
 
 def make(
@@ -93,27 +126,30 @@ def make(
     force: bool = False,
     column: float = INCHES["single"],
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Draw the figures of the named analyses; what one figure traced, the others take over.
+    """Draw the figures of the named analyses; images are traced once for all of them.
 
-    What an earlier run of the same network, images and options drew is kept, by its digests; a run
-    that was stopped goes on where it was.
+    Figures of an earlier run of the same network, images and options are kept, by the digests of
+    their files; a run that was stopped goes on where it was.
 
     Parameters
     ----------
     force   draw everything anew, over what is there.
-    column  inches: what is wider goes over both columns in LaTeX.
+    column  inches: wider figures go over both columns in LaTeX.
 
     Returns
     -------
-    The entries of the named analyses, and for every one that failed its error: the others are drawn
-    all the same.
+    The entries of the named analyses, and {analysis: error} of those that failed: the others are
+    drawn all the same.
 
     Raises
     ------
     ValueError  for a folder with figures of another network, other images or options.
     """
-    about = _about(inputs, settings)
-    key = {**about["of"], "formats": sorted(formats), "width": width, "look": results.chosen()}
+    origin = provenance(inputs.model.card, str(inputs.device))
+    card = {"checkpoint": inputs.name, "dataset": inputs.dataset.name,
+            "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
+    key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
+           "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key))
     earlier = _earlier(output, key, force)
     entries, whole = list(earlier.entries), list(earlier.whole)
@@ -123,59 +159,36 @@ def make(
         pass
 
     def record():
-        manifest.write(output, about["card"], entries, failed, key=key, whole=sorted(whole))
+        figures = [entry._asdict() for entry in _by_name(entries)]
+        manifest = {**card, "provenance": origin, "key": key, "whole": sorted(whole),
+                    "figures": figures, "failed": failed}  # fmt: skip
+        write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
-    waiting: deque[pieces.Computed] = deque()
-    drawn: dict[str, list[Entry]] = {name: [] for name in names}
-
-    def fail(name, error):
-        failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        report(f"{name} failed: {failed[name]}")
-
-    def take(most):
-        """Take over what is drawn, until so many results wait."""
-        nonlocal entries
-        while len(waiting) > most:
-            one = waiting.popleft()
-            own = drawn[one.analysis]
-            if one.draw is None:  # its end
-                if one.analysis not in failed:
-                    entries = [e for e in entries if e.analysis != one.analysis or e in own]
-                    whole.append(one.analysis)
-                continue
-            try:
-                several = pieces.save(one, inputs, output, settings, formats, width)
-            except Exception as error:  # whatever it is, the other figures are drawn
-                fail(one.analysis, error)
-                continue
-            own += several
-            names_of = {entry.name for entry in own}
-            entries = [entry for entry in entries if entry.name not in names_of] + own
-            record()
-            report(f"{several[0].name}: {several[0].seconds:.1f} s")
-
-    many = len(names) > ALONE
-    with remember(), (apart.apart if many else apart.here)() as draw:
+    with remember():
         for name in names:
-            own = [entry for entry in entries if entry.analysis == name]
-            if name in whole and not force and manifest.intact(output, own):
-                report(f"{name}: kept, {len(own)} drawn before")
+            before = [entry for entry in entries if entry.analysis == name]
+            if name in whole and not force and _intact(output, before):
+                report(f"{name}: kept, {len(before)} drawn before")
                 continue
-            if why := pieces.left_out(name, inputs):
+            if why := left_out(name, inputs):
                 report(f"{name} left out: {why}")
                 continue
-            free = None if force else {entry.name for entry in own}  # may be overwritten
+            free = None if force else {entry.name for entry in before}  # may be overwritten
             whole = [other for other in whole if other != name]
+            drawn: list[Entry] = []
             try:
-                for stem, result, seconds in pieces.compute(name, inputs, output, settings, free):
-                    wait = draw(output / stem, name, result, formats, width)
-                    waiting.append(pieces.Computed(name, stem, result, seconds, wait))
-                    take(AHEAD if many else 0)
-                waiting.append(pieces.Computed(name))
+                for several in _drawn(name, inputs, output, settings, free, formats, width):
+                    drawn += several
+                    replaced = {entry.name for entry in drawn}
+                    entries = [entry for entry in entries if entry.name not in replaced] + drawn
+                    record()
+                    report(f"{several[0].name}: {several[0].seconds:.1f} s")
             except Exception as error:  # whatever it is, the other figures are drawn
-                fail(name, error)
-            take(AHEAD if many else 0)
-        take(0)
+                failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                report(f"{name} failed: {failed[name]}")
+            else:
+                entries = [one for one in entries if one.analysis != name or one in drawn]
+                whole.append(name)
     if not entries and not failed:
         return [], {}
     record()
@@ -183,41 +196,98 @@ def make(
     if kind is None:
         report(f"no figures.tex: LaTeX includes pdf or png, got --format {', '.join(formats)}")
     else:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-        write_text(output / "figures.tex", document(ordered, kind, results.inches(width), column))
+        captions = {entry.name: entry.caption for entry in _by_name(entries)}
+        text = document(captions, kind, results.inches(width), column)
+        write_text(output / "figures.tex", text)
     return [entry for entry in entries if entry.analysis in names], failed
 
 
-def _earlier(output: Path, key: dict, force: bool) -> manifest.Earlier:
-    """What may be kept of an earlier run in the folder; ValueError for one of something else."""
-    nothing = manifest.Earlier([], [], None)
-    earlier = manifest.read(output)
-    if earlier is None or not earlier.entries:
-        return nothing
-    if earlier.key == key:
+def _of_figure_set(name: str) -> list[contract.Analysis]:
+    """Return the analyses of a command that measure a network for figure sets."""
+    return [
+        one
+        for one in contract.of(name)
+        if one.figure_set is not None and type(one).measure is not contract.Analysis.measure
+    ]
+
+
+def _drawn(
+    name: str, inputs, output: Path, settings: Settings, free: set[str] | None, formats, width
+) -> Iterator[list[Entry]]:
+    """Measure, draw and write the results of an analysis one by one; yield the entries of each.
+
+    ValueError for a file in the way, unless its name is among those that are `free`.
+    """
+    start = time.time()
+    for stem, result in results_of(name, inputs, settings):
+        if free is not None and stem not in free and (output / f"{stem}.json").exists():
+            raise ValueError(
+                f"{output / stem}.json exists: add --force to overwrite it, or choose another "
+                "--output"
+            )
+        paths = results.save(
+            output / stem,
+            name,
+            result,
+            formats=formats,
+            width=width,
+            options=settings.recorded,
+            card=inputs.model.card,
+            device=str(inputs.device),
+            command=settings.command,
+            notice=inputs.dataset.notice,
+        )
+        seconds = round(time.time() - start, 2)
+        yield list(_entries(output, stem, name, result, paths, inputs.dataset.notice, seconds))
+        start = time.time()
+
+
+def _entries(output, stem, analysis, result, paths, notice, seconds) -> Iterator[Entry]:
+    """Yield an entry for each picture of a result: its own files, and the shared numbers."""
+    parts = results.parts(analysis, result)
+    names = {part: f"{stem}-{part}" if part else stem for part in parts}
+    others = {name for part, name in names.items() if part}
+    for part, name in names.items():
+        text = results.caption(analysis, result, part, notice=notice)
+        if part:
+            own = [*(path.name for path in paths if path.stem == name), f"{stem}.json"]
+        else:
+            own = [path.name for path in paths if path.stem not in others]
+        yield Entry(
+            name, analysis, text, own, seconds, commit(), part, _digests(output, own)
+        )  # fmt: skip
+
+
+def _by_name(entries: Sequence[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+
+
+def _intact(folder: Path, entries: Sequence[Entry]) -> bool:
+    """Return whether every file of the entries is as it was written."""
+    try:
+        return all(one.sha256 and _digests(folder, one.files) == one.sha256 for one in entries)
+    except OSError:
+        return False
+
+
+def _earlier(output: Path, key: dict, force: bool) -> Earlier:
+    """Return what may be kept of an earlier run; ValueError for a run of something else."""
+    try:
+        manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
+        entries = [Entry(**figure) for figure in manifest["figures"]]
+        earlier = Earlier(entries, manifest["whole"], manifest["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Earlier()
+    if earlier.key == key or not entries:
         return earlier
     if force:
-        return nothing
-    old = earlier.key or {}
-    unlike = [name for name in key if old.get(name) != key[name]] if old else ["its version"]
+        return Earlier()
+    differ = [name for name in key if (earlier.key or {}).get(name) != key[name]]
     raise ValueError(
-        f"{output} holds figures of another run ({', '.join(unlike)} differ): "
+        f"{output} holds figures of another run ({', '.join(differ)} differ): "
         "choose another --output, or add --force to draw all anew"
     )
-
-
-def _about(inputs, settings) -> dict[str, dict]:
-    """What a set is made of, and what the manifest says of that."""
-    origin = provenance(inputs.model.card, str(inputs.device))
-    card = {
-        "checkpoint": inputs.name,
-        "dataset": inputs.dataset.name,
-        "split": inputs.dataset.split,
-        "n": settings.n,
-    }
-    options = {k: v for k, v in settings._asdict().items() if k not in pieces.UNRECORDED}
-    weights = origin["weights_sha256"]
-    return {
-        "of": {**card, **options, "weights": weights},
-        "card": {**card, "provenance": origin},
-    }

@@ -1,4 +1,4 @@
-"""Tables of text: Markdown for a page, LaTeX for a paper."""
+"""Text for pages and papers: tables in Markdown and LaTeX, and LaTeX that includes figures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import functools
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capsviz.files import write_text
+from capsviz.results.house import INCHES
 
 LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or other fonts
     "°": r"$^\circ$", "×": r"$\times$", "·": r"$\cdot$", "²": "$^2$", "→": r"$\to$", "–": "--",
@@ -19,6 +20,7 @@ COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
 GAP = 12  # points between columns
 SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
 NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
+UNREADABLE = re.compile(r'[%#{}\\~^"]')  # by LaTeX, in the name of a file or a label
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
 
@@ -38,7 +40,7 @@ def _encoder():
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column to the left, the others, of numbers, to the right.
+    """Return a Markdown table; the first column is aligned left, the others right.
 
     Parameters
     ----------
@@ -56,11 +58,11 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """A LaTeX table environment, plain text escaped; needs no package.
+    """Return a LaTeX table environment, plain text escaped; needs no package.
 
-    What is wider than a column stands over both. What is wider than a page has its header in lines
-    and smaller letters, and, where that is not enough, the rest of its columns below the first
-    ones, with the names of the rows again.
+    A table wider than a column goes over both. One wider than a page gets its header in lines and
+    smaller letters. If that is not enough, the rest of its columns follows below the first ones,
+    with the names of the rows again.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
 
 
 def _tabular(columns) -> list[str]:
-    """Columns, each the lines of its header and then its cells, between rules."""
+    """Return a tabular of columns, each the lines of its header and then its cells."""
     tall = max(len(lines) for lines, *_ in columns)
     heads = zip(*([""] * (tall - len(lines)) + lines for lines, *_ in columns), strict=True)
     rows = zip(*(cells for _, *cells in columns), strict=True)
@@ -111,7 +113,7 @@ def _tabular(columns) -> list[str]:
 
 
 def _blocks(columns, scale: float) -> list[list]:
-    """Columns side by side in as few blocks as fit on a page, about equally wide.
+    """Return the columns in as few blocks as fit on a page, about equally wide.
 
     Each begins with the columns that name the rows.
     """
@@ -132,27 +134,27 @@ def _blocks(columns, scale: float) -> list[list]:
 
 
 def _lines(name: str, cells: Sequence[str]) -> list[str]:
-    """A column's name in lines no longer than its cells, if its words are not."""
+    """Return a column's name in lines no longer than its cells, if its words are not."""
     name = name.replace(" %", "\u00a0%")
     longest = max(1, *map(len, (*cells, *name.split(" "))))
     return textwrap.wrap(name, longest, break_on_hyphens=False) or [""]
 
 
 def _width(columns, scale: float = 1.0) -> float:
-    """Of columns side by side, about, in points."""
+    """Return the approximate width of columns side by side, in points."""
     widest = (max(map(_points, (*lines, *cells))) for lines, *cells in columns)
     return sum(scale * width + GAP for width in widest)
 
 
 def _points(text: str) -> float:
-    """Width of a text in LaTeX's letters of 10 points, about."""
+    """Return the approximate width of a text in LaTeX's letters of 10 points."""
     return sum(3 if c in NARROW else 8 if c.isupper() or c in WIDE else 5 for c in text)
 
 
 def write(
     stem: Path, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str
 ) -> list[Path]:
-    """Write a table as `stem.md` and `stem.tex`, labelled by the stem's name; the two paths."""
+    """Write a table as `stem.md` and `stem.tex`, labelled by the stem's name; return the paths."""
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("md", "tex")]
@@ -162,9 +164,73 @@ def write(
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX; a character that it has no sign for becomes its code point."""
+    """Return plain text as LaTeX; a character without a sign there becomes its code point."""
     text = OPENING.sub("“", text).replace('"', "”")
     return _encoder().unicode_to_latex(unicodedata.normalize("NFC", text))
+
+
+def typeset(caption: str) -> str:
+    """Return a caption as LaTeX; text between backquotes is set as code."""
+    return re.sub(r"`([^`]+)`", r"\\texttt{\1}", escape(caption))
+
+
+def environment(
+    file: str,
+    caption: str,
+    label: str,
+    inches: float,
+    column: float = INCHES["single"],
+    *,
+    place: str = "t",
+) -> list[str]:
+    """Return the lines of a figure environment; one wider than a column goes over both.
+
+    Parameters
+    ----------
+    file     to include; for a path that LaTeX cannot read, its name, with a comment.
+    caption  plain text, see `typeset`.
+    label    after "fig:".
+    place    t, p, ...: where LaTeX may put it.
+    """
+    star = "*" if inches > column + 0.01 else ""
+    notes, label = [], UNREADABLE.sub("-", label)
+    if UNREADABLE.search(file):
+        readable = UNREADABLE.sub("-", file.rpartition("/")[2])
+        notes = [f"% LaTeX cannot read {file}: copy it to {readable} beside the document"]
+        file = readable
+    return [
+        *notes,
+        rf"\begin{{figure{star}}}[{place}]",
+        r"  \centering",
+        rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",
+        rf"  \caption{{{typeset(caption)}}}",
+        rf"  \label{{fig:{label}}}",
+        rf"\end{{figure{star}}}",
+    ]
+
+
+def document(
+    captions: Mapping[str, str], kind: str, inches: float, column: float = INCHES["single"]
+) -> str:
+    """Return a document that shows every figure of a set, and compiles as it is.
+
+    Parameters
+    ----------
+    captions  name of a figure -> its caption.
+    kind      pdf or png.
+    """
+    parts = [
+        r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
+        rf"\documentclass{'[twocolumn]' if inches > column + 0.01 else ''}{{article}}",
+        r"\usepackage{graphicx}",
+        r"\usepackage[T1]{fontenc}",
+        r"\usepackage[margin=1.2cm]{geometry}",
+        r"\begin{document}",
+    ]
+    for name, caption in captions.items():
+        figure = environment(f"{name}.{kind}", caption, name, inches, column, place="p")
+        parts += ["", *figure, r"\clearpage"]
+    return "\n".join([*parts, "", r"\end{document}", ""])
 
 
 def _check(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -139,7 +139,10 @@ def records(result: NamedTuple) -> list[tuple]:
 
 def to_frame(result: NamedTuple):
     """Return every number of a result as a pandas data frame; ImportError without pandas."""
-    import pandas
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_frame needs pandas: pip install pandas") from error
 
     return pandas.DataFrame(records(result), columns=list(COLUMNS))
 

@@ -27,8 +27,14 @@ WORDS = {
 # of the leaderboard. Couplings of uniform routing are uniform; activations of self-routing are
 # shares of couplings, so that with uniform couplings all classes are equal.
 BY_DEFINITION = {
-    "uniform": ("transplant", "parents", "even", "shuffled", "matched"),
-    "self_routing": ("transplant", "even", "matched"),
+    "uniform": (
+        "donor's class",
+        "effective parents",
+        "uniform couplings",
+        "shuffled",
+        "matched",
+    ),
+    "self_routing": ("donor's class", "uniform couplings", "matched"),
 }
 REASONS = {
     "uniform": "couplings of uniform routing are uniform",

@@ -11,7 +11,7 @@ from capsviz import data, results
 from capsviz.analyses.affine import Affine, measure
 from capsviz.cli import main
 from capsviz.inputs.opening import Inputs
-from capsviz.results import pieces
+from capsviz.results import sets
 from capsviz.statistics.comparison import compare_shares, draw_resamples
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import scores
@@ -158,11 +158,11 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     model = Foreign()
     model.card = {"recipe": {"shift_px": 2}}
     inputs = Inputs(model, part, "foreign")
-    assert "foreground" in pieces.left_out("affine", inputs)
+    assert "foreground" in sets.left_out("affine", inputs)
     with pytest.raises(ValueError, match="most images have foreground pixels at their border"):
         measured({"a": model}, *inputs.images(4))
     model.card = {}
-    assert "no recipe" in pieces.left_out("affine", inputs)
+    assert "no recipe" in sets.left_out("affine", inputs)
     with pytest.raises(ValueError, match="add --within PX"):
         measured({"a": model}, *inputs.images(4), trained_px=None, inputs=inputs)
 

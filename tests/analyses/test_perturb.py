@@ -18,7 +18,6 @@ from capsviz.analyses.perturb import measure as statistics_of
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.inputs.opening import Inputs, open_inputs
-from capsviz.results import pieces
 from capsviz.results import sets as paperset
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
@@ -320,7 +319,7 @@ def test_what_cannot_be_is_refused(foreign, twos, statistics, tiny_images):
 
 def test_the_figure_set_shows_what_the_commands_show():
     opened = open_inputs(checkpoint="digits")
-    made = pieces.results_of("perturb", opened, paperset.Settings(n=360))
+    made = paperset.results_of("perturb", opened, paperset.Settings(n=360))
     (first, sheet), (second, table) = made
     assert (first, second) == ("perturb-digits-2-0", "perturb-digits-2-35-images")
     assert sheet.n == table.n == 35  # all there are, fewer than the default

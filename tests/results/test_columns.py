@@ -25,6 +25,6 @@ def test_the_interval_of_a_control_is_the_narrower_of_two_that_are_too_wide():
     """That by the first round, which varies, or that by accuracies as if of other images."""
     for first, ends in ((0.1, (-0.002 - np.hypot(0.008, 0.005), -0.002 + np.hypot(0.006, 0.005))),
                         (0.001, (-0.004, 0.0))):  # fmt: skip
-        ((_, one),) = columns.shuffled(Routed(first))
+        ((_, one),) = columns.instead("shuffled", Routed(first))
         np.testing.assert_allclose(one.value, -0.002)
         np.testing.assert_allclose(one.ci95, ends)

@@ -6,9 +6,9 @@ from helpers import legibility
 
 from capsviz import results
 from capsviz.results import leaderboard
+from capsviz.results.leaderboard import Cell, Row
 from capsviz.results.leaderboard.draw import draw, measures
-from capsviz.results.leaderboard.networks import Network
-from capsviz.results.leaderboard.rows import Cell, Row
+from capsviz.results.leaderboard.sources import Network
 from capsviz.statistics.estimate import Estimate
 
 
@@ -19,7 +19,7 @@ def row(name, accuracy, transplant=None, runs=None):
     if transplant is not None:
         ends = np.array([transplant - 0.05, transplant + 0.05])
         estimate = Estimate(transplant, ends, 100, runs=None if runs is None else np.array(runs))
-        cells["transplant"] = Cell(estimate, None, len(digests))
+        cells["donor's class"] = Cell(estimate, None, len(digests))
     accuracy = Estimate(accuracy, np.array([accuracy - 0.01, accuracy + 0.01]), 500)
     return Row(Network(name, "digits", [0], digests, accuracy, 1234, 60.0, "cpu"), cells)
 
@@ -28,9 +28,9 @@ TABLE = [row("one", 0.9), row("two", 0.8, 0.7, [0.6, 0.7, 0.8]), row("three", 0.
 
 
 def test_only_what_can_be_compared_is_drawn():
-    assert [column.title for column, _ in measures(TABLE)] == ["accuracy", "transplant"]
+    assert [column.title for column, _ in measures(TABLE)] == ["accuracy", "donor's class"]
     assert [column.title for column, _ in measures(TABLE[:2])] == ["accuracy"]
-    assert [column.title for column, _ in measures(TABLE[1:2])] == ["accuracy", "transplant"]
+    assert [column.title for column, _ in measures(TABLE[1:2])] == ["accuracy", "donor's class"]
 
 
 def test_a_panel_has_each_number_in_its_line_with_its_interval_and_its_runs():

@@ -15,8 +15,7 @@ from capsviz import discovery, results
 from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.results import panels
-from capsviz.results.animation import animate
-from capsviz.results.latex import typeset
+from capsviz.results.tables import typeset
 from capsviz.statistics.estimate import Estimate
 
 FIGURES = discovery.root() / "figures"
@@ -159,7 +158,7 @@ def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
     frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
     frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
     frames[4][:] = 255
-    path = animate(frames, tmp_path / "x.gif", fps=10)
+    path = results.animate(frames, tmp_path / "x.gif", fps=10)
     with Image.open(path) as gif:
         assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
             5,

@@ -116,25 +116,26 @@ def test_a_result_stands_in_the_row_of_its_weights_alone(tmp_path):
     places.append(transplant(tmp_path / "r", 0.7, ["aa"]))
     table = leaderboard.table(places)
     assert [row.network.name for row in table] == ["one", "two"]
-    assert cell(table, "one", "transplant").estimate.value == 0.7
-    assert cell(table, "two", "transplant") is None
+    assert cell(table, "one", "donor's class").estimate.value == 0.7
+    assert cell(table, "two", "donor's class") is None
     header, rows = leaderboard.cells(table)
-    assert rows[0][header.index("transplant, %")] == "70.0 [69.0, 71.0]"
-    assert rows[1][header.index("transplant, %")] == "–"
+    assert rows[0][header.index("donor's class, %")] == "70.0 [69.0, 71.0]"
+    assert rows[1][header.index("donor's class, %")] == "–"
     assert rows[0][header.index("accuracy, %")] == "90.0 [88.0, 92.0]"
     assert rows[0][header.index("parameters")] == "1,234" and rows[0][-1] == "2"
+    assert leaderboard.cells(table, ["runs"]) == (["network", "runs"], [["one", "1"], ["two", "1"]])
 
 
 def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
     runs(tmp_path, "net", ["aa", "bb", "cc"])
     transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True, name="a")
     transplant(tmp_path, 0.2, ["aa"], n=9000, name="b")
-    assert cell(leaderboard.table([tmp_path]), "net", "transplant").runs == 3
+    assert cell(leaderboard.table([tmp_path]), "net", "donor's class").runs == 3
     few = tmp_path / "few"
     runs(few, "net", ["aa", "bb", "cc"])
     transplant(few, 0.2, ["bb"], name="b")
     header, (row,) = leaderboard.cells(leaderboard.table([few]))
-    assert row[header.index("transplant, %")].endswith("(1 run)")
+    assert row[header.index("donor's class, %")].endswith("(1 run)")
 
 
 def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
@@ -143,13 +144,15 @@ def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
     own = transplant(tmp_path, 0.7, ["aaaa"])
     transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
     (row,) = leaderboard.table([tmp_path])
-    assert row.cells["transplant"].estimate.value == 0.7 and row.cells["transplant"].path == own
+    assert (
+        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].path == own
+    )
 
 
 def test_a_claim_needs_three_runs_and_an_interval_that_leaves_the_level(tmp_path):
     for digests, share, said in (
-        (["aa", "bb", "cc"], 0.7, "mostly read as that other's"),
-        (["aa", "bb", "cc"], 0.3, "mostly not read as that other's"),
+        (["aa", "bb", "cc"], 0.7, "most images are predicted"),
+        (["aa", "bb", "cc"], 0.3, "fewer than half"),
         (["aa", "bb", "cc"], 0.505, None),
         (["aa", "bb"], 0.7, None),
     ):
@@ -163,18 +166,18 @@ def test_a_claim_needs_three_runs_and_an_interval_that_leaves_the_level(tmp_path
     assert leaderboard.claims(leaderboard.table(single)) == []
 
 
-def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
+def test_two_recipes_differ_if_their_intervals_do(tmp_path):
     runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8)
     runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9)
     runs(tmp_path / "c", "like", ["gg", "hh", "ii"], accuracy=0.901)
     runs(tmp_path / "d", "least", ["jj", "kk", "ll"], accuracy=0.7)
     table = leaderboard.table([tmp_path / name for name in "abcd"])
     lines = leaderboard.claims(table)
-    low, least = "low 80.0 [79.0, 81.0]", "least 70.0 [69.0, 71.0]"
+    low, least = "low (80.0 [79.0, 81.0], 3 runs)", "least (70.0 [69.0, 71.0], 3 runs)"
     assert lines == [
-        f"accuracy: like 90.1 [89.1, 91.1] lies above {low} and {least} (3, 3 and 3 runs)",
-        f"accuracy: high 90.0 [89.0, 91.0] lies above {low} and {least} (3, 3 and 3 runs)",
-        f"accuracy: {low} lies above {least} (3 and 3 runs)",
+        f"accuracy: like (90.1 [89.1, 91.1], 3 runs) is higher than {low} and {least}",
+        f"accuracy: high (90.0 [89.0, 91.0], 3 runs) is higher than {low} and {least}",
+        f"accuracy: {low} is higher than {least}",
     ]
 
 
@@ -194,7 +197,7 @@ def test_recipes_of_other_effort_are_not_compared(tmp_path, more):
     assert leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"])) == []
 
 
-def test_nothing_is_claimed_of_what_a_routing_does_by_construction(tmp_path):
+def test_nothing_is_claimed_that_follows_from_the_definition_of_a_routing(tmp_path):
     digests = ["aa", "bb", "cc"]
     for routing, said in (("uniform", 0), ("dynamic", 1)):
         place = tmp_path / routing
@@ -202,7 +205,7 @@ def test_nothing_is_claimed_of_what_a_routing_does_by_construction(tmp_path):
         transplant(place, 0.0, digests, several=True)
         table = leaderboard.table([place])
         header, (row,) = leaderboard.cells(table)
-        assert row[header.index("transplant, %")].endswith("]†") == (said == 0)
+        assert row[header.index("donor's class, %")].endswith("]†") == (said == 0)
         assert len(leaderboard.claims(table)) == said
 
 
@@ -211,7 +214,7 @@ def test_numbers_of_other_images_are_not_compared(tmp_path):
         runs(tmp_path / name, name, list(digests))
         transplant(tmp_path / name, share, list(digests), several=True, n=n)
     lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
-    assert len(lines) == 2 and not any("lies above" in line for line in lines)
+    assert len(lines) == 2 and not any("is higher" in line for line in lines)
 
 
 def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
@@ -220,7 +223,7 @@ def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
     places = [tmp_path, card(tmp_path / "other", "other", "dd")]
     sweep(tmp_path, digests, ["net", "other"], several=3, networks={"net": "aa", "other": "dd"})
     table = leaderboard.table(places)
-    assert cell(table, "net", "turned").runs == 3 and cell(table, "other", "turned").runs == 1
+    assert cell(table, "net", "rotated").runs == 3 and cell(table, "other", "rotated").runs == 1
     assert leaderboard.claims(table) == []
 
 
@@ -237,8 +240,10 @@ def test_a_network_beside_the_first_is_known_by_its_weights_and_not_by_its_name(
         more = {} if networks is None else {"networks": networks}
         own = card(place / "own", "mnist-resnet", digest)
         table = leaderboard.table([own, sweep(place, ["aa"], names, **more)])
-        assert (cell(table, "mnist-resnet", "turned") is not None) == known
-    assert not cell(leaderboard.table([card(tmp_path / "x", *names[1:], "zz")]), names[1], "turned")
+        assert (cell(table, "mnist-resnet", "rotated") is not None) == known
+    assert not cell(
+        leaderboard.table([card(tmp_path / "x", *names[1:], "zz")]), names[1], "rotated"
+    )
 
 
 def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_first(tmp_path):
@@ -253,7 +258,7 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
     assert about["provenance"]["routing"] == "uniform"
     other = card(tmp_path / "o", "called otherwise", about["networks"]["digits"])
     rows = leaderboard.rows(Sources.read([tmp_path, other]))  # no shipped ones
-    assert cell(rows, "called otherwise", "turned").estimate.n == 4
+    assert cell(rows, "called otherwise", "rotated").estimate.n == 4
 
 
 def test_a_column_takes_no_result_of_other_options(tmp_path):
@@ -263,7 +268,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
         place = tmp_path / str(sizes)
         own = card(place / "own", "net", "aa")
         table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])
-        assert (cell(table, "net", "turned") is not None) == taken
+        assert (cell(table, "net", "rotated") is not None) == taken
     for pattern, options in (
         ("affine-mnist-mnist-resnet-*.json", {"trained_px": 3.0}),
         ("routing-mnist-1000-images.json", {"iterations": 1}),
@@ -288,7 +293,7 @@ def test_numbers_of_other_options_are_not_compared(tmp_path, other, said):
         runs(tmp_path / name, name, digests)
         sweep(tmp_path / name, digests, [name, "x"], several=3, sizes=sizes, high=high)
     lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
-    assert any("turned: a" in line and "lies above b" in line for line in lines) == said
+    assert any("rotated: a (" in line and "is higher than b (" in line for line in lines) == said
 
 
 @pytest.mark.parametrize("bounds", [[0.1, 0.3], [0.3, 0.1]])
@@ -300,14 +305,14 @@ def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
     assert share.value == result.undetected.value[at]
 
 
-def test_of_weights_known_from_results_alone_the_routing_is_read_there(tmp_path):
+def test_weights_known_from_results_alone_have_the_routing_of_these(tmp_path):
     digests = ["aa", "bb", "cc"]
     for routing, marked, said in (("uniform", True, 0), (None, False, 0), ("dynamic", False, 1)):
         place = tmp_path / str(routing)
         transplant(place, 0.0, digests, several=True, routing=routing)
         table = leaderboard.table([place])
         header, (row,) = leaderboard.cells(table)
-        assert row[header.index("transplant, %")].endswith("]†") == marked
+        assert row[header.index("donor's class, %")].endswith("]†") == marked
         assert len(leaderboard.claims(table)) == said
 
 
@@ -333,11 +338,14 @@ def test_the_command_prints_and_writes_the_table(tmp_path):
     place = card(tmp_path, "one", "aa")
     done = compare(place, transplant(tmp_path / "r", 0.7, ["aa"]), "--output", tmp_path / "table")
     assert done.exit_code == 0 and "| one | digits | 1 |" in done.stdout
-    assert "it takes 3 training runs or more" in done.stdout
+    assert "it takes 3 training runs or more" in done.stdout and "donor" not in done.stdout
+    chosen = compare(place, tmp_path / "r", "--columns", "donor's class").stdout
+    assert "| network | donor's class, % |" in chosen and "| one | 70.0 [69.0, 71.0] |" in chosen
+    assert len(compare(place, "--columns", "all").stdout.splitlines()[0].split("|")) == 20
     assert "| one |" in (tmp_path / "table.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
     (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)
-    assert row["cells"]["transplant"]["estimate"]["value"] == 0.7
+    assert row["cells"]["donor's class"]["estimate"]["value"] == 0.7
 
 
 def test_a_name_with_a_dot_keeps_it_and_what_lies_beside_is_untouched(tmp_path):
@@ -357,6 +365,7 @@ def test_a_name_with_a_dot_keeps_it_and_what_lies_beside_is_untouched(tmp_path):
         (["empty"], "'empty' holds neither weights with a card nor results"),
         (["digits", "digits"], "'digits' is named twice"),
         (["broken.json"], "broken.json is not a card"),
+        (["digits", "--columns", "outsid"], "did you mean 'outside'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, words, part):
@@ -378,7 +387,7 @@ def test_the_page_names_every_shipped_network_and_changes_with_a_result(tmp_path
         assert f"| {name} |" in text
     table = leaderboard.table()
     (row,) = [row for row in table if row.network.name == "mnist"]
-    del row.cells["transplant"]
+    del row.cells["donor's class"]
     assert page.page(table) != text
 
 

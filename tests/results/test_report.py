@@ -13,9 +13,8 @@ from capsviz import discovery
 from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.results import report as reports
-from capsviz.results.report import page as render_page
-from capsviz.results.report import words
-from capsviz.results.report.contents import choose
+from capsviz.results.report import choose
+from capsviz.results.report import page as pages
 from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
@@ -79,8 +78,8 @@ def test_the_file_holds_all_that_it_shows(page):
 def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
     for part in (
         "<dd>1,129,360</dd>", "dynamic, 3 iterations", "12 of the 360 test images of digits",
-        "How to read it", "What not to conclude", "Numbers with their intervals",
-        "Do not conclude from couplings near uniform", "All verdicts", "weights sha256",
+        "What to see", "What not to conclude", "<summary>Method", "Numbers with their intervals",
+        "All verdicts", "weights sha256",
     ):  # fmt: skip
         assert part in page, part
     count = page.count("<figure>")
@@ -88,20 +87,18 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
 
 
 def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monkeypatch):
-    contents = []
-    monkeypatch.setattr(
-        "capsviz.results.report.contents._compared", lambda *a: contents.append(a) or []
-    )
+    compared = []
+    monkeypatch.setattr(reports, "_of_all", lambda *given: compared.append(given) or [])
     out = tmp_path / "r.html"
     words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
     done = invoke(*words, "--dataset", "digits")
     assert done.exit_code == 0, done.output
     page = out.read_text(encoding="utf-8")
-    assert "<h1>mnist beside mnist-resnet</h1>" in page and "less mnist, paired" in page
+    assert "<h1>mnist beside mnist-resnet</h1>" in page and "difference to mnist, paired" in page
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
     assert "reconstruct of mnist-resnet: this network has no capsules" in page
-    assert "Not examined: it has no capsules" in page
-    ((networks, settings),) = contents
+    assert "Not checked: it has no capsules" in page
+    (_, networks, settings), _ = compared
     assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
 
 
@@ -147,11 +144,11 @@ def test_without_names_several_networks_share_a_few_analyses():
 
 
 @pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
-def test_every_analysis_says_how_to_read_it_and_what_not_to_conclude(name):
-    about = words.about(name)
-    assert all(about), about
-    assert about.question.endswith((".", "?"))
-    assert "Do not conclude" not in about.reading and "A reader should see" not in about.method
+def test_every_analysis_has_a_question_and_the_sections_of_the_page(name):
+    question, sections = reports.about(name)
+    assert question.endswith((".", "?"))
+    assert {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(pages.SECTIONS)
+    assert all(sections.values())
 
 
 def test_numbers_are_named_by_what_the_result_names():
@@ -196,17 +193,17 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
     (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
     contents = contents._replace(sections=[few])
     monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
-    whole = reports.render(contents)
+    whole = pages.render(contents)
     assert "data:image/svg" in whole and "data:image/png" not in whole
     limit = int(0.7 * len(whole.encode()))
     small = tmp_path / "small.html"
     words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
-    monkeypatch.setattr(render_page, "LIMIT_BYTES", limit)
+    monkeypatch.setattr(pages, "LIMIT_BYTES", limit)
     done = invoke(*words, small)
     assert done.exit_code == 0, done.output
     assert len(small.read_bytes()) < limit
     assert "data:image/png" in small.read_text(encoding="utf-8")
-    monkeypatch.setattr(render_page, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(pages, "LIMIT_BYTES", 1000)
     done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
 

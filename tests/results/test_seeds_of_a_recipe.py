@@ -68,7 +68,7 @@ def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):
 
 def test_a_leaderboard_reads_them(folder_of_seeds):
     (row,) = leaderboard.table([folder_of_seeds[0]])
-    assert row.network.seeds == [0, 1, 2] and row.cells["transplant"].runs == 3
+    assert row.network.seeds == [0, 1, 2] and row.cells["donor's class"].runs == 3
     assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
 
 
@@ -90,7 +90,7 @@ def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch)
     (path,) = tmp_path.glob("*.json")
     assert "-99-images" in path.name
     rows = leaderboard.rows(leaderboard.Sources.read(["digits-uniform", tmp_path]))
-    assert set(rows[0].cells) == {"transplant"}
+    assert set(rows[0].cells) == {"donor's class"}
 
 
 @pytest.mark.parametrize("folder", SINGLES, ids=[path.name for path in SINGLES])

@@ -22,9 +22,8 @@ from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.results import sets as paperset
-from capsviz.results.latex import document
-from capsviz.results.tables import escape
-from capsviz.results.venues import width_for
+from capsviz.results.house import width_for
+from capsviz.results.tables import document
 from capsviz.statistics.words import shortened
 from capsviz.tracing import remember
 
@@ -126,7 +125,7 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--only", "rotat"], "unknown figure 'rotat'"),
+        (["--only", "rotat"], "unknown analysis 'rotat'"),
         (["--venue", "nips"], "unknown venue 'nips'"),
         (["--n", 361], "expected 1 to 360"),
         (["--digit", 11], "no class 11"),
@@ -148,11 +147,6 @@ def test_a_venue_gives_its_column_and_text_width():
 
 def test_every_analysis_takes_part():
     assert paperset.offering() == discovery.names("capsviz.analyses")
-
-
-def test_text_becomes_latex():
-    assert escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
-    assert escape("é 日") == r"\'e [U+65E5]"
 
 
 def test_within_a_set_nothing_is_traced_twice():
@@ -247,8 +241,7 @@ def test_latex_includes_the_picture_that_there_is(tmp_path):
 
 
 def test_latex_puts_what_is_wider_than_a_column_over_both():
-    entry = paperset.Entry("a", "rotate", "A caption.", ["a.pdf"], 1.0)
-    wide, narrow = (document([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
+    wide, narrow = (document({"a": "A caption."}, "pdf", inches, 3.25) for inches in (6.75, 3.25))
     assert r"\begin{figure*}" in wide and r"\end{figure*}" in wide and "twocolumn" in wide
     assert r"\begin{figure}" in narrow and "figure*" not in narrow
 
@@ -267,20 +260,19 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert [Path(name).exists() for name in included] == [True, True]
     captions = re.findall(r"\\caption\{(.*)\}", text)
     assert all(len(one) > 60 and "`" not in one for one in captions)
-    assert any(r"\texttt{capsviz transplant}" in one for one in captions)
     narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
     assert "width=3.25in" in narrow and "figure*" not in narrow
 
 
 def test_analyses_are_called_as_their_commands_are():
     assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
-    with pytest.raises(ValueError, match="unknown figure 'nope'"):
+    with pytest.raises(ValueError, match="unknown analysis 'nope'"):
         paperset.choose(["nope"])
 
 
 def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
     result = run("--only", "predict,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
-    assert result.exit_code == 2 and "there is no figure: predict" in result.stderr
+    assert result.exit_code == 2 and "images: predict" in result.stderr
     assert list(tmp_path.glob("rotate-*.png"))
 
 

@@ -10,45 +10,49 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from capsviz.results import COLOURS
+from capsviz.results.leaderboard import Row, is_by_definition
 from capsviz.results.leaderboard.columns import COLUMNS, Column
-from capsviz.results.leaderboard.rows import Row
-from capsviz.results.leaderboard.words import is_constructed
 from capsviz.results.panels import wrapped
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.076  # inches of a network's line, and where a page is full
-PANEL, REST = 0.62, 0.52  # inches of a panel's width, at least; of its title and scale
+PANEL, REST = 0.62, 0.6  # inches of a panel's width, at least; of its title and scale
 PAGE = 8.7  # inches, the height that many networks fill
 KEY = (
-    "dot: mean; line: 95 %; tick: one run; hollow: by construction; dashed: the level that counts; "
-    "no mark: not measured"
+    "dot: mean; line: 95 %; tick: one run; hollow: by definition of the routing; "
+    "dashed: reference level; no mark: not measured"
 )
 
 
-ACCURACY = Column("accuracy", "read right", (), lambda _: iter(()))
+ACCURACY = Column("accuracy", "accuracy on test images", {})
 
 
-def measures(table: Sequence[Row]) -> list[tuple[Column, list[Estimate | None]]]:
-    """The measures that two rows have, or the one, each with the rows' numbers."""
+def measures(
+    table: Sequence[Row], names: Sequence[str] | None = None
+) -> list[tuple[Column, list[Estimate | None]]]:
+    """Return the columns that at least two rows have, or the only row, with their numbers."""
     every = [(ACCURACY, [row.network.accuracy for row in table])]
     for column in COLUMNS:
         cells = [row.cells.get(column.title) for row in table]
         every.append((column, [cell and cell.estimate for cell in cells]))
+    every = [one for one in every if names is None or one[0].title in names]
     least = min(2, len(table))
     return [one for one in every if sum(number is not None for number in one[1]) >= least]
 
 
-def draw(table: Sequence[Row], width: float) -> Figure:
-    """Numbers with their 95 % intervals; ticks: single training runs; dashed: a column's level;
-    hollow: what a routing does by construction.
+def draw(table: Sequence[Row], width: float, columns: Sequence[str] | None = None) -> Figure:
+    """Draw numbers with their 95 % intervals, and ticks for single training runs.
+
+    Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
 
     Parameters
     ----------
-    width  of the figure, inches.
+    width    of the figure, inches.
+    columns  names of columns; None: all.
     """
     names = [row.network.name for row in table]
-    panels = measures(table)
+    panels = measures(table, columns)
     letters = 0.055 * max(map(len, names)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
     down = math.ceil(len(panels) / across)
@@ -59,11 +63,11 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     figure = Figure(figsize=(width, tall))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
-        _panel(axes, numbers, column.level, [is_constructed(row, column) for row in table])
-        axes.set_title(column.title, fontsize=6.5, pad=3)
+        _panel(axes, numbers, column.level, [is_by_definition(row, column) for row in table])
+        axes.set_title(column.title.replace(" ", "\n", 1), fontsize=6.5, pad=3)
         if column.form.endswith("%"):
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
-            axes.set_xlabel("points" if column.points else "%", fontsize=6, labelpad=1)
+            axes.set_xlabel(column.unit.rpartition(" ")[2], fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     figure.supxlabel(key, fontsize=6)

@@ -1,4 +1,4 @@
-"""Where a leaderboard's numbers come from: cards of networks, and files of results."""
+"""Where the numbers of a leaderboard come from: cards of networks, and files of results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.results.files import parse_result
-from capsviz.results.leaderboard.networks import Network, different, named_apart
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -19,8 +18,24 @@ RUNS = "runs.json"  # beside the statistics of several training runs: what their
 IMAGES = ("limit", "dataset_options", "image_size", "pad_px", "crop_px")  # terms of a recipe
 
 
+class Network(NamedTuple):
+    """A network, or the training runs of one recipe."""
+
+    name: str
+    dataset: str
+    seeds: list[int]  # of its training runs
+    digests: list[str]  # SHA-256 of their weights
+    accuracy: Estimate | None  # on the test set; None: a card without results
+    parameters: int | None
+    seconds: float | None  # of training, mean over runs
+    hardware: str | None
+    routing: str | None = None
+    effort: tuple | None = None  # of training: epochs, number of images, how they were cut
+    notice: str | None = None  # a note on its data
+
+
 class Record(NamedTuple):
-    """A result of an analysis and what is known of it."""
+    """A result of an analysis with its file."""
 
     result: Any  # of the analysis that `about` names
     about: dict
@@ -28,13 +43,12 @@ class Record(NamedTuple):
 
     @property
     def digests(self) -> set[str]:
-        """Of the first network's weights, all its runs."""
+        """Digests of the weights of the first network, of all its runs."""
         runs = self.about.get("runs")
         return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
 
     def digest(self, name: str) -> str | None:
-        """Of the weights of another network of it; where it does not tell, as before, of shipped
-        ones of that name."""
+        """Return the digest of another network; if none is recorded, that of shipped weights."""
         known = self.about.get("networks")
         return _of_shipped(name) if known is None else known.get(name)
 
@@ -47,7 +61,7 @@ class Sources(NamedTuple):
 
     @classmethod
     def read(cls, places: Iterable[str | Path]) -> Sources:
-        """What names, files and folders hold.
+        """Read the networks and results of names, files and folders.
 
         Parameters
         ----------
@@ -67,7 +81,7 @@ class Sources(NamedTuple):
         return cls(different(networks), records)
 
     def beside(self, others: Sources) -> Sources:
-        """With the networks of others whose names are not taken, and their results."""
+        """Return these with the results of others, and their networks of other names."""
         names = {network.name for network in self.networks}
         more = [network for network in others.networks if network.name not in names]
         known = {record.path for record in self.records}
@@ -75,7 +89,7 @@ class Sources(NamedTuple):
         return Sources([*self.networks, *more], [*self.records, *records])
 
     def unnamed(self) -> list[Network]:
-        """Networks that results are of and no card or summary tells of, from the results alone."""
+        """Return the networks of results that have no card, as far as the results describe them."""
         known = set().union(*(network.digests for network in self.networks))
         pairs: list[tuple[Network, Path]] = []
         for record in self.records:
@@ -99,17 +113,44 @@ class Sources(NamedTuple):
         )
 
 
+def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
+    """Return each network once: runs of a recipe stand for one of them.
+
+    Others of one name get their places in brackets. ValueError for one that is named twice.
+    """
+    kept: list[tuple[Network, Path]] = []
+    for network, place in pairs:
+        digests = set(network.digests)
+        if any(digests <= set(other.digests) for other, _ in kept):
+            if any(digests == set(other.digests) for other, _ in kept):
+                raise ValueError(f"'{place}' is named twice, as '{network.name}'")
+            continue
+        kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
+        kept.append((network, place))
+    return named_apart(kept)
+
+
+def named_apart(pairs: list[tuple[Network, Path]]) -> list[Network]:
+    """Return networks with different names: those of one name get their places in brackets."""
+    names = [network.name for network, _ in pairs]
+    return [
+        one
+        if names.count(one.name) == 1 or one.name.endswith(")")
+        else one._replace(name=f"{one.name} ({place.name})")
+        for one, place in pairs
+    ]
+
+
 @cache
 def _of_shipped(name: str) -> str | None:
-    """Digest of the shipped weights of a name, if there are any."""
+    """Return the digest of shipped weights, or None for another name."""
     if name not in checkpoint.shipped():
         return None
     return checkpoint.read_card(checkpoint.find(name))["weights"]["sha256"]
 
 
 def shipped() -> list[Path]:
-    """Folders of the results that come with capsviz: those of seeds, the figures' numbers, and
-    those of single networks for the leaderboard alone."""
+    """Return the folders of shipped results: of seeds, of figures, and of single networks."""
     trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
     seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
     figures = discovery.root() / "figures"
@@ -134,7 +175,7 @@ def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
 
 
 def _own(place: Path) -> list[Network]:
-    """Weights in a folder or file: called by their place, too, where that is another name."""
+    """Return the network in a folder or file, with its place in brackets if that is no namesake."""
     name = place if place.exists() else str(place)  # what is not there may be a name misspelt
     one = network(checkpoint.read_card(checkpoint.find(name)))
     return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")]
@@ -145,14 +186,14 @@ def _holds_weights(folder: Path) -> bool:
 
 
 def _folder(place: Path) -> tuple[list[Network], list[Record]]:
-    """Results of a folder, and the runs that they are of; other JSON files are passed over."""
+    """Return the runs and results of a folder; other JSON files are ignored."""
     states = [(path, path.stat()) for path in sorted(place.glob("*.json"))]
     return _files(place, tuple((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in states))
 
 
 @lru_cache(64)
 def _files(place: Path, states: tuple) -> tuple[list[Network], list[Record]]:
-    """The same by the state of its files, which are not read again while they stay as they are."""
+    """Return the same by the state of the files: unchanged files are read once."""
     networks = [_of_runs(place / RUNS)] if (place / RUNS).is_file() else []
     records = []
     for path, *_ in states:
@@ -172,7 +213,7 @@ def _json(path: Path):
 
 
 def network(card: dict) -> Network:
-    """From the card of weights."""
+    """Return a network from its card."""
     test, training = card.get("results", {}).get("test"), card.get("training", {})
     accuracy = (
         None if test is None else Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
@@ -192,14 +233,14 @@ def network(card: dict) -> Network:
 
 
 def _training(model: dict, recipe: dict, epochs: Iterable) -> tuple[str | None, tuple]:
-    """Routing and effort of a network; its runs may have stopped early."""
+    """Return routing and effort of a network; its runs may have stopped early."""
     known = sorted({one or recipe.get("epochs") or 0 for one in epochs})
     images = [recipe.get(name) or None for name in IMAGES]
     return model.get("config", {}).get("routing"), (known, *images)
 
 
 def _of_runs(path: Path) -> Network:
-    """From what is shipped of several training runs."""
+    """Return the training runs of a recipe from their summary."""
     about = _json(path)
     try:
         runs = about["runs"]
@@ -219,4 +260,4 @@ def _of_runs(path: Path) -> Network:
             about.get("notice"),
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"'{path}' does not tell of training runs ({error})") from error
+        raise ValueError(f"'{path}' is no summary of training runs ({error})") from error
