@@ -20,6 +20,7 @@ from capsviz.tracing import (
     routes_again,
     under_couplings,
 )
+from capsviz.tracing.finite import NotFiniteError
 from capsviz.tracing.many import couples, last_couplings, of_like_class, winners
 from capsviz.tracing.rerouting import chunks
 
@@ -72,6 +73,7 @@ class Dosed(NamedTuple):
     own: Tensor  # (K, D, P) bool: classified as the recipient
     partner: Tensor  # (K, D, P) bool: classified as the donor
     deviation: Tensor  # (K, P) root mean square deviation from uniform at dose 1
+    clipped: bool  # couplings below 0 are set to 0
 
 
 def dosed(
@@ -82,6 +84,7 @@ def dosed(
     iterations: int | None = None,
     seed: int,
     progress=iter,
+    clipped: bool = False,
 ) -> Dosed:
     """Return outcomes of images (N, C, H, W) under scaled deviations from uniform couplings.
 
@@ -90,6 +93,12 @@ def dosed(
     deviation. Couples, and shuffled couplings, are those of `transplant` with the same seed. For a
     network whose scores have no gradient with respect to couplings, the direction is left out: its
     rows are missing, and K is 4.
+
+    Parameters
+    ----------
+    clipped  set couplings below 0 to 0, the total of each child kept. So it is done with networks
+             that compute no finite activations of negative couplings, as mixtures of Gaussians,
+             whose variances they may make negative.
     """
     own, even, read = last_couplings(model, images, iterations=iterations)
     if coupling_sd(own).max() <= EVEN * even.double().mean():
@@ -120,12 +129,28 @@ def dosed(
         if steepest is not None:
             norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
             deviations.insert(-1, steepest.double() * norm)
-        replaced = [(uniform + d * one).to(own.dtype) for one in deviations for d in doses]
-        said = winners(under_couplings(model, images[here], replaced, iterations=iterations))
-        said = said.unflatten(0, (len(deviations), len(doses)))
+        replaced = [uniform + d * one for one in deviations for d in doses]
+        replaced = [(_clipped(one) if clipped else one).to(own.dtype) for one in replaced]
+        try:
+            under = under_couplings(model, images[here], replaced, iterations=iterations)
+        except NotFiniteError:
+            if clipped:
+                raise
+            return dosed(
+                model, images, doses, iterations=iterations, seed=seed, progress=progress,
+                clipped=True,
+            )  # fmt: skip
+        said = winners(under).unflatten(0, (len(deviations), len(doses)))
         size = torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations])
         parts.append((said == read[here], said == read[there], size))
-    return Dosed(*(torch.cat(values, -1) for values in zip(*parts, strict=True)))
+    return Dosed(*(torch.cat(values, -1) for values in zip(*parts, strict=True)), clipped)
+
+
+def _clipped(couplings: Tensor) -> Tensor:
+    """Return couplings (..., I, J) without negative ones, each child's total kept."""
+    positive, total = couplings.clamp_min(0), couplings.sum(-1, keepdim=True)
+    positive = positive * (total / positive.sum(-1, keepdim=True))
+    return torch.where((couplings < 0).any(-1, keepdim=True), positive, couplings)
 
 
 def steepest_direction(

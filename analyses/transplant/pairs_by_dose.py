@@ -33,7 +33,8 @@ def _over_runs(parts):
 class Doses(NamedTuple):
     """N pairs under K conditions and D doses; intervals are 95 %, as `explain.md` says.
 
-    At dose d, couplings are uniform ones plus d times a deviation, in every iteration.
+    At dose d, couplings are uniform ones plus d times a deviation, in every iteration. They may be
+    below 0 or above 1.
     """
 
     conditions: list[str]  # (K,) whose deviation
@@ -48,6 +49,7 @@ class Doses(NamedTuple):
     dataset: str
     given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
+    clipped: bool = False  # couplings below 0 are set to 0, each capsule's total kept
 
     axes = {
         "follow": ("conditions", "doses"),
@@ -147,6 +149,7 @@ class ByDose(Analysis):
             dataset=dataset,
             given=reason(network, "transplant"),
             iterations=iterations,
+            clipped=found.clipped,
         )
 
     def check(self, *, doses=DOSES, **_) -> None:
@@ -182,6 +185,11 @@ class ByDose(Analysis):
         if STEEPEST in result.conditions:
             text += "\nIn the worst direction of equal norm, half follow at dose "
             text += f"{dose_text(result, STEEPEST)}."
+        if result.clipped:
+            text += (
+                "\nCouplings below 0 are set to 0, because this routing gives no finite "
+                "activations with them."
+            )
         return with_reason(text, result.given)
 
     def caption(self, result, part="") -> str:
