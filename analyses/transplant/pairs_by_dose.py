@@ -179,12 +179,12 @@ class ByDose(Analysis):
                 )
             else:
                 text += f"{one:.1%} of the pairs follow the donor at dose 1, about half. "
-        text += f"Half of them follow at dose {dose_text(result, DONOR)}."
-        text += "\nWith the donor's couplings shuffled, half follow at dose "
-        text += f"{dose_text(result, SHUFFLED)}; with noise, at dose {dose_text(result, NOISE)}."
+        text += f"The dose at which half of them follow is {dose_text(result, DONOR)}."
+        text += f"\nWith the donor's couplings shuffled it is {dose_text(result, SHUFFLED)}; "
+        text += f"with noise, {dose_text(result, NOISE)}"
         if STEEPEST in result.conditions:
-            text += "\nIn the worst direction of equal norm, half follow at dose "
-            text += f"{dose_text(result, STEEPEST)}."
+            text += f"; in the worst direction of equal norm, {dose_text(result, STEEPEST)}"
+        text += "."
         if result.clipped:
             text += (
                 "\nCouplings below 0 are set to 0, because this routing gives no finite "
