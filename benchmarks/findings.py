@@ -19,6 +19,7 @@ from benchmarks import dots
 from benchmarks.dots import Number
 from benchmarks.shipped import LAWS, ROOT, Source, over_runs, shipped
 from capsviz import checkpoint, discovery
+from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
 from capsviz.results import leaderboard
@@ -30,6 +31,7 @@ from capsviz.statistics.intervals import mean_interval
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
+BY_DOSE = "couplings-by-dose-*-images.json"
 
 
 class Finding(NamedTuple):
@@ -81,15 +83,23 @@ def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Numb
 
 
 def transplant() -> Finding:
-    """Couplings can carry the class."""
-    mnist = shipped("transplant-mnist-*-images.json")
+    """Couplings can carry the class, and the dose at which they do."""
+    mnist = shipped("transplant-mnist-1000-images.json")
     two = "mnist-2-iterations-10-epochs"
     each = {
         ("`mnist`", "3"): mnist,
         ("`mnist`, trained with 2 iterations", "2"): over_runs(two, "transplant", iterations=None),
         ("the same", "3"): over_runs(two, "transplant", iterations=3),
         ("the same", "5"): over_runs(two, "transplant", iterations=5),
-        ("`cifar10-resnet`", "3"): shipped("transplant-cifar10-resnet-*-images.json"),
+        ("`digits`", "3"): shipped("leaderboard/digits/transplant-digits-360-images.json"),
+        ("`cifar10-resnet`", "3"): shipped("transplant-cifar10-resnet-cifar10-500-images.json"),
+    }
+    dosed = {
+        "`mnist`": shipped(f"transplant-mnist-{BY_DOSE}"),
+        **{
+            f"`{name}`": shipped(f"leaderboard/{name}/transplant-{name}-*{BY_DOSE}")
+            for name in ("digits", "cifar10-resnet")
+        },
     }
 
     def share(one: Source, condition: str) -> Estimate:
@@ -98,30 +108,40 @@ def transplant() -> Finding:
     donor, shuffled = "of an unlike image", "unlike's, shuffled"
     rows = []
     for (network, iterations), one in each.items():
-        sd = f"{float(one.result.coupling_sd.value[0]):.4f}"
-        known = shuffled in one.result.conditions
-        control = percent(share(one, shuffled)) if known else NONE
+        control, halves = NONE, [NONE, NONE]
+        if shuffled in one.result.conditions:
+            control = percent(share(one, shuffled))
+        if network in dosed:
+            halves = [dose_text(dosed[network].result, kind) for kind in (DONOR, SHUFFLED)]
         rows.append(
             [
                 network,
                 f"{iterations} iterations",
-                sd,
+                f"{float(one.result.coupling_sd.value[0]):.4f}",
                 percent(share(one, donor)),
                 control,
+                *halves,
                 str(one.runs),
             ]
         )
     more = [share(one, donor) for one in list(each.values())[1:4]]
     noise = mnist.result.as_own[mnist.result.conditions.index("noise, equal sd")]
+    first, *others = (one.result for one in dosed.values())
+    at_half = float(first.half.high[first.conditions.index(DONOR)])
     return Finding(
         bool(share(mnist, donor).low > 0.5 > share(mnist, shuffled).high and noise.low > 0.9)
-        and bool(more[0].high < more[1].low),
+        and bool(more[0].high < more[1].low)
+        and at_half < 1
+        and all(one.at(DONOR, 1).high < 0.5 for one in others)
+        and all(one.half.value[one.conditions.index(DONOR)] > 1 for one in others),
         "images predicted as the donor's class, %",
         (3, 4),
         ["network", "routing", "s.d. of couplings", "predicted as the donor's class",
-         "control: donor's couplings, shuffled", "runs"],
+         "control: donor's couplings, shuffled", "dose at which 50 % follow", "the same, shuffled",
+         "runs"],
         rows,
-        [one.path for one in each.values()],
+        [one.path for one in (*each.values(), *dosed.values())],
+        "Dose: factor of the deviation of the donor's couplings from uniform.",
     )  # fmt: skip
 
 

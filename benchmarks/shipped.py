@@ -19,7 +19,7 @@ class Source(NamedTuple):
 
 
 def shipped(pattern: str) -> Source:
-    """Return the result in figures/ that a pattern names, over the most images.
+    """Return the result in figures/, or below it, that a pattern names, over the most images.
 
     Raises
     ------
@@ -28,7 +28,7 @@ def shipped(pattern: str) -> Source:
     paths = sorted((ROOT / "figures").glob(pattern))
     if not paths:
         raise FileNotFoundError(f"figures/{pattern}")
-    found = [Source(read_result(path)[0], 1, f"figures/{path.name}") for path in paths]
+    found = [Source(read_result(path)[0], 1, path.relative_to(ROOT).as_posix()) for path in paths]
     return max(found, key=lambda one: getattr(one.result, "n", 0))
 
 

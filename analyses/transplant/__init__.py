@@ -6,7 +6,8 @@
 from capsviz.analyses.transplant.pair import OnePair, Result
 from capsviz.analyses.transplant.pairs import OverPairs, Statistics
 from capsviz.analyses.transplant.pairs_by_capsules import ByCapsules, Parts
+from capsviz.analyses.transplant.pairs_by_dose import ByDose, Doses
 from capsviz.analyses.transplant.pairs_by_iterations import ByIterations, Rounds
 
-__all__ = ["ByCapsules", "ByIterations", "OnePair", "OverPairs", "Parts", "Result", "Rounds",
-           "Statistics"]  # fmt: skip
+__all__ = ["ByCapsules", "ByDose", "ByIterations", "Doses", "OnePair", "OverPairs", "Parts",
+           "Result", "Rounds", "Statistics"]  # fmt: skip

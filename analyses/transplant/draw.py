@@ -1,4 +1,4 @@
-"""Drawings for `transplant`: two images, pairs, single parts, and single iterations."""
+"""Drawings for `transplant`: two images, pairs, single parts, single iterations, and doses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.results import COLOURS
 from capsviz.results.maps import SIGNED, coupling_scale, coupling_ticks, halfrange
-from capsviz.results.panels import percent, points, show
+from capsviz.results.panels import look, percent, points, show
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -268,5 +268,47 @@ def iterations(result, width):
         ncols=3 if wide else 1, title_fontsize=6.5,
         title=f"{result.n:,} pairs of {result.dataset} images, classified as\n"
         "recipient (solid) or other-class donor (dashed)",
+    )  # fmt: skip
+    return figure
+
+
+def doses(result, width):
+    """Draw the share of pairs that follow the donor against the dose, on a logarithmic axis.
+
+    Doses of 0 and below stand to the left, apart from the line, with bars.
+    """
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 2.9 if wide else 3.5))
+    axes = figure.subplots()
+    values, above = result.doses, result.doses > 0
+    aside = int((~above).sum())
+    x = np.log2(np.where(above, values, 1))
+    x[~above] = x[above].min() - 0.6 - np.arange(aside, 0, -1)
+    axes.axhline(0.5, color="#BBBBBB", linewidth=0.7, zorder=0)
+    if aside:
+        axes.axvline(x[above].min() - 0.8, color="#DDDDDD", linewidth=0.7, zorder=0)
+    for k, name in enumerate(result.conditions):
+        share, style = result.follow[k], look(k)
+        axes.plot(x[above], share.value[above], **style, label=name)
+        axes.fill_between(
+            x[above], share.low[above], share.high[above], color=style["color"], alpha=0.2,
+            linewidth=0,
+        )  # fmt: skip
+        moved = x[~above] + 0.12 * (k - (len(result.conditions) - 1) / 2)
+        axes.vlines(moved, share.low[~above], share.high[~above], color=style["color"])
+        axes.plot(moved, share.value[~above], linestyle="none", **style)
+        half = float(result.half.value[k])
+        if np.isfinite(half):
+            ring = {"markerfacecolor": "white", "markersize": 6, "marker": "o", "zorder": 3}
+            axes.plot(np.log2(half), 0.5, color=style["color"], **ring)
+    names = [f"{value:g}".replace("-", "\N{MINUS SIGN}") for value in values]
+    axes.set_xticks(x, names)
+    axes.set(ylim=(-0.03, 1.03), xlabel="dose: factor of the deviation from uniform couplings")
+    axes.set_ylabel("classified as the donor")
+    percent(axes.yaxis)
+    title = f"{result.n:,} pairs of {result.dataset} images; deviation of"
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        ncols=len(result.conditions) if wide else 2, title=title, title_fontsize=6.5,
     )  # fmt: skip
     return figure

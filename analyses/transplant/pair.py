@@ -25,7 +25,7 @@ class Result(NamedTuple):
     coupling_sd: np.ndarray  # (2,) of own couplings about uniform ones
     even: float  # a uniform coupling, mean over children
     classes: list[str]
-    given: str | None = None  # why couplings decide by definition; None: they need not
+    given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
     donor_index: int = 0  # which image of its class the second one is
 
@@ -91,7 +91,7 @@ class OnePair(Analysis):
             )
         sd = " and ".join(f"{value:.4f}" for value in result.coupling_sd)
         lines.append(f"The couplings deviate from uniform by {sd} (standard deviation).")
-        given = result.given if result.coupling_sd.any() else None  # uniform ones decide nothing
+        given = result.given if result.coupling_sd.any() else None  # uniform ones do nothing
         return with_reason(routed(result) + "\n".join(lines), given)
 
     def caption(self, result, part="") -> str:

@@ -11,7 +11,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import number
 
-MOST = 0.5  # of the pairs: what the couplings, or the votes, decide
+MOST = 0.5  # of the pairs
 CONDITIONS = (  # whose couplings
     "own",
     "other-class donor",
@@ -47,7 +47,7 @@ class Statistics(NamedTuple):
     part_as_own: None = None
     part_as_partner: None = None
     tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
-    given: str | None = None  # why couplings decide by definition; None: they need not
+    given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
 
     axes = dict.fromkeys(
@@ -132,8 +132,8 @@ class OverPairs(Analysis):
         return draw.shares(result, width)
 
     def verdict(self, result) -> str:
-        """Say what decides the class, and where no class is ahead."""
-        text = f"{routed(result)}{decided(result)}"
+        """Say whether images follow the donor, and where no class is ahead."""
+        text = f"{routed(result)}{followed(result)}"
         for name, share in zip(result.names, np.atleast_1d(result.tied), strict=False):
             if share:
                 text += f"\nWith couplings '{name}' no class is ahead of all others in "
@@ -157,17 +157,17 @@ def routed(result) -> str:
 
 
 def with_reason(text: str, given: str | None) -> str:
-    """Return a text, and that couplings decide by definition of a routing, if so."""
+    """Return a text, and that images follow the donor by definition of a routing, if so."""
     if given is None:
         return text
     return (
-        f"{text}\nBy definition of the routing the couplings decide the class, whatever was "
+        f"{text}\nBy definition of the routing, images follow their couplings, whatever was "
         f"learned: {given}."
     )
 
 
-def decided(result) -> str:
-    """Return what decides the class: the couplings, others of equal spread, or the votes."""
+def followed(result) -> str:
+    """Return whether most images follow the donor at dose 1, its couplings as they are."""
     if not result.coupling_sd.value[OWN]:
         return "The couplings are uniform in every image: there is nothing to exchange."
     if result.given is not None:
@@ -175,31 +175,30 @@ def decided(result) -> str:
     partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
     if partner.low > MOST and by_class(result):
         return (
-            "The couplings decide the class by how much all capsules together give each class: "
-            "those of the donor do so even if they are shuffled among the capsules."
+            "Most images follow the donor at dose 1, and also if its couplings are shuffled among "
+            "the capsules: how much all capsules together give each class is enough."
         )
     if partner.low > MOST:
         if min(float(result.as_own[k].low) for k in (SHUFFLED, NOISE)) > MOST:
             return (
-                "The couplings carry the class: with those of a donor of another class, most "
-                "images are classified as the donor. Shuffled couplings, and noise of equal "
+                "Most images follow the donor at dose 1. Shuffled couplings, and noise of equal "
                 "standard deviation, do not change the class."
             )
         return (
-            "The couplings decide the class, but other couplings of equal standard deviation may "
-            "do so, too: see the controls."
+            "Most images follow the donor at dose 1, but other couplings of equal standard "
+            "deviation may change the class, too: see the controls."
         )
     if own.low > MOST:
         return (
-            "The votes decide the class: with the couplings of a donor of another class, most "
-            "images keep their class."
+            "Too small a deviation at dose 1: with the couplings of a donor of another class, most "
+            "images keep their class. Larger doses are measured by --by dose."
         )
     if max(float(partner.high), float(own.high)) <= MOST:
-        return "Neither couplings nor votes decide the class of most mixtures."
-    return "There are too few pairs to say whether couplings or votes decide the class."
+        return "At dose 1, most mixtures have neither the class of the donor nor that of the image."
+    return "There are too few pairs to say whether most images follow the donor at dose 1."
 
 
 def by_class(result) -> bool:
-    """Return whether a donor's couplings decide most classes when shuffled among children, too."""
+    """Return whether most images follow a donor whose couplings are shuffled, too."""
     known = len(result.conditions) > UNLIKE_SHUFFLED
     return known and float(result.as_partner[UNLIKE_SHUFFLED].low) > MOST

@@ -22,7 +22,8 @@ WHAT = {
 # Types and groups of capsules are in another order in each training run; positions are not.
 UNORDERED = dict.fromkeys(("types", "children"))
 BY = (
-    "Exchange one type and one position at a time, or couplings in one routing iteration at a time."
+    "Exchange one type and one position at a time, or couplings in one routing iteration at a "
+    "time, or couplings whose deviation from uniform is multiplied by doses."
 )
 
 
@@ -54,7 +55,7 @@ class Parts(NamedTuple):
     n: int  # pairs
     classes: list[str]
     dataset: str
-    given: str | None = None  # why couplings decide by definition; None: they need not
+    given: str | None = None  # why images follow by definition; None: they need not
 
     axes = {"first_change": (("random capsules", "most effective part"),)}
     titles = {"first_change": "change of the donor's class"}

@@ -31,7 +31,7 @@ class Rounds(NamedTuple):
     n: int  # pairs
     classes: list[str]
     dataset: str
-    given: str | None = None  # why couplings decide by definition; None: they need not
+    given: str | None = None  # why images follow by definition; None: they need not
 
     axes = dict.fromkeys(
         ("own", "partner", "neither", "own_change", "partner_change"), (DONORS, "iteration {1}")
@@ -141,11 +141,11 @@ class ByIterations(Analysis):
         """Say whether the iterations that follow undo what was exchanged."""
         whole, alone = result.partner[ONWARD][2, 0], result.partner[ALONE][2, :-1]
         if float(whole.low) <= MOST:
-            text = "Even in all iterations, a donor's couplings do not decide most pairs."
+            text = "Even in all iterations, most pairs do not follow the donor at dose 1."
         elif float(alone.high.max()) < float(whole.low):
             text = (
-                "The iterations that follow undo the exchange: a donor's couplings in one "
-                "iteration decide fewer pairs than in all of them."
+                "The iterations that follow undo the exchange: fewer pairs follow the donor if one "
+                "iteration has its couplings than if all have."
             )
         elif float(alone.low.min()) > MOST:
             text = (

@@ -260,17 +260,17 @@ def test_findings_follow_the_intervals(model, images):
         one = result._replace(
             as_partner=shares(partner, 0, shuffled), as_own=shares(own, spread, 0)
         )
-        return pairs.decided(one)
+        return pairs.followed(one)
 
-    assert "couplings carry the class" in verdict(0.9, 0.1, 0.99)
+    assert "do not change the class" in verdict(0.9, 0.1, 0.99)
     assert "see the controls" in verdict(0.9, 0.1, 0.4)
     for spread in (0.4, 0.99):
         assert "all capsules together give each class" in verdict(0.9, 0.1, spread, 0.9)
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
     older = result._replace(**{n: getattr(result, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
     assert results_of(older) and not pairs.by_class(older)
-    assert "The votes decide" in verdict(0.1, 0.9, 0.99)
-    assert "Neither" in verdict(0.4, 0.4, 0.99)
+    assert "Too small a deviation at dose 1" in verdict(0.1, 0.9, 0.99)
+    assert "neither the class" in verdict(0.4, 0.4, 0.99)
     assert "too few pairs" in verdict(0.52, 0.48, 0.99)
 
 

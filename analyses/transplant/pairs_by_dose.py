@@ -1,0 +1,223 @@
+"""Couplings whose deviation from uniform is scaled: how large must it be to move the class?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+
+from capsviz.analyses.transplant.pairs import routed, with_reason
+from capsviz.analyses.transplant.pairs_by_capsules import BY, stem_of
+from capsviz.analysis import Analysis, Default, Flag, Iterations, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import mean_interval
+
+CONDITIONS = (DONOR, SHUFFLED, MEAN, STEEPEST, NOISE) = (
+    "donor",
+    "donor, shuffled",
+    "mean of the donor's class",
+    "worst direction",
+    "noise",
+)
+DOSES = (-1.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+HALF = 0.5  # of the pairs
+
+
+def _over_runs(parts):
+    """Geometric mean over training runs, with its interval; NaN where one does not reach half."""
+    values = np.stack([one.value for one in parts])
+    mean, ends = mean_interval(np.log(values))
+    return Estimate(np.exp(mean), np.exp(ends), parts[0].n, runs=values)
+
+
+class Doses(NamedTuple):
+    """N pairs under K conditions and D doses; intervals are 95 %, as `explain.md` says.
+
+    At dose d, couplings are uniform ones plus d times a deviation, in every iteration. They may be
+    below 0 or above 1.
+    """
+
+    conditions: list[str]  # (K,) whose deviation
+    doses: np.ndarray  # (D,) ascending
+    follow: Estimate  # (K, D) share classified as the donor
+    keep: Estimate  # (K, D) share classified as the recipient
+    half: Estimate  # (K,) lowest dose at which half of the pairs follow; NaN: not reached
+    deviation_sd: Estimate  # (K,) root mean square deviation from uniform at dose 1
+    couples: int
+    n: int  # pairs
+    classes: list[str]
+    dataset: str
+    given: str | None = None  # why images follow by definition; None: they need not
+    iterations: int | None = None  # of routing; None: the network's own
+    clipped: bool = False  # couplings below 0 are set to 0, each capsule's total kept
+
+    axes = {
+        "follow": ("conditions", "doses"),
+        "keep": ("conditions", "doses"),
+        "half": ("conditions",),
+        "deviation_sd": ("conditions",),
+    }
+    titles = {
+        "half": "dose at which 50 % follow",
+        "deviation_sd": "s.d. at dose 1",
+        "follow": "classified as donor",
+        "keep": "classified as recipient",
+    }
+    formats = {"follow": ".1%", "keep": ".1%", "half": ".2f", "deviation_sd": ".4f"}
+    over_runs = {"couples": min, "n": min, "half": _over_runs}
+
+    def at(self, condition: str, dose: float) -> Estimate | None:
+        """Return the share that follows the donor; None if it was not measured."""
+        found = np.flatnonzero(self.doses == dose)
+        if condition not in self.conditions or not len(found):
+            return None
+        return self.follow[self.conditions.index(condition), int(found[0])]
+
+
+class ByDose(Analysis):
+    """How large a deviation from uniform couplings moves the class, with controls."""
+
+    Result = Doses
+    needs = ("votes", "couplings", "interventions")
+    examples = """
+    capsviz transplant --by dose  # about 1 min
+    """
+    usual_n = 1000
+    figure_set = None
+    headline = ("half", "deviation_sd")
+
+    def measure(
+        self,
+        network,
+        images,
+        *,
+        classes,
+        dataset,
+        progress=iter,
+        by: Annotated[Literal["dose"] | None, BY] = None,
+        doses: Annotated[
+            tuple[float, ...],
+            "Factor of the deviation from uniform couplings; may be given several times.",
+            Default("-1, 0.25, 0.5, 1, 2, 4, 8"),
+            Flag("--dose"),
+        ] = DOSES,
+        iterations: Iterations = None,
+        seed: Seed = 0,
+    ) -> Doses:
+        """Scale the deviation of donors' couplings, and of controls, pair by pair.
+
+        The seed is of the couples, the shuffles, the noise and the bootstrap.
+
+        Raises
+        ------
+        ValueError  for doses that are not finite or none above 0, uniform couplings, images that
+                    make less than 2 couples of different classes, or a network whose couplings
+                    cannot be replaced.
+        """
+        from dataclasses import replace
+
+        from capsviz.analyses.transplant import measure
+        from capsviz.statistics.comparison import draw_resamples
+        from capsviz.statistics.estimate import stack
+        from capsviz.tracing.needs import reason
+
+        self.check(doses=doses)
+        each = np.unique(np.array(doses, float))
+        found = measure.dosed(
+            network, images.cpu(), each.tolist(), iterations=iterations, seed=seed,
+            progress=progress,
+        )  # fmt: skip
+        pairs = found.own.shape[-1]
+        counts = draw_resamples(pairs // 2, seed=seed)
+
+        def shares(values):
+            rows = (measure.over_pairs(one, counts, shares=True) for one in values)
+            return stack(replace(one, difference=None) for one in rows)
+
+        scaled = measure.over_pairs(found.deviation, counts, shares=False)
+        whole = len(found.own) == len(CONDITIONS)
+        return Doses(
+            conditions=[one for one in CONDITIONS if whole or one != STEEPEST],
+            doses=each,
+            follow=shares(found.partner),
+            keep=shares(found.own),
+            half=measure.half_dose(found.partner[:, each > 0], each[each > 0], counts),
+            deviation_sd=replace(scaled, difference=None),
+            couples=pairs // 2,
+            n=pairs,
+            classes=list(classes),
+            dataset=dataset,
+            given=reason(network, "transplant"),
+            iterations=iterations,
+            clipped=found.clipped,
+        )
+
+    def check(self, *, doses=DOSES, **_) -> None:
+        """Refuse doses that are not finite, or of which none is above 0."""
+        wrong = [one for one in doses if not np.isfinite(one)]
+        if wrong:
+            raise ValueError(f"expected finite doses (--dose), got {wrong[0]}")
+        if not any(one > 0 for one in doses):
+            given = ", ".join(f"{one:g}" for one in doses) or "none"
+            raise ValueError(f"expected a dose above 0 (--dose), got {given}")
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the share of pairs classified as the donor against the dose."""
+        from capsviz.analyses.transplant import draw
+
+        return draw.doses(result, width)
+
+    def verdict(self, result) -> str:
+        """Say whether images follow the donor at dose 1, and at which dose half of them do."""
+        text, one = routed(result), result.at(DONOR, 1)
+        if one is not None:
+            if one.low > HALF:
+                text += f"{one:.1%} of the pairs follow the donor at dose 1. "
+            elif one.high < HALF:
+                text += (
+                    f"Too small a deviation at dose 1: {one:.1%} of the pairs follow the donor. "
+                )
+            else:
+                text += f"{one:.1%} of the pairs follow the donor at dose 1, about half. "
+        text += f"The dose at which half of them follow is {dose_text(result, DONOR)}."
+        text += f"\nWith the donor's couplings shuffled it is {dose_text(result, SHUFFLED)}; "
+        text += f"with noise, {dose_text(result, NOISE)}"
+        if STEEPEST in result.conditions:
+            text += f"; in the worst direction of equal norm, {dose_text(result, STEEPEST)}"
+        text += "."
+        if result.clipped:
+            text += (
+                "\nCouplings below 0 are set to 0, because this routing gives no finite "
+                "activations with them."
+            )
+        return with_reason(text, result.given)
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bands are."""
+        return (
+            "Share of images classified as the donor's class if the deviation of the donor's "
+            "couplings from uniform, or that of a control, is multiplied by a dose; votes are the "
+            "image's own. Circles on the line of 50 % mark where half of the pairs follow. "
+            "Bands and bars: 95 % intervals over couples of images."
+        )
+
+    def stem(self, base, result) -> str:
+        """Name what is exchanged."""
+        return stem_of(base, "couplings-by-dose", None)
+
+
+def dose_text(result, condition: str, form: str = ".2f") -> str:
+    """Return the dose at which half follow, with its interval, in words where it is not reached."""
+    one = result.half[result.conditions.index(condition)]
+    low, high = (float(end) for end in one.ci95)
+    most, least = result.doses.max(), result.doses[result.doses > 0].min()
+
+    def text(value: float) -> str:
+        if np.isnan(value):
+            return f"> {most:g}"
+        return f"≤ {least:g}" if value <= least else format(value, form)
+
+    interval = f"[{text(low)}, {text(high)}]"
+    if np.isnan(one.value):
+        return f"above {most:g} (not reached)"
+    return f"{text(float(one.value))} {interval}"
