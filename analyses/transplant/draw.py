@@ -306,7 +306,7 @@ def doses(result, width):
     axes.set(ylim=(-0.03, 1.03), xlabel="dose: factor of the deviation from uniform couplings")
     axes.set_ylabel("classified as the donor")
     percent(axes.yaxis)
-    title = f"{result.n:,} pairs of {result.dataset} images; deviation of"
+    title = f"{result.n:,} pairs of {result.dataset} images; scaled deviation of the couplings:"
     figure.legend(
         *axes.get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
         ncols=len(result.conditions) if wide else 2, title=title, title_fontsize=6.5,

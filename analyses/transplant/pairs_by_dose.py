@@ -84,7 +84,7 @@ class ByDose(Analysis):
     """
     usual_n = 1000
     figure_set = None
-    headline = ("half", "deviation_sd")
+    headline = ("deviation_sd",)
 
     def measure(
         self,
@@ -179,12 +179,10 @@ class ByDose(Analysis):
                 )
             else:
                 text += f"{one:.1%} of the pairs follow the donor at dose 1, about half. "
-        text += f"The dose at which half of them follow is {dose_text(result, DONOR)}."
-        text += f"\nWith the donor's couplings shuffled it is {dose_text(result, SHUFFLED)}; "
-        text += f"with noise, {dose_text(result, NOISE)}"
-        if STEEPEST in result.conditions:
-            text += f"; in the worst direction of equal norm, {dose_text(result, STEEPEST)}"
-        text += "."
+        text += "Half of the pairs follow at a dose of:"
+        width = max(map(len, result.conditions))
+        for name in result.conditions:
+            text += f"\n  {name:{width}}  {dose_text(result, name)}"
         if result.clipped:
             text += (
                 "\nCouplings below 0 are set to 0, because this routing gives no finite "
@@ -220,4 +218,6 @@ def dose_text(result, condition: str, form: str = ".2f") -> str:
     interval = f"[{text(low)}, {text(high)}]"
     if np.isnan(one.value):
         return f"above {most:g} (not reached)"
+    if high <= least:
+        return f"at most {least:g}"
     return f"{text(float(one.value))} {interval}"
