@@ -22,9 +22,11 @@ from capsviz import checkpoint, discovery
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
-from capsviz.results import leaderboard
+from capsviz.results import leaderboard, paired
 from capsviz.results.leaderboard import columns
 from capsviz.results.tables import markdown
+from capsviz.statistics import equivalence
+from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 
@@ -160,7 +162,15 @@ def iterations() -> Finding:
         rows.append([f"`{name}`", "at test time", percent(changed, 2), points(gain), str(one.runs)])
     pairs = iteration_pairs()
     means = np.array([np.mean(gains) for gains in pairs.values()])
-    gain = Estimate(*mean_interval(means))
+    over_recipes = equivalence.paired(100 * means, np.zeros(len(means)), MARGIN)
+    gain = over_recipes.difference * 0.01
+    each_recipe = {
+        name: equivalence.paired(
+            100 * np.array(gains), np.zeros(len(gains)), MARGIN, resolution=0.01
+        )
+        for name, gains in pairs.items()
+        if len(gains) >= equivalence.FEWEST
+    }
     count = sum(map(len, pairs.values()))
     rows.append(
         [
@@ -180,7 +190,29 @@ def iterations() -> Finding:
          "accuracy gained, points", "runs"],
         rows,
         [*(one.path for one in each.values()), *map(str, _cards())],
+        f"In training, over the means of {len(means)} recipes, the verdict is "
+        f"{paired.verdict(over_recipes, 'the accuracy with three iterations', 'with one')}. "
+        f"Of the {len(each_recipe)} recipes with three pairs, {_verdicts(each_recipe, MARGIN)}.",
     )  # fmt: skip
+
+
+MARGIN = paired.MARGIN  # points of accuracy
+ONE_IMAGE = 0.01  # points, of 10,000
+AFFINE_MARGIN = 1.0  # points of accuracy on affine digits
+
+
+def _verdicts(tested: dict[str, Paired], margin: float) -> str:
+    """Return how many of several comparisons have each verdict, and what they could have shown."""
+    verdicts = [one.verdict for one in tested.values()]
+    different, equivalent, open_ = map(
+        verdicts.count, (equivalence.DIFFERENT, equivalence.EQUIVALENT, equivalence.NOT_SETTLED)
+    )
+    could = [one.detectable for one in tested.values()]
+    return (
+        f"{different} are different, {equivalent} equivalent within ±{margin:g} points and {open_} "
+        f"not settled; the smallest detectable difference is {np.median(could):.2f} points "
+        f"(median; {min(could):.2f} to {max(could):.2f}, 80 % power)"
+    )
 
 
 ONE_ITERATION = {"routing-1": "routing-3", "uniform": "dynamic"}  # one and three iterations
@@ -305,7 +337,13 @@ def sharpness() -> Finding:
     even = runs.pop("uniform")
     best = max(runs, key=lambda name: float(np.mean(runs[name])))
     sharpest = min(known, key=lambda name: float(parents[name].value))
-    tests = {name: welch(one, even) for name, one in runs.items()}
+    tests = {name: _paired(one, even, MARGIN, ONE_IMAGE) for name, one in runs.items()}
+    less_pooling = {
+        name: _paired(row.network.accuracy.runs, pooled.network.accuracy.runs, MARGIN, ONE_IMAGE)
+        for name, row in known.items()
+    }
+    if len({tuple(row.network.seeds) for row in (*known.values(), pooled)}) > 1:
+        raise ValueError("the runs of the nine routings and of pooling have different seeds")
     above = sum(
         row.network.accuracy.value > pooled.network.accuracy.value for row in known.values()
     )
@@ -313,13 +351,12 @@ def sharpness() -> Finding:
     for name in dict.fromkeys((sharpest, best, "dynamic", "uniform", POOLED)):
         row = pooled if name == POOLED else known[name]
         share = NONE if name == POOLED else percent(parents[name], 0)
-        gain = points(tests[name][0]) if name in tests else NONE
+        gain = points(tests[name].difference * 0.01) if name in tests else NONE
         accuracy = percent(row.network.accuracy, 2)
         table.append([_label(name), share, accuracy, gain, str(len(row.network.seeds))])
-    least = min(p for _, p in tests.values())
-    margin = np.median([(gain.high - gain.low) / 2 for gain, _ in tests.values()])
     return Finding(
-        least > 0.05 and above == len(known) == 9,
+        not any(one.difference.low > 0 for one in tests.values())
+        and above == len(known) == 9,
         "accuracy, %",
         (2,),
         ["routing", "effective number of parents, share of all", "accuracy",
@@ -328,24 +365,15 @@ def sharpness() -> Finding:
         sorted(
             f"trained/seeds/{row.network.name}" for row in (*known.values(), pooled)
         ),
-        f"Smallest p-value against uniform: {least:.2f} (Welch's one-sided test, not corrected for "
-        f"{len(tests)} comparisons). Half-width of the interval of a difference: "
-        f"{100 * margin:.2f} points.",
+        f"Differences are paired by seed. Of {len(tests)} routings against uniform, "
+        f"{_verdicts(tests, MARGIN)}. Of {len(less_pooling)} routings against pooling, "
+        f"{_verdicts(less_pooling, MARGIN)}. Nothing is corrected for the number of comparisons.",
     )  # fmt: skip
 
 
-def welch(one: np.ndarray, other: np.ndarray) -> tuple[Estimate, float]:
-    """Return the difference of two means over runs, and p that the first is not higher."""
-    from scipy.stats import t
-
-    counts = np.array([len(one), len(other)])
-    squares = np.array([np.var(one, ddof=1), np.var(other, ddof=1)]) / counts
-    error = np.sqrt(squares.sum())
-    freedom = squares.sum() ** 2 / (squares**2 / (counts - 1)).sum()
-    gain, margin = np.mean(one) - np.mean(other), t.ppf(0.975, freedom) * error
-    return Estimate(gain, np.array([gain - margin, gain + margin])), float(
-        t.sf(gain / error, freedom)
-    )
+def _paired(one: np.ndarray, other: np.ndarray, margin: float, resolution: float = 0.0) -> Paired:
+    """Return the test of two recipes' shares over runs of equal seed, in percentage points."""
+    return equivalence.paired(100 * one, 100 * other, margin, resolution=resolution)
 
 
 def _label(name: str) -> str:
@@ -431,7 +459,7 @@ def affine() -> Finding:
         files.append(one.path)
     gains, losses = (
         {
-            name: welch(one.runs, where[POOLED].runs)[0]
+            name: _paired(one.runs, where[POOLED].runs, AFFINE_MARGIN)
             for name, one in where.items()
             if name != POOLED
         }
@@ -439,8 +467,8 @@ def affine() -> Finding:
     )
     rows = []
     for name in (POOLED, "uniform", "dynamic"):
-        apart = points(losses[name]) if name in losses else NONE
-        better = points(gains[name]) if name in gains else NONE
+        apart = points(losses[name].difference * 0.01) if name in losses else NONE
+        better = points(gains[name].difference * 0.01) if name in gains else NONE
         numbers = [percent(inside[name]), better, percent(outside[name]), apart]
         rows.append([f"slim stem, {_label(name)}", *numbers, str(runs[name])])
     shifted = shipped("affnist.json")
@@ -449,20 +477,23 @@ def affine() -> Finding:
         numbers = [percent(shifted.result.within[k]), NONE, percent(shifted.result.beyond[k]), NONE]
         rows.append([f"affNIST protocol, {label}", *numbers, str(len(shifted.result.seeds[k]))])
     return Finding(
-        all(gain.low > 0 for gain in gains.values())
-        and all(one.high < 0 for one in losses.values()),
+        all(one.difference.value > 0 for one in gains.values())
+        and sum(one.difference.low > 0 for one in gains.values()) > len(gains) / 2
+        and all(one.difference.high < 0 for one in losses.values()),
         "accuracy on affine digits, %",
         (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
         [shifted.path, *files],
         f"All nine routings less pooling: {_range(gains)} points inside, {_range(losses)} outside. "
-        "Intervals of differences are over runs (Welch's t).",
+        f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
+        f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
+        "Nothing is corrected for the number of comparisons.",
     )
 
 
-def _range(differences: dict[str, Estimate]) -> str:
-    values = [100 * float(one.value) for one in differences.values()]
+def _range(differences: dict[str, Paired]) -> str:
+    values = [float(one.difference.value) for one in differences.values()]
     return f"{min(values):+.1f} to {max(values):+.1f}"
 
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from benchmarks import dots, findings
@@ -93,13 +92,3 @@ def test_training_with_three_iterations_is_compared_with_one_by_seed():
     )
     gain = three["accuracy"] - one["accuracy"]
     assert pairs["10-epochs/mnist-routing-1"][1] == pytest.approx(gain)
-
-
-def test_welch_is_that_of_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    one, other = np.array([0.91, 0.94, 0.95]), np.array([0.90, 0.905, 0.93])
-    gain, p = findings.welch(one, other)
-    expected = stats.ttest_ind(one, other, equal_var=False, alternative="greater")
-    ends = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert p == pytest.approx(expected.pvalue)
-    assert gain.ci95 == pytest.approx([ends.low, ends.high])

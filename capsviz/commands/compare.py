@@ -12,6 +12,7 @@ KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
 capsviz compare mnist mnist-resnet                                         # 3 s
 capsviz compare mnist mnist-attention --columns shuffled --columns matched  # 3 s
+capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  # 3 s
 """
 
 
@@ -19,7 +20,9 @@ capsviz compare mnist mnist-attention --columns shuffled --columns matched  # 3 
     help=__doc__
     + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
     "result of an analysis, or a folder of results. Without any, all that is shipped. Networks "
-    "are looked up in the shipped results too."
+    "are looked up in the shipped results too.\n\nWith --paired, each PLACE is a quoted glob of "
+    "training runs of one recipe, or a folder of trained/seeds. Runs of equal seed are a pair, and "
+    "the first recipe is compared with each of the others."
 )
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
 @click.option(
@@ -35,15 +38,31 @@ capsviz compare mnist mnist-attention --columns shuffled --columns matched  # 3 
     metavar="STEM",
     help="Write the table as STEM.md and STEM.tex, and drawn as STEM.pdf and STEM.png.",
 )
+@click.option(
+    "--paired", is_flag=True, help="Pair training runs by seed, and test for equivalence."
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, min_open=True),
+    metavar="POINTS",
+    help="With --paired: largest difference of accuracy that does not matter. [default: 0.05]",
+)
 @writing.printed
 @writing.as_json
-def command(places, columns, output, printed, as_json):
+def command(places, columns, output, paired, margin, printed, as_json):
     """Print the table and what holds over seeds."""
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.results import leaderboard, tables
     from capsviz.results.leaderboard.draw import draw
 
+    if paired:
+        if columns or output is not None:
+            raise ValueError("--paired prints no table: leave out --columns and --output")
+        _paired(places, margin, as_json)
+        return
+    if margin is not None:
+        raise ValueError("--margin is for --paired: give both")
     if output is not None:
         naming.try_folder(output.parent)
         for kind in ("md", "tex", *KINDS):
@@ -71,6 +90,17 @@ def command(places, columns, output, printed, as_json):
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
+
+
+def _paired(places, margin, as_json) -> None:
+    """Print what runs of equal seed show."""
+    from capsviz.results import paired
+
+    compared = paired.compare(places, paired.MARGIN if margin is None else margin)
+    if as_json:
+        click.echo(writing.to_json([paired.plain(one) for one in compared]))
+    else:
+        click.echo("\n\n".join(map(paired.lines, compared)))
 
 
 def _plain(row) -> dict:

@@ -1,0 +1,105 @@
+"""Training runs paired by seed: `capsviz compare --paired`."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from capsviz.cli import main
+from capsviz.results import paired
+from capsviz.results.paired import Recipe
+
+IMAGES = ("mnist", "{}", 10000)
+
+
+def recipe(folder, name, accuracies, n=10000, options=None):
+    """Write the runs of a recipe as trained/seeds has them; return the folder."""
+    (folder / name).mkdir()
+    runs = [{"seed": seed, "accuracy": one, "n": n} for seed, one in accuracies.items()]
+    about = {"recipe": name, "dataset": "mnist", "terms": {"dataset_options": options or {}}}
+    (folder / name / "runs.json").write_text(json.dumps({**about, "runs": runs}))
+    return folder / name
+
+
+def run(folder, seed, accuracy, **fields):
+    """Write weights without content and their card; return the folder."""
+    folder.mkdir()
+    (folder / "net.safetensors").write_bytes(b"")
+    card = {
+        "format": 1,
+        "name": "net",
+        "dataset": {"name": "mnist"},
+        "recipe": {"seed": seed, **fields},
+        "results": {"test": {"n": 10000, "accuracy": accuracy}},
+        "weights": {},
+        "model": {"name": "cnn", "config": {}},
+    }
+    (folder / "net.json").write_text(json.dumps(card))
+    return folder
+
+
+def compare(*words):
+    return CliRunner().invoke(main, ["compare", "--paired", *(str(word) for word in words)])
+
+
+def test_runs_of_a_recipe_and_a_broken_one_are_different(tmp_path):
+    good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996, 7: 0.99})
+    broken = recipe(tmp_path, "broken", {2: 0.11, 0: 0.10, 1: 0.12})
+    done = compare(good, broken)
+    assert done.exit_code == 0 and "3 pairs, seeds 0, 1, 2" in done.stdout
+    assert "different: good is higher by 88.50 points than broken" in done.stdout
+    (one,) = json.loads(compare(good, broken, "--json").stdout)
+    assert one["verdict"] == "different" and one["seeds"] == [0, 1, 2]
+    assert one["accuracy_difference_points"]["value"] == pytest.approx(88.5)
+    assert one["error_difference_points"]["value"] == pytest.approx(-88.5)
+
+
+def test_two_copies_are_equivalent_and_runs_are_found_by_globs(tmp_path):
+    for seed in (0, 1, 2):
+        for copy in ("a", "b"):
+            run(tmp_path / f"{copy}-{seed}", seed, 0.99 + seed / 1000)
+    done = compare(tmp_path / "a-*", tmp_path / "b-*")
+    assert "equivalent within ±0.05 points" in done.stdout, done.output
+    wide = compare(tmp_path / "a-*", tmp_path / "b-*", "--margin", "0.005")
+    assert "not settled: with 3 pairs only differences above 0.03 points" in wide.stdout
+
+
+def test_runs_named_singly_are_grouped_by_recipe(tmp_path):
+    places = [
+        run(tmp_path / f"{name}-{seed}", seed, accuracy + seed / 1000, options={"iterations": r})
+        for name, r, accuracy in (("one", 1, 0.98), ("three", 3, 0.99))
+        for seed in (0, 1, 2)
+    ]
+    (one,) = paired.compare([str(place) for place in places])
+    assert one.first.endswith("one-*") and one.second.endswith("three-*")
+    assert one.accuracy.difference.value == pytest.approx(-1)
+    assert paired.sentence(one).startswith(f"different: {one.second} is higher by 1.00 points")
+
+
+@pytest.mark.parametrize(
+    ("other", "part"),
+    [
+        (Recipe("b", IMAGES, {0: 0.9, 1: 0.9}), "too few pairs: 2"),
+        (Recipe("b", IMAGES, {3: 0.9, 4: 0.9}), "no common seeds"),
+        (Recipe("b", ("mnist", "{}", 500), {0: 0.9, 1: 0.9, 2: 0.9}), "different test sets"),
+    ],
+)
+def test_runs_that_are_no_pairs_are_refused(other, part):
+    with pytest.raises(ValueError, match=part):
+        paired.pair(Recipe("a", IMAGES, {0: 0.9, 1: 0.9, 2: 0.9}), other)
+
+
+def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
+    good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996})
+    few = recipe(tmp_path, "few", {0: 0.995})
+    for words, part in (
+        ([good], "at least 2 recipes"),
+        ([good, few], "too few pairs"),
+        ([good, tmp_path / "none-*"], "matches no training run"),
+        ([good, few, "--output", tmp_path / "x"], "prints no table"),
+    ):
+        done = compare(*words)
+        assert done.exit_code == 2 and part in done.stderr, done.output
+        assert len(done.stderr.strip().splitlines()) == 1
+    done = CliRunner().invoke(main, ["compare", str(good), "--margin", "0.1"])
+    assert done.exit_code == 2 and "--paired" in done.stderr
