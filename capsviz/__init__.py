@@ -1,4 +1,4 @@
-"""capsviz: look inside Capsule Networks, and test what they are said to do."""
+"""capsviz: look inside Capsule Networks, and measure how they work."""
 
 from importlib import import_module as _import_module
 

@@ -69,7 +69,7 @@ Iterations = Annotated[
     int | None, Range(1, 100), Default("the network's own"), "Routing iterations."
 ]
 Layer = Annotated[
-    int | None, Default("the last"), "Number of a routed layer, from 0, if there are several."
+    int | None, Default("the last"), "Index of the routed layer, from 0, if there are several."
 ]
 
 
@@ -93,9 +93,18 @@ class Analysis:
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
         n, digit          the number of images that was asked for, and the class
+
+    A result is a NamedTuple. Its numbers are `Estimate`s: value, interval and n. Functions of
+    `capsviz.statistics.intervals` return intervals, as `wilson(successes, n)` of a share and
+    `mean_interval(values)` of a mean. What else `draw` needs is arrays, texts and plain numbers.
+    Class attributes say how estimates are written (see `capsviz.statistics.numbers`):
+        axes              {field: names along each axis of an estimate, or the field with them}
+        formats, titles   {field: format such as ".1%"}, {field: name, if not that of the field}
+        over_runs         {field: function of the values of several training runs, or None to take
+                          the first}; default: the mean of estimates
     """
 
-    Result: ClassVar[type]  # its kind of result, a NamedTuple whose fields say shape and unit
+    Result: ClassVar[type]  # its kind of result: see "A result" below
     needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer

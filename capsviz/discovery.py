@@ -175,7 +175,9 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
             taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
     if name in taken:
         first = taken[name].path or taken[name].module
-        raise ValueError(f"two modules of {kind} are called '{name}': {first} and {place}")
+        raise ValueError(
+            f"two modules of {kind} are called '{name}': {first} and {place}; rename one of them"
+        )
     offered[name] = entry
 
 

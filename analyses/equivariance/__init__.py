@@ -1,4 +1,4 @@
-"""Do poses change lawfully when the image is warped, and can the warp be read off?
+"""Do poses follow a transformation of the image, and can its size be predicted from them?
 
 `capsviz equivariance --explain` prints the method, what to see, and what not to conclude.
 """

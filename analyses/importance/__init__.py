@@ -1,4 +1,4 @@
-"""Which capsule types, positions and pose dimensions does the answer need?
+"""Which capsule types, positions and pose dimensions does the prediction need?
 
 `capsviz importance --explain` prints the method, what to see, and what not to conclude.
 """

@@ -1,4 +1,4 @@
-"""Your own pictures: their classes, and whether the network knows their kind.
+"""Predict the classes of your own pictures, and warn if they are unlike the training data.
 
 `capsviz predict --explain` prints the method, what to see, and what not to conclude.
 """

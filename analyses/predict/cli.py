@@ -17,7 +17,7 @@ PICTURES = 8  # files in the figure, at most
 
 
 @click.command(
-    help="Your own pictures: their classes, and whether the network knows their kind."
+    help="Predict the classes of your own pictures, and warn if they are unlike the training data."
     "\n\nA FILE is a picture in any common format, a folder (all pictures in and below it) or a "
     'quoted pattern ("scans/*.png"). Drawings, scans and photographs of dark ink on light paper '
     "are fine, one digit each. Files that cannot be read are named on stderr, and the exit status "
@@ -70,7 +70,7 @@ def command(
     }  # fmt: skip
     unread = _run(files, chosen, figure, printed, form, preparation)
     if unread:
-        raise click.ClickException(f"{unread} of what was named could not be read, see above")
+        raise click.ClickException(f"{unread} of the pictures could not be opened: see above")
 
 
 def _run(names, chosen, figure, printed, form, preparation) -> int:

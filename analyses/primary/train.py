@@ -14,16 +14,16 @@ from capsviz.cli import options, writing
 @click.command()
 @options.inputs
 @click.option(
-    "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Over training images."
+    "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Epochs to train for."
 )
-@click.option("--limit", type=int, metavar="N", help="The first N images of each split only.")
+@click.option("--limit", type=int, metavar="N", help="Use the first N images of each split only.")
 @click.option(
     "--hidden",
     type=click.IntRange(1),
     nargs=2,
     default=(112, 512),
     show_default=True,
-    help="Numbers that sum the capsules up, and ReLU units.",
+    help="Widths of the decoder: the summary of the capsules, then the ReLU layer.",
 )
 @options.seed
 @click.option(

@@ -1,4 +1,4 @@
-"""One image, warped: what do two networks predict, and what does its pose decode to?
+"""One transformed image: what do two networks predict, and what does its pose decode to?
 
 `capsviz view --explain` prints the method, what to see, and what not to conclude.
 """

@@ -173,4 +173,4 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="capsviz")
 def main():
-    """Look inside Capsule Networks, and test what they are said to do."""
+    """Look inside Capsule Networks, and measure how they work."""

@@ -98,7 +98,7 @@ def option(what: str, default: str | None = "1/1") -> Callable:
         metavar="I/N",
         default=default,
         callback=lambda context, option, value: None if value is None else _task(value),
-        help=f"Run share I of N of {what}: N commands, on any machines, fill one folder.",
+        help=f"Do part I of N of {what}; N commands, on any machines, fill one folder.",
     )
 
 

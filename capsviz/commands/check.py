@@ -34,22 +34,30 @@ FUNCTION = "FILE.py:FUNCTION"
 @click.option(
     "--loss",
     metavar=FUNCTION,
-    help="(output, images, labels) -> what training minimises, a number; labels are (N,) indices.",
+    help="(output, images, labels) -> the training loss, a number; labels are class indices (N,).",
 )
 @click.option(
-    "--train-data", metavar=FUNCTION, help="() -> training images, or pairs, as the loss gets them."
+    "--train-data",
+    metavar=FUNCTION,
+    help="() -> training images, or (images, ...), as the loss gets them.",
 )
-@click.option("--test-data", metavar=FUNCTION, help="() -> test images; they are read twice.")
+@click.option(
+    "--test-data",
+    metavar=FUNCTION,
+    help="() -> test images; read twice, to see whether they change.",
+)
 @click.option("--iterations", type=int, metavar="R", help="Declared number of routing iterations.")
 @click.option(
     "--pair",
     metavar="NAME",
-    help="Which softmax, if there are several: its module, or a part of its position in the code.",
+    help="Which softmax makes the couplings: its module, or part of its file and line.",
 )
-@click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
+@click.option("--new", metavar=FUNCTION, help="() -> the untrained network.")
 @writing.as_json
 @click.option(
-    "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there."
+    "--markdown",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as Markdown.",
 )
 @writing.force
 def command(

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
+from capsviz import discovery
+
 FOLDERS = {"analysis": "analyses", "routing": "routing", "dataset": "data", "check": "pitfalls"}
+PACKAGES = {
+    "analysis": "capsviz.analyses",
+    "routing": "capsviz.nn.routing",
+    "dataset": "capsviz.data",
+    "check": "capsviz.checks.pitfalls",
+}
 USES = {
     "analysis": "capsviz {command} --n 200",
     "routing": "capsviz train --routing {name}",
@@ -19,7 +27,7 @@ capsviz new analysis lengths --folder mine  # 1 s
 """
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("kind", type=click.Choice(list(FOLDERS)))
 @click.argument("name")
 @click.option(
@@ -27,13 +35,23 @@ capsviz new analysis lengths --folder mine  # 1 s
     type=click.Path(path_type=Path, file_okay=False),
     default="capsviz_plugins",
     show_default=True,
-    help="Folder of your plug-ins; it is made if it is not there.",
+    help="Folder of your plug-ins, which is created if needed.",
 )
 def command(kind, name, folder):
-    """Write the files; say how to use them."""
+    """Write the skeleton of your own analysis, routing, data set or check, with its test.
+
+    The files go to a folder of plug-ins, which $CAPSVIZ_PLUGINS must name in each shell. The
+    commands to use and test them are printed. docs/howto.md says where the same files go inside a
+    checkout of capsviz.
+    """
     name = name.replace("-", "_")
     if not name.isidentifier() or name.startswith("_"):
         raise ValueError(f"expected a name of letters, digits and underscores, got '{name}'")
+    packages = discovery.COMMANDS if kind == "analysis" else ()
+    for package in {PACKAGES[kind], *(f"capsviz.{one}" for one in packages)}:
+        if name in discovery.names(package):
+            where = discovery.source(package, name)
+            raise ValueError(f"the {kind} '{name}' exists in {where}: choose another name")
     place = folder / FOLDERS[kind]
     files = {
         place / f"{name}.py": f"{kind}.txt",

@@ -12,30 +12,38 @@ from capsviz.cli import options
 from capsviz.cli.options import stack
 
 EXAMPLES = """
-capsviz train digits  # about 1 min on two cores
-capsviz train mnist  # about 2 hours on two cores
+capsviz train digits  # about 1 min
+capsviz train mnist  # about 2 hours
 """
 
 SECTIONS = {  # of the help text, each by its first option
     "dataset": "Data",
     "model": "Network",
     "epochs": "Optimisation",
-    "shift_px": "Random changes of training images",
+    "shift_px": "Data augmentation",
     "device": "The run",
 }
 NETWORK = (  # name, type or metavar, help text
     ("--routing", "NAME", "Routing algorithm, e.g. em; a wrong name lists all. [default: dynamic]"),
     ("--routing-iterations iterations", int, "Routing iterations. [default: 3]"),
-    ("--detach-routing/--full-routing", bool, "Gradients through the last iteration only."),
+    (
+        "--detach-routing/--full-routing",
+        bool,
+        "Backpropagate through the last routing iteration only, or through all.",
+    ),
     ("--types", int, "Primary capsule types. [default: 32]"),
     ("--channels", int, "Channels of the first convolution. [default: 256]"),
-    ("--leaky/--no-leaky", bool, "Let capsules route to none of the classes."),
+    ("--leaky/--no-leaky", bool, "Leaky routing: capsules may couple to none of the classes."),
     ("--reconstruction/--no-reconstruction", bool, "Train a decoder."),
     ("--reconstruction-weight", float, "Weight of the SSE in the loss. [default: the preset's]"),
     ("--reconstruction-metric", "l2|l1", "Squared or absolute differences. [default: l2]"),
     ("--decoder", "NAME", "Decoder; a wrong name lists all. [default: fully_connected]"),
     ("--decoder-norm/--no-decoder-norm", bool, "Batch norm in the decoder."),
-    ("--init-from", "NAME|FILE", "Start from those weights of a checkpoint that fit."),
+    (
+        "--init-from",
+        "NAME|FILE",
+        "Initialise from a checkpoint, where names and shapes of weights match.",
+    ),
 )
 OPTIMISATION = (
     ("--epochs", int, "Epochs to train for. [default: 50]"),
@@ -46,12 +54,13 @@ OPTIMISATION = (
     ("--schedule", "exponential|linear|cosine|constant", "How the learning rate falls. [default: "
      "exponential]"),
     ("--lr-decay", float, "Factor of the exponential schedule. [default: 0.96]"),
-    ("--lr-decay-steps", int, "Steps in which the learning rate falls by it. [default: 2000]"),
+    ("--lr-decay-steps", int, "Steps in which the learning rate falls by the factor --lr-decay. "
+     "[default: 2000]"),
     ("--warmup-epochs", float, "Epochs in which the learning rate rises. [default: 0]"),
     ("--weight-decay", float, "L2 penalty of Adam. [default: 0]"),
     ("--decoder-weight-decay", float, "L2 penalty of the decoder. [default: --weight-decay]"),
-    ("--reconstruction-anneal", float, "Final factor of the reconstruction's weight, reached "
-     "geometrically. [default: 1]"),
+    ("--reconstruction-anneal", float, "Multiply the reconstruction weight by a factor that "
+     "changes geometrically from 1 to this. [default: 1]"),
     ("--clip-norm", float, "Clip the gradient norm. [default: off]"),
     ("--ema", float, "Average the weights, with this decay per step. [default: off]"),
     ("--precision", "auto|fp32|bf16", "Precision of a training step. [default: auto]"),
@@ -123,7 +132,11 @@ def _options(rows):
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the run. [default: runs/NAME]",
 )
-@click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on from the last finished epoch in --output, or start if there is none.",
+)
 @click.option(
     "--save-every", type=int, metavar="N", help="Keep the weights of every Nth epoch in epochs/."
 )

@@ -81,7 +81,8 @@ def _finished(pattern: str) -> list[str]:
             raise ValueError(
                 f"'{run}' is not finished: train on by `capsviz train ... --output {run} --resume`"
                 if begun
-                else f"--seeds-of '{pattern}' matches '{run}', which holds no training run"
+                else f"--seeds-of '{pattern}' matches '{run}', which holds no training run: "
+                "expected a pattern that matches folders of training runs alone"
             )
     return [str(run) for run in runs]
 
@@ -106,7 +107,10 @@ def check(cards: Mapping[str, Mapping]) -> None:
             if first.get(name) != other.get(name)
         ]
         if apart:
-            raise ValueError(f"'{run}' is not of the recipe of '{runs[0]}': {'; '.join(apart)}")
+            raise ValueError(
+                f"'{run}' is not of the recipe of '{runs[0]}': {'; '.join(apart)}. Compare "
+                "different networks by capsviz compare, sweep or affine"
+            )
     seeds = seeds_of(cards.values())
     for seed in seeds:
         if seeds.count(seed) > 1:

@@ -85,7 +85,9 @@ def load(path: str | os.PathLike, longest: int | None = None, *, alike: bool = F
     except _SizeError:
         raise
     except Exception as error:  # decoders raise anything for damaged files
-        raise ValueError(f"'{path}' is not a picture that can be read ({error})") from error
+        raise ValueError(
+            f"'{path}' is not a picture that can be read, as a PNG or JPEG file ({error})"
+        ) from error
     colour, alpha = rgba[..., :3], rgba[..., 3:]
     # bright ink would vanish on white
     bright = not alike and (colour * alpha).sum() > 0.5 * 3 * alpha.sum()

@@ -167,7 +167,10 @@ def _function(path: Path, name: str, arguments: int = 0) -> Callable:
             and len(required(value)) == arguments
         ]
         if not own:
-            raise ValueError(f"{path} defines no function: expected one that builds the network")
+            kind = (
+                f"{arguments} arguments" if arguments else "no arguments that returns the network"
+            )
+            raise ValueError(f"{path} has no function '{name}': expected a function of {kind}")
         raise ValueError(f"{path}: {unknown('function', name, own)}")
     if isinstance(function, nn.Module) and not arguments:
         raise ValueError(
@@ -233,8 +236,8 @@ def _opened(
 ) -> nn.Module:
     """Wrap the module of a function, if it is neither wrapped nor has `look`, and add the card."""
     offer = (
-        f"{spec} has no capsules that capsviz sees, so it cannot be traced; evaluate, sweep and "
-        "corrupt can be run on it"
+        f"{spec} has no capsules that capsviz can find, so it cannot be traced; evaluate, sweep "
+        "and corrupt work on it"
     )
     if isinstance(module, Bare):
         if capsules and not abilities(module).has_capsules:
@@ -265,8 +268,8 @@ def _opened(
         raise
     except ValueError as error:
         raise ValueError(
-            f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
-            "capsviz.wrap(network, ...)"
+            f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
+            "argument"
         ) from error
 
 

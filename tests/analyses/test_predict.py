@@ -126,7 +126,7 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 4
     lines = result.stderr.splitlines()
-    assert len(lines) == 4 and lines[-1].startswith("Error: 3 of what was named")
+    assert len(lines) == 4 and lines[-1].startswith("Error: 3 of the pictures")
     for name, line in zip(("nothing*.png", "1b.png", "none.png"), lines, strict=False):
         assert name in line
 
