@@ -40,13 +40,9 @@ class Default(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """Names of an option on the command line, where they are not the parameter's: Flag("--from").
-
-    Further names are still accepted, and not shown.
-    """
+    """Name of an option on the command line, where it is not the parameter's: Flag("--from")."""
 
     name: str
-    aliases: tuple[str, ...] = ()
     metavar: str | None = None
 
 

@@ -332,7 +332,7 @@ def _with_transforms(results: list[dict], folder: Path, root=None) -> Result:
 @click.option(
     "--ema", type=float, metavar="DECAY", help="Average the weights; see train. [default: no]"
 )
-@options.number("Images of affnist_like. [default: 320,000]", "--limit", name="limit")
+@options.number("Images of affnist_like. [default: 320,000]", name="limit")
 @click.option("--train-limit", type=int, metavar="N", help="Training images, for trials.")
 @click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")
 @click.option(

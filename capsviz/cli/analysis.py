@@ -17,7 +17,6 @@ from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
 from capsviz.cli import options, tasks, writing
-from capsviz.cli.options import Option as ClickOption
 
 ONE = ("digit", "index", "image")  # options of one image
 
@@ -134,8 +133,8 @@ def _click_option(one: Option) -> click.Option:
         more["show_default"] = True
     if one.flag.metavar is not None:
         more["metavar"] = one.flag.metavar
-    return ClickOption(
-        names, aliases=one.flag.aliases, type=kind, default=one.default, help=text,
+    return click.Option(
+        names, type=kind, default=one.default, help=text,
         multiple=one.several, **more,
     )  # fmt: skip
 

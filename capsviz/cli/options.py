@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +12,6 @@ import click
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 USUAL = 1000  # images of a statistic, where the split has as many
-
-
-class Option(click.Option):
-    """An option with names of before, which are still taken and nowhere shown.
-
-    Parameters
-    ----------
-    aliases  the old names, with their dashes.
-    """
-
-    def __init__(self, *args, aliases: Sequence[str] = (), **more):
-        super().__init__(*args, **more)
-        self.aliases = list(aliases)
-
-    def add_to_parser(self, parser, ctx):
-        """As click does, under every name."""
-        primary = self.opts
-        self.opts = [*primary, *self.aliases]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = primary
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
@@ -70,10 +48,9 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in decorated.__click_params__]
 
 
-def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
+def number(help_text: str, *, name: str = "n") -> Callable:
     """Return the option `--n`, the number of images of a statistic."""
-    more: dict[str, Any] = {"cls": Option, "aliases": aliases, "type": int, "metavar": "N"}
-    return click.option("--n", name, help=help_text, **more)
+    return click.option("--n", name, type=int, metavar="N", help=help_text)
 
 
 def _data(default: str, what: str = "Data set.") -> Callable:
@@ -127,7 +104,7 @@ network = stack(
 )
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Seed of everything random.")  # fmt: skip
-n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "--limit")
+n = number(f"Test images. [default: {USUAL}, or all if fewer]")
 
 
 def own_network(**how) -> Callable:
@@ -183,8 +160,6 @@ networks = stack(
     click.option(
         "--checkpoint",
         "first",
-        cls=Option,
-        aliases=("--checkpoints",),
         multiple=True,
         metavar="NAME|FILE",
         help="Networks to compare with the first: names of shipped weights, .safetensors files, "

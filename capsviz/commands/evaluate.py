@@ -19,7 +19,7 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
     "--split", default="test", show_default=True, metavar="train|validation|test",
     help="Part of the data set.",
 )  # fmt: skip
-@options.number("The first N images only.", "--limit", name="limit")
+@options.number("The first N images only.", name="limit")
 @click.option(
     "--write-thresholds", "write", is_flag=True,
     help="With --split validation: write limits of capsule length and reconstruction distance into "

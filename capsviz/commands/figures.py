@@ -22,8 +22,6 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @options.number(
     f"Test images. [default: {options.USUAL:,}, and {FEW} of analyses that look at each dozens of "
     "times; or all if fewer]",
-    "--evaluate",
-    "--limit",
 )
 @options.example
 @options.seed

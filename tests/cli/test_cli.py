@@ -81,7 +81,7 @@ def test_help_takes_at_most_fifteen_hundredths_of_a_second_of_processor_time():
 
 
 def test_evaluate_prints_the_promised_json(run):
-    result = run("evaluate", *DIGITS, "--limit", 60, "--json")
+    result = run("evaluate", *DIGITS, "--n", 60, "--json")
     found = json.loads(result.stdout)
     promised = "checkpoint dataset split n accuracy accuracy_ci95 error_percent per_class confusion"
     assert set(f"{promised} margin_loss reconstruction_sse".split()) <= set(found)
@@ -93,7 +93,7 @@ def test_evaluate_calls_a_run_of_ones_own_by_its_folder_too(run, tmp_path):
     (tmp_path / "nod").mkdir()
     for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
         shutil.copy(path, tmp_path / "nod")
-    words = ["evaluate", "--checkpoint", "nod", "--limit", 9]
+    words = ["evaluate", "--checkpoint", "nod", "--n", 9]
     assert json.loads(run(*words, "--json").stdout)["checkpoint"] == "digits (nod)"
     assert run(*words).stdout.startswith("digits (nod) on 9 images")
 
@@ -105,7 +105,7 @@ def test_thresholds_are_written_into_the_card_from_validation_images_alone(run, 
     card = json.dumps({k: v for k, v in shipped.items() if k != "thresholds"})
     (tmp_path / "digits.json").write_text(card)
     words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--write-thresholds"]
-    for more in ([], ["--split", "validation", "--limit", 9]):
+    for more in ([], ["--split", "validation", "--n", 9]):
         assert run(*words, *more).exit_code == 2
         assert (tmp_path / "digits.json").read_text() == card
     assert run(*words, "--split", "validation").exit_code == 0
@@ -193,13 +193,13 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--size", 10], ["10"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
         (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --n"]),
-        (["routing", *DIGITS, "--n", 9, "--dead-norm", -1], ["--dead-norm above 0, got -1"]),
+        (["routing", *DIGITS, "--n", 9, "--dead-norm", -1], ["-1.0 is not in the range"]),
         (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
-        (["sweep", "--checkpoints", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
+        (["sweep", "--checkpoint", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
         (["tsne", *DIGITS, "--method", "pca", "--perplexity", 5], ["drop --perplexity"]),
         (["affnist", "--picture", "--run"], ["drop --run"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
-        (["evaluate", *DIGITS, "--limit", -1], ["expected 1 to 360"]),
+        (["evaluate", *DIGITS, "--n", -1], ["expected 1 to 360"]),
         (["evaluate", "--checkpoint", "nowhere/x.safetensors"], ["there is no file"]),
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
         (["redraw", "none.json"], ["there is no file 'none.json'"]),
@@ -259,7 +259,7 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--dataset", "digits"]
     (line,) = run(*words, "--limit", 9).stderr.splitlines()
     assert "trained to tell A, B, C, ..., but the classes of digits are 0, 1, 2, ..." in line
-    assert run("evaluate", *DIGITS, "--dataset", "digits", "--limit", 9).stderr == ""
+    assert run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr == ""
 
 
 @pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])

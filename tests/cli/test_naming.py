@@ -182,7 +182,7 @@ def test_settings_and_font_are_drawn_with_and_redrawn_with(run):
     [
         (["--venue", "nips"], "unknown venue 'nips'"),
         (["--font", "Nothing Sans"], "unknown font 'Nothing Sans'"),
-        (["--font", "none.ttf"], "is no font's file"),
+        (["--font", "none.ttf"], "is not a font file"),
         (["--rc", "none.rc"], "none.rc"),
         (["--rc", "bad.rc"], "bad.rc, line 2"),
     ],

@@ -150,7 +150,7 @@ def test_predict_takes_somebodys_own_network(run):
     (record,) = json.loads(done.stdout)
     assert len(record["classes"]) == 3 and record["reconstruction_sse"] is None
     assert record["unlike_training_data"] is None
-    assert "a network of one's own was trained on is not known" in done.stderr
+    assert "the training data of a custom network are not known" in done.stderr
     about = json.loads(Path("steps.json").read_text())
     assert about["result"]["network"] == "networks-build"
 

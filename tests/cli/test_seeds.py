@@ -82,7 +82,7 @@ def test_a_combined_figure_is_drawn_again_from_its_numbers(runs):
 
 def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
-    done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoints", "digits", *words)
+    done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
     assert done.exit_code == 0, done.output
     assert "3 training runs of small" in done.stdout and "of each other network one" in done.stdout
     (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
@@ -90,7 +90,7 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     assert result.names == ["small", "digits"]
     assert np.allclose(result.accuracy.runs[:, 1], result.accuracy.value[1])
     assert "one training run of each network" in invoke(
-        "sweep", "--checkpoints", "runs/x-0", "--checkpoints", "digits", *words
+        "sweep", "--checkpoint", "runs/x-0", "--checkpoint", "digits", *words
     ).stdout  # fmt: skip
 
 
@@ -141,11 +141,11 @@ def test_several_runs_are_refused_where_no_statistic_is_made(runs):
 
 
 def test_the_accuracy_of_several_runs_is_their_mean(runs):
-    done = invoke("evaluate", "--seeds-of", "runs/x-*", "--limit", 50)
+    done = invoke("evaluate", "--seeds-of", "runs/x-*", "--n", 50)
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("3 training runs of small (seeds 0, 1, 2) on 50 images")
     assert "interval over runs and images" in done.stdout
-    about = json.loads(invoke("evaluate", "--seeds-of", "runs/x-*", "--limit", 50, "--json").stdout)
+    about = json.loads(invoke("evaluate", "--seeds-of", "runs/x-*", "--n", 50, "--json").stdout)
     each = [run["accuracy"] for run in about["runs"]]
     assert about["accuracy"]["runs"] == each and np.isclose(
         about["accuracy"]["value"], sum(each) / 3

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from capsviz import discovery
-from capsviz.cli import PACKAGES, main, options
+from capsviz.cli import PACKAGES, main
 
 COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
 SINGLE = {"checkpoints", "evaluate", "nets", "weights-file", "num", "count", "samples", "out"}
@@ -96,47 +96,12 @@ def messages(tree):
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "value"),
-    [
-        (["rotate", "--evaluate", "5"], "n", 5),
-        (["rotate", "--n", "5"], "n", 5),
-        (["tsne", "--evaluate", "60"], "n", 60),
-        (["segment", "--limit", "5"], "n", 5),
-        (["figures", "--limit", "5"], "n", 5),
-        (["evaluate", "--limit", "5"], "limit", 5),
-        (["evaluate", "--n", "5"], "limit", 5),
-        (["sweep", "--n", "5"], "n", 5),
-    ],
-)
-def test_names_of_before_are_taken_and_nowhere_shown(words, name, value):
-    context = command(words[0]).make_context(words[0], words[1:])
-    assert context.params[name] == value
-    assert "--evaluate" not in help_text(words[0]) and "--limit" not in help_text(words[0])
-    usage = CliRunner().invoke(main, [words[0], "--help"]).output
-    assert "--evaluate" not in usage and "--limit" not in usage
-
-
-@pytest.mark.parametrize(
     "words",
     [
         ["--checkpoint", "a", "--checkpoint", "b"],
-        ["--checkpoints", "a", "b"],
-        ["--checkpoints", "a", "--checkpoints", "b"],
         ["a", "b"],
     ],
 )
 def test_networks_that_are_compared_are_named_by_checkpoint_each(words):
     networks = command("sweep").make_context("sweep", words).params
     assert (*networks["first"], *networks["others"]) == ("a", "b")
-    assert "--checkpoints" not in CliRunner().invoke(main, ["sweep", "--help"]).output
-
-
-def test_an_alias_is_shown_nowhere_and_errors_say_todays_name():
-    @click.command()
-    @options.number("How many.", "--old")
-    def one(n):
-        click.echo(n)
-
-    assert CliRunner().invoke(one, ["--old", "3"]).output == "3\n"
-    assert "--old" not in CliRunner().invoke(one, ["--help"]).output
-    assert "'--n'" in CliRunner().invoke(one, ["--old", "x"]).output

@@ -52,7 +52,7 @@ def test_the_weights_are_those_that_the_run_would_end_with(kept, splits, tmp_pat
 
 def test_commands_take_the_folder_of_a_run_before_its_end(blank, splits, tmp_path):
     folder = cut(RECIPE, splits, tmp_path / "run", after=1)
-    said = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(folder), "--limit", "20"])
+    said = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(folder), "--n", "20"])
     assert said.exit_code == 0 and said.stdout.startswith("x-epoch-1 on 20 images of digits test")
     words = ["routing", "--checkpoint", str(folder), "--format", "png", "--output", str(tmp_path)]
     assert CliRunner().invoke(main, words).exit_code == 0
@@ -112,7 +112,7 @@ def test_a_run_does_not_go_on_with_other_images(splits, tmp_path, end):
 def test_of_images_that_a_card_does_not_tell_of_commands_say_so(splits, tmp_path):
     recipe = replace(RECIPE, epochs=1)
     path, card = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
-    words = ["evaluate", "--checkpoint", str(path), "--limit", "20"]
+    words = ["evaluate", "--checkpoint", str(path), "--n", "20"]
     assert "trained on" not in CliRunner().invoke(main, words).stderr
     images = card["dataset"]["images"] | {"test": "0" * 64}
     checkpoint.update_card(path, dataset=card["dataset"] | {"images": images})
