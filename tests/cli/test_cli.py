@@ -257,7 +257,7 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     card["dataset"] = {"name": "letters", "classes": list("ABCDEFGHIJ")}
     (tmp_path / "digits.json").write_text(json.dumps(card))
     words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--dataset", "digits"]
-    (line,) = run(*words, "--limit", 9).stderr.splitlines()
+    (line,) = run(*words, "--n", 9).stderr.splitlines()
     assert "trained to tell A, B, C, ..., but the classes of digits are 0, 1, 2, ..." in line
     assert run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr == ""
 
