@@ -80,7 +80,7 @@ def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
 def read(places: Iterable[str]) -> list[Recipe]:
     """Return the recipes of globs, folders with runs.json, and single runs; see `compare`."""
     recipes: list[Recipe] = []
-    single: dict[str, list[Path]] = {}
+    single: dict[str, list[str]] = {}
     for place in places:
         if (Path(place) / RUNS).is_file() or Path(place).name == RUNS:
             recipes.append(_shipped(Path(place)))
@@ -94,7 +94,7 @@ def read(places: Iterable[str]) -> list[Recipe]:
             key = json.dumps({**card["recipe"], "seed": None}, sort_keys=True)
             if key not in single:
                 recipes.append(Recipe(key, (), {}))  # holds the position
-            single.setdefault(key, []).append(Path(place))
+            single.setdefault(key, []).append(place)
     return [
         _of_cards(_common(single[one.name]), [_card(path) for path in single[one.name]])
         if one.name in single
@@ -114,9 +114,9 @@ def _card(place: str | Path) -> dict[str, Any]:
     return card
 
 
-def _common(paths: list[Path]) -> str:
+def _common(paths: list[str]) -> str:
     """Return a name for runs: what their paths begin with."""
-    first, last = min(map(str, paths)), max(map(str, paths))
+    first, last = min(paths), max(paths)
     same = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
     return first if same is None else f"{first[:same]}*"
 
