@@ -110,11 +110,13 @@ def transplant() -> Finding:
     donor, shuffled = "of an unlike image", "unlike's, shuffled"
     rows = []
     for (network, iterations), one in each.items():
-        control, halves = NONE, [NONE, NONE]
+        control, halves = NONE, [NONE, NONE, NONE]
         if shuffled in one.result.conditions:
             control = percent(share(one, shuffled))
         if network in dosed:
-            halves = [dose_text(dosed[network].result, kind) for kind in (DONOR, SHUFFLED)]
+            result = dosed[network].result
+            halves = [dose_text(result, kind) for kind in (DONOR, SHUFFLED)]
+            halves.append(percent(result.at(DONOR, -1)))
         rows.append(
             [
                 network,
@@ -134,13 +136,14 @@ def transplant() -> Finding:
         bool(share(mnist, donor).low > 0.5 > share(mnist, shuffled).high and noise.low > 0.9)
         and bool(more[0].high < more[1].low)
         and at_half < 1
+        and first.at(DONOR, -1).low > 0.5
         and all(one.at(DONOR, 1).high < 0.5 for one in others)
         and all(one.half.value[one.conditions.index(DONOR)] > 1 for one in others),
         "images predicted as the donor's class, %",
         (3, 4),
         ["network", "routing", "s.d. of couplings", "predicted as the donor's class",
          "control: donor's couplings, shuffled", "dose at which 50 % follow", "the same, shuffled",
-         "runs"],
+         "predicted as the donor's class at dose -1", "runs"],
         rows,
         [one.path for one in (*each.values(), *dosed.values())],
         "Dose: factor of the deviation of the donor's couplings from uniform.",

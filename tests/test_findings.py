@@ -71,6 +71,8 @@ def turned(estimate):
     [
         (findings.transplant, {"as_partner": share("of an unlike image", 0.5)}),
         (findings.transplant, {"as_partner": share("unlike's, shuffled", 0.9)}),
+        (findings.transplant, {"half": lambda result: result.half * 2}),
+        (findings.transplant, {"follow": lambda result: result.follow * 0}),
         (findings.lawful, {"mean": lambda result: result.mean * 0}),
         (findings.maps, {"routed_less": lambda result: result.routed_less * -1}),
         (findings.broken, {"auroc": lambda result: turned(result.auroc)}),

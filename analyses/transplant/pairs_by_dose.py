@@ -179,6 +179,9 @@ class ByDose(Analysis):
                 )
             else:
                 text += f"{one:.1%} of the pairs follow the donor at dose 1, about half. "
+        opposite = result.at(DONOR, -1)
+        if one is not None and opposite is not None and min(one.low, opposite.low) > HALF:
+            text += f"The sign of the deviation hardly matters: at dose -1, {opposite:.1%} follow. "
         text += "Half of the pairs follow at a dose of:"
         width = max(map(len, result.conditions))
         for name in result.conditions:
