@@ -121,7 +121,7 @@ class OverPairs(Analysis):
             classes=list(classes),
             dataset=dataset,
             tied=found.tied.double().mean(1).numpy(),
-            given=reason(network, "transplant"),
+            given=reason(network, "donor's class"),
             iterations=iterations,
         )
 

@@ -163,7 +163,7 @@ class ByCapsules(Analysis):
             n=len(first),
             classes=list(classes),
             dataset=dataset,
-            given=None if below or of != "couplings" else reason(network, "transplant"),
+            given=None if below or of != "couplings" else reason(network, "donor's class"),
         )
 
     def draw(self, result, *, width=7.16, part=""):

@@ -147,7 +147,7 @@ class ByDose(Analysis):
             n=pairs,
             classes=list(classes),
             dataset=dataset,
-            given=reason(network, "transplant"),
+            given=reason(network, "donor's class"),
             iterations=iterations,
             clipped=found.clipped,
         )

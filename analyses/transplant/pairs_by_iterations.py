@@ -128,7 +128,7 @@ class ByIterations(Analysis):
             n=len(first),
             classes=list(classes),
             dataset=dataset,
-            given=None if below else reason(network, "transplant"),
+            given=None if below else reason(network, "donor's class"),
         )
 
     def draw(self, result, *, width=7.16, part=""):

@@ -356,7 +356,7 @@ def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
         (("--of", "children", "--digit", "2"), "drop"),
         (("--of", "poses", "--by", "iterations"), "drop one of them"),
         (("--iterations", "2", "--n", "20", "--by", "capsules"), "drop one of them"),
-        (("--layer", "4"), "expected layer 0 or -1, got 4"),
+        (("--layer", "4", "--n", "20"), "expected layer 0 or -1, got 4"),
         (("--of", "children"), "no way from other children to its classes"),
     ],
 )
