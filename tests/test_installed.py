@@ -224,7 +224,7 @@ def test_every_command_works_beside_a_folder_of_the_same_name(run, site, tmp_pat
     code += "  main([name.replace('_', '-'), '--help'], standalone_mode=False)\n"
     code += "  print(discovery.load(package, name, what='command').__file__)"
     lines = good(run(code)).splitlines()
-    assert lines[0].startswith("predicted ") and list((tmp_path / "runs/figures").glob("*.png"))
+    assert lines[0].startswith("Predicted as ") and list((tmp_path / "runs/figures").glob("*.png"))
     files = [line for line in lines if line.endswith(".py") and line.startswith("/")]
     assert len(files) > 20 and all(file.startswith(f"{site}/capsviz/") for file in files)
     script = [str(site.parents[2] / "bin/capsviz"), "--version"]
@@ -321,11 +321,11 @@ def test_plugins_of_a_folder_and_of_a_distribution_are_listed_run_and_trained_wi
     code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
     text = good(run(code, **how))
     assert text.count("test accuracy") == 2 and text.count("there are 40 images") == 3
-    assert len(list(tmp_path.glob("of-*/count*.png"))) == 3
+    assert len(list(tmp_path.glob("of-*/*-40-images.png"))) == 3
 
 
 def test_what_is_wrong_with_a_plugin_is_one_line(run, tmp_path):
-    one_line(run("--help", plugins=tmp_path / "nowhere"), "nowhere', which is no folder")
+    one_line(run("--help", plugins=tmp_path / "nowhere"), "nowhere', which is not a folder")
     twice = write(tmp_path / "twice", {"analyses/rotate.py": ANALYSIS})
     one_line(run("--help", plugins=twice), "two modules of analyses are called 'rotate'")
     both = write(tmp_path / "both", {"analyses/own.py": ANALYSIS, "commands/own.py": ANALYSIS})

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import percent, picture, show
+from capsviz.results.panels import percent, picture, show, wrapped
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 SIGNED = "RdBu"
 RANDOM = "#7F7F7F"
-PLURALS = {"places": "positions", "children": "groups of capsules"}
+PLURALS = {"places": "positions", "children": "groups"}
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
@@ -101,8 +101,8 @@ def curves(result, width):
         figure = Figure(figsize=(width, 3.9))
         axes = figure.subplots(2, K, squeeze=False).T
     else:
-        what = what.replace("dashed: ", "dashed:\n").replace("diamond: ", "diamond:\n")
-        figure = Figure(figsize=(width, 1.5 * K + 0.85))
+        what = wrapped(what, width - 0.6, 6.5)
+        figure = Figure(figsize=(width, 1.5 * K + 1.25))
         axes = figure.subplots(K, 2, squeeze=False)
     for kind, (change, curves) in zip(result.kinds, axes, strict=True):
         _groups(change, result, kind)

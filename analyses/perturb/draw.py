@@ -56,6 +56,7 @@ def sheet(result, width):
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
         texts = [f"{s:+.2f}" if s else "0" for s in shifts[some].round(6)]
+        texts = [text.replace("-", "\N{MINUS SIGN}") for text in texts]
         axes.set_xticks(x[some], texts)
         axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:

@@ -182,6 +182,7 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
     later = [one for one in _functions(flow, rounds[-1], last.last) if one.event.index not in kept]
     fits = [place for place in later if _are_lengths(place, scores)][:1]
     fits = fits or _returned(flow, rounds[-1], output)
+    fits = [place for place in fits if not _is_stacked(place, rounds)]
     if len(fits) == 1:
         (place,) = fits
         same = [e for e in flow.events if (e.site, e.name) == (place.event.site, place.event.name)]
@@ -228,6 +229,12 @@ def _returned(flow: Flow, turn: Round, output: list[Tensor]) -> list[Place]:
         if bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any()):
             result.append(Place(flow.events[port[0]], -1, roles))
     return result
+
+
+def _is_stacked(place: Place, rounds: list[Round]) -> bool:
+    """Return whether a tensor may hold a number (B, J) of each iteration instead of poses."""
+    size = rows(place.tensor, place.roles).shape[2]
+    return size == len(rounds) != rounds[-1].count("E")
 
 
 def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:

@@ -18,7 +18,7 @@ from capsviz.analyses.detect import Detect, measure
 from capsviz.cli import main
 from capsviz.experiments import attacks
 from capsviz.inputs.opening import open_inputs
-from capsviz.results import numbers
+from capsviz.statistics import numbers
 from capsviz.statistics.detection import auroc_interval
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms import warps
@@ -269,7 +269,7 @@ def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
         (["--eps", "0.1", "--eps", "0.1"], "different ones"),
         (["--steps", "0"], "at least 1 step"),
         (["--n", "1"], "at least 2 images, got 1"),
-        (["--n", "9999"], "asked for 9999 images"),
+        (["--n", "9999"], "expected 1 to 360 images of digits test, got 9999"),
     ],
 )
 def test_the_command_refuses_in_one_line(given, message, tmp_path):

@@ -321,7 +321,7 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blan
     done = run(*single, "--output", tmp_path / "single", weights="digits")
     assert done.exit_code == 2 and done.stdout == ""
     assert not list((tmp_path / "single").iterdir())
-    assert done.stderr.splitlines()[-1].endswith("there is no figure: segment")
+    assert done.stderr.splitlines()[-1].endswith("and these images: segment")
 
 
 def test_colour_images_are_drawn(generator):

@@ -17,7 +17,7 @@ def assert_fits(figure):
 def _assert_on_page(figure):
     drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
     assert drawn.x0 >= -0.01 and drawn.y0 >= -0.01, drawn
-    assert drawn.x1 <= width + 0.01 and drawn.y1 <= height + 0.01, (drawn, width, height)
+    assert drawn.x1 <= width + 0.01 and drawn.y1 <= height + 0.01, (drawn.extents, width, height)
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
     assert min(sizes) >= 6
 

@@ -132,5 +132,5 @@ def test_evidence_of_em_is_its_own_also_of_a_place_of_a_lower_layer(tiny_images,
     assert values(axes).sum() == pytest.approx(float(expected), rel=1e-4)
     assert "for 2 at place 3," in axes.get_title()
     assert "lambda" in axes.figure.axes[-1].get_ylabel()
-    with pytest.raises(ValueError, match="place 99: expected 0 to"):
+    with pytest.raises(ValueError, match="position 99: expected 0 to"):
         plot.evidence(local, place=99, axes=axes)

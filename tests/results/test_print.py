@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from capsviz import checkpoint, discovery, results
 from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
-from capsviz.results import pieces, sets
+from capsviz.results import sets
 
 SHIPPED = discovery.root() / "figures"
 NAMES = discovery.names("capsviz.analyses")
@@ -44,7 +44,7 @@ def computed(tmp_path_factory):
     def of(name):
         folder = tmp_path_factory.mktemp("print")
         inputs = open_inputs(checkpoint="digits")
-        made = [one for _, one in pieces.results_of(name, inputs, sets.Settings(20))]
+        made = [one for _, one in sets.results_of(name, inputs, sets.Settings(20))]
         if made:
             return made
         words = [name.replace("_", "-"), "--checkpoint", "digits"]

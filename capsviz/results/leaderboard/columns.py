@@ -80,7 +80,7 @@ def over_fresh(result):
 def transplant(result):
     """Yield the share of images predicted as the class of the donor of their couplings."""
     if result.iterations is None:  # the network's own
-        yield FIRST, result.as_partner[result.conditions.index("of an unlike image")]
+        yield FIRST, result.as_partner[1]  # couplings of a donor of another class
 
 
 def parents(result):

@@ -16,9 +16,9 @@ from capsviz.results.panels import wrapped
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
-LINE, LEAST = 0.145, 0.076  # inches of a network's line, and where a page is full
+LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
 PANEL, REST = 0.62, 0.6  # inches of a panel's width, at least; of its title and scale
-PAGE = 8.7  # inches, the height that many networks fill
+PAGE = 8.6  # inches, the height that many networks fill
 KEY = (
     "dot: mean; line: 95 %; tick: one run; hollow: by definition of the routing; "
     "dashed: reference level; no mark: not measured"
