@@ -32,12 +32,6 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "wrap": "capsviz.wrapping.wrapping",
 }
 _ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
-_MOVED = {  # `from capsviz import NAME`, as the README and the tour of 0.1.0 had it
-    "augment": "capsviz.transforms.augment",
-    "pipeline": "capsviz.training.run",
-    "prediction": "capsviz.pictures.prediction",
-    "primary_decoder": "capsviz.experiments.primary_decoder",
-}
 
 
 def __getattr__(name):
@@ -46,8 +40,6 @@ def __getattr__(name):
         return getattr(_import_module(_LAZY[name]), name)
     if name in _ROOMS:
         return _import_module(f"capsviz.{name}")
-    if name in _MOVED:
-        return _import_module(_MOVED[name])
     raise AttributeError(f"module 'capsviz' has no attribute '{name}'")
 
 

@@ -17,8 +17,8 @@ STUB = discovery.folder("capsviz") / "__init__.pyi"
 
 def test_dir_shows_what_is_offered_and_nothing_else():
     assert dir(capsviz) == sorted(capsviz.__all__)
-    assert capsviz.load and capsviz.plot and capsviz.wrap and capsviz.augment
-    assert {"checkpoint", "transforms"} <= vars(capsviz).keys()  # by now, and they are not shown
+    assert capsviz.load and capsviz.plot and capsviz.wrap
+    assert {"checkpoint", "wrapping"} <= vars(capsviz).keys()  # by now, and they are not shown
     assert dir(capsviz) == sorted(capsviz.__all__)
 
 

@@ -233,12 +233,6 @@ def test_analyses_and_their_drawings_import_no_torch():
     assert "torch" not in loaded_by(code)
 
 
-def test_names_that_the_readme_once_showed_are_found_where_they_moved():
-    from capsviz import augment, pipeline, prediction, primary_decoder
-
-    assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load
-
-
 def test_torch_hub_is_told_of_every_package_that_a_network_needs():
     """torch.hub looks for these before it imports anything, and names those that are missing."""
     import hubconf

@@ -22,6 +22,11 @@ WIDE = 5.0  # inches from which a key stands in two columns
 FEWEST = 9  # rows that the panels are high enough for: the keys below them need the room
 
 
+def shown(sets):
+    """Return the names of sets as they are drawn; shipped results call rotated images turned."""
+    return [name.replace("turned", "rotated") for name in sets]
+
+
 def sheet(result, width):
     """AUROC beside shares."""
     figure = Figure(figsize=(width, max(len(result.sets), FEWEST) * ROW + HEAD))
@@ -47,7 +52,7 @@ def distances(result, width):
         "threshold", (result.threshold, 1.01), xycoords=("data", "axes fraction"),
         ha="center", va="bottom", fontsize=6,
     )  # fmt: skip
-    axes.set_yticks(range(A), result.sets)
+    axes.set_yticks(range(A), shown(result.sets))
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, None), ylim=(A - 0.5, -0.5))
     text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
@@ -75,7 +80,7 @@ def _areas(axes, result, *, ncols):
         _points(axes, y + (s - 2) * 0.145, result.auroc[:, s],
                 marker=marker, color=colour, label=name)  # fmt: skip
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
-    axes.set_yticks(range(len(result.sets)), result.sets)
+    axes.set_yticks(range(len(result.sets)), shown(result.sets))
     axes.set(xlim=(-0.03, 1.03), ylim=(len(y) + 0.5, -0.5), xlabel="AUROC against unchanged")
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=ncols, fontsize=6,

@@ -42,7 +42,8 @@ def forms(result, width):
             label=f"{kind} (control)" if control else kind,
         )  # fmt: skip
     axes.axvline(0.5, color=GREY, linewidth=0.6)
-    axes.set_yticks(range(S), result.scores, fontsize=6)
+    names = [name.replace("pixels: ink", "pixels: brightness") for name in result.scores]
+    axes.set_yticks(range(S), names, fontsize=6)
     axes.set(ylim=(S - 0.5, -0.5), xlim=(0, 1.01), xlabel="AUROC, intact against broken")
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)

@@ -97,7 +97,7 @@ def open_inputs(
 
     Parameters
     ----------
-    network   "FILE.py:FUNCTION", somebody's own in place of a checkpoint; without a data set, MNIST
+    network   "FILE.py:FUNCTION", a custom one in place of a checkpoint; without a data set, MNIST
               or where it is not at hand the embedded digits.
     weights   its file.
     capsules  False also takes a network without any.
@@ -133,7 +133,7 @@ def open_inputs(
 
 
 def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
-    """Somebody's own network, shown a data set that is named, or else the default one."""
+    """Open a custom network with the named data set, or else the default one."""
     if dataset is None:
         dataset, part, notice = _default(split, data_dir)
     else:
