@@ -210,6 +210,11 @@ class Analysis:
         return "image" in self.given or "picture" in self.given
 
     @property
+    def compares(self) -> bool:
+        """Whether it looks at several networks."""
+        return bool({"networks", "opened"} & set(self.given))
+
+    @property
     def options(self) -> tuple[Option, ...]:
         """The options of `measure`, in their order."""
         return tuple(

@@ -32,7 +32,7 @@ def command_of(name: str) -> click.Command:
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
     inner = tasks.option("several training runs", default=None)(inner)
-    compares = takes & {"networks", "opened"}
+    compares = any(one.compares for one in analyses)
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
@@ -183,7 +183,7 @@ def _takes(analysis: Analysis, name: str, value) -> bool:
 
 
 def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
-    compares = any({"networks", "opened"} & set(one.given) for one in analyses)
+    compares = any(one.compares for one in analyses)
     chosen_by = "networks" if compares else "inputs"
 
     def body(as_json, figure, **values) -> None:
@@ -302,7 +302,7 @@ def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tupl
 
 def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
     """Stem and result of every run, once the tasks have measured all; until then none of any."""
-    from capsviz.cli import naming, tasks
+    from capsviz.cli import naming
 
     of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
     places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]

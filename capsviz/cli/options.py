@@ -104,7 +104,6 @@ network = stack(
 )
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Seed of everything random.")  # fmt: skip
-n = number(f"Test images. [default: {USUAL}, or all if fewer]")
 
 
 def own_network(**how) -> Callable:
@@ -270,22 +269,6 @@ def typed(*names: str) -> list[str]:
         for option in context.command.params
         if option.name in names and context.get_parameter_source(option.name) is typed
     ]
-
-
-def refuse_with_evaluate(n: int | None, *names: str, why: str = "--n") -> None:
-    """ValueError for `--n`, or what else is `why`, beside options that it would ignore, by name."""
-    ignored = typed(*names)
-    if n is not None and ignored:
-        raise ValueError(
-            f"{why} measures many test images, not one image: drop {', '.join(ignored)}"
-        )
-
-
-def refuse_without_evaluate(n: int | None, *names: str) -> None:
-    """ValueError for options, by parameter name, that one image has no use for."""
-    ignored = typed(*names)
-    if n is None and ignored:
-        raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
 
 
 def chosen_class(dataset, digit: int) -> int:

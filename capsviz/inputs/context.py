@@ -99,8 +99,7 @@ def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tupl
     ----------
     settings  `capsviz.results.sets.Settings`: numbers of images, the seed, the image that is shown.
     """
-    compares = {"networks", "opened"} & set(analysis.given)
-    opened = with_baselines(inputs) if compares else [inputs]
+    opened = with_baselines(inputs) if analysis.compares else [inputs]
     picture = None
     if analysis.of_one_image:
         picture = open_picture(inputs, digit=settings.digit, index=settings.index)

@@ -124,15 +124,3 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
             if alike and not abilities(model).has_capsules:
                 networks.append(other)
     return networks
-
-
-def together(networks: Sequence[Inputs], n: int) -> dict:
-    """What analyses of several networks take of networks with the same data: n images of it."""
-    images, labels = networks[0].images(n)
-    return {
-        "models": [one.model for one in networks],
-        "names": [one.name for one in networks],
-        "images": images,
-        "labels": labels,
-        "dataset": networks[0].dataset.name,
-    }
