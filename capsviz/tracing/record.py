@@ -52,6 +52,13 @@ class Trace:
                 shown.append(f"{field.name}={value}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def require(self, name: str) -> Tensor:
+        """Return a part, such as `couplings`. Raises ValueError if this trace does not have it."""
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"this trace has no {name}: ask for it with keep=[{name!r}]")
+        return value
+
     @property
     def primary(self) -> Tensor | None:
         """The children, (N, I, D)."""

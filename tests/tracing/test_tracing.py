@@ -38,6 +38,13 @@ def test_a_trace_has_every_part_in_the_shape_of_the_legend(network, tiny_images)
     assert seen.reconstruction.shape == tiny_images.shape
 
 
+def test_a_required_part_is_returned_or_named(network, tiny_images):
+    seen = trace(network, tiny_images, keep=("couplings",))
+    assert seen.require("couplings") is seen.couplings
+    with pytest.raises(ValueError, match="this trace has no votes: ask for it with keep="):
+        seen.require("votes")
+
+
 def test_a_trace_says_what_forward_says(tiny, tiny_images):
     seen = trace(tiny, tiny_images)
     with torch.inference_mode():
