@@ -17,9 +17,9 @@ from helpers.random_tensors import B, D, E, draw, inputs, votes_of
 import capsviz
 from capsviz.data import Dataset
 from capsviz.nn import functional, models
+from capsviz.nn.children import PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.models import Output
-from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import dynamic
 from capsviz.training import run as pipeline
 from capsviz.training import train

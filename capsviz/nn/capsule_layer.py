@@ -11,15 +11,9 @@ from math import prod
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.nn.computation import is_literal, kept, without_autocast
-from capsviz.nn.links import (
-    Links,
-    convolution_links,
-    fuse_places,
-    of_slots,
-    route_places,
-)
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.computation import kept
+from capsviz.nn.links import Links, convolution_links, of_slots
+from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 CPU = torch.device("cpu")
@@ -100,31 +94,17 @@ class CapsuleLayer(RoutingLayer):
         place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
         that position of `grid`.
         """
-        literally = is_literal() or couplings is not None or poses.is_meta  # which has no numbers
-        reads_poses = "children" in self._takes[self._route]
-        if self._fused is None or literally or (reads_poses and self.coordinates is not None):
-            _, routing = self.route(poses, activations, couplings=couplings)
-            parents = Parents(routing.poses[-1], routing.activations[-1])
-        else:
-            with without_autocast(poses.device):
-                poses = self.exact(poses)
-                options = self.inputs(self._fused, poses, activations)
-                parents = fuse_places(self._fused, *self._flat(poses), self.links, **options)
-        return self.by_type(*parents)
+        return self.by_type(*self.couple(poses, activations, couplings))
+
+    def _fuses(self, children: Tensor) -> bool:
+        moved = self.coordinated and "children" in self._takes[self._route]  # reads them unmoved
+        return super()._fuses(children) and not moved and not children.is_meta  # without numbers
 
     def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
         """Parents (B, [Q,] J, ...) type by type, as the next layer's children."""
         if self.links is None:
             return Parents(poses, activations)
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
-
-    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
-        return super().weights(couplings, of_slots(activations, self.links))
-
-    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """As of any layer; activations (B, count) of the children."""
-        return super().evidence(votes, routing, of_slots(activations.to(votes), self.links))
 
     @property
     def links(self) -> Links | None:
@@ -139,29 +119,6 @@ class CapsuleLayer(RoutingLayer):
         if not self.coordinated:
             return None
         return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
-
-    def route(
-        self,
-        poses: Tensor,
-        activations: Tensor | None = None,
-        *,
-        couplings: Tensor | None = None,
-        iterations: int | None = None,
-        **options,
-    ) -> tuple[Tensor, Routing]:
-        """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
-
-        Q positions, in rows of `grid`, and I slots of each where the layer is convolutional.
-        `iterations` and `options` in place of the layer's own.
-        """
-        with without_autocast(poses.device):
-            poses = self.exact(poses)
-            options = self.inputs(self._route, poses, activations, iterations) | options
-            votes, couplings = self.votes(poses), self.listed(couplings, options)
-            options = {"couplings": couplings, **options}
-            if self.links is None:
-                return votes, self._route(votes, **options)
-            return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""

@@ -100,7 +100,7 @@ def route_places(
     route: Callable[..., Routing],
     votes: Tensor,
     *,
-    links: Links,
+    links: Links | None,
     couplings: Tensor | Sequence[Tensor | None] | None = None,
     **options,
 ) -> Routing:
@@ -123,6 +123,8 @@ def route_places(
     ------
     ValueError  if votes are not (B, Q, I, J, E).
     """
+    if links is None:
+        return route(votes, couplings=couplings, **options)
     check_links(votes, links)
     if "links" in signature(route).parameters:
         return route(votes, links=links, couplings=couplings, **options)
@@ -173,12 +175,9 @@ def fuse_places(
     return of_places(fused(slots, matrices, **options), links)
 
 
-def check_links(votes: Tensor, links: Links | None) -> None:
-    """Raise ValueError for votes that are not (B, I, J, E), or with links (B, Q, I, J, E)."""
-    if links is None:
-        if votes.dim() != 4:
-            raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")
-    elif votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
+def check_links(votes: Tensor, links: Links) -> None:
+    """Raise ValueError for votes that are not (B, Q, I, J, E) of the links."""
+    if votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
         raise ValueError(
             f"with links votes must be (B, Q, I, J, E) of (Q, I) {tuple(links.child.shape)}, "
             f"got the shape {tuple(votes.shape)}"

@@ -9,10 +9,10 @@ from helpers import literal as twins
 from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
+from capsviz.nn.children import PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
-from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import em
 
 

@@ -17,29 +17,21 @@ from torch import Tensor, nn
 
 from capsviz import memory
 from capsviz.discovery import unknown
-from capsviz.nn import (
-    allocator,
-    children,
-    convolution,
-    functional,
-    routing,
-    stems,
-)
-from capsviz.nn.children import Capsules
+from capsviz.nn import allocator, children, convolution, functional, routing, stems
+from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
 from capsviz.nn.models import Output
-from capsviz.nn.models._bases import ClassPoses
-from capsviz.nn.models._settings import (
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
     require_known,
     require_positive,
-    require_shared,
     settings_from,
 )
-from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import by_round, initial_std
+from capsviz.nn.routing_layer import initial_std
 
 # Parts of a trace that need its votes
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
@@ -56,9 +48,7 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
-    standardised: bool = (
-        False  # each image to mean 0 and deviation 1 first, as the authors' CIFAR-10
-    )
+    standardised: bool = False  # each image to mean 0, deviation 1 first: the authors' CIFAR-10
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
     channels: int = 256  # of the paper's first convolution
     types: int = 32  # primary capsule types
@@ -106,17 +96,15 @@ def routing_values(config: Config, options: dict) -> dict:
     values = {
         "iterations": 1 if one_pass and "iterations" not in options else config.iterations,
         "types": options.get("types", STEM_TYPES.get(config.stem, config.types)),
-        "primary": _own(config.primary, getattr(module, "CHILDREN", "squash")),
-        "objective": _own(config.objective, getattr(module, "OBJECTIVE", "margin")),
     }
+    if config.primary == "auto":
+        values["primary"] = getattr(module, "CHILDREN", "squash")
+    if config.objective == "auto":
+        values["objective"] = getattr(module, "OBJECTIVE", "margin")
     if mixture and "final_temperature" not in options:
         children = replace(config, types=values["types"]).children
         values["final_temperature"] = config.classes / max(children, 1)
     return values
-
-
-def _own(choice: str, own: str) -> str:
-    return own if choice == "auto" else choice
 
 
 def preset_values(preset: str, classes: int) -> dict:
@@ -146,7 +134,7 @@ def check(config: Config) -> None:
             f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
             f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
         )
-    require_shared(config)
+    require_class_poses(config)
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
@@ -158,11 +146,6 @@ def check(config: Config) -> None:
         f"the transformation of {config.children:,} primary into {config.classes} class capsules",
         "use fewer capsule types, fewer classes or smaller images",
     )
-
-
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
-    """A CapsNet, as `CapsNet` makes it."""
-    return CapsNet(image_shape, classes, **options)
 
 
 class CapsNet(ClassPoses):
@@ -188,7 +171,7 @@ class CapsNet(ClassPoses):
         self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
     ):
         super().__init__()
-        config = settings_from(Config, "capsnet", image_shape, classes, options)
+        config = settings_from(Config, image_shape, classes, options)
         preset = preset_values(config.preset, classes)
         config = replace(config, **{k: v for k, v in preset.items() if k not in options})
         config = replace(config, **routing_values(config, options))
@@ -273,25 +256,21 @@ class CapsNet(ClassPoses):
     ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`; votes only where asked for."""
         primary, active = self.encode(images)
-        parts: dict[str, Any] = {"primary": primary}
+        parts: dict[str, Any] = {
+            "primary": primary,
+            "child_activations": functional.lengths(primary) if active is None else active,
+        }
         if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
-            poses, activations = self.capsules.couple(primary, active)
+            poses, parts["lengths"] = self.capsules.couple(primary, active)
         else:
             votes, routed = self.capsules.route(
                 primary, activations=active, couplings=couplings, iterations=iterations
             )
-            poses, activations = routed.poses[-1], routed.activations[-1]
-            parts |= {"votes": votes, **routed._asdict()}
-        parts["lengths"] = activations
-        children = functional.lengths(primary) if active is None else active
-        parts["child_activations"] = children
-        if "couplings" in parts and self.capsules.weighs:
-            parts["weights"] = self.capsules.weights(parts["couplings"], children)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
-            parts["evidence"] = by_round(self.capsules.evidence, votes, routed, children)
-            parts["quantity"] = self.capsules.quantity
+            children, poses = parts["child_activations"], routed.poses[-1]
+            parts |= self.inside(self.capsules, votes, routed, children, keep)
         if self.decoder is not None and "reconstruction" in keep:
-            parts["reconstruction"] = self.decode(poses, functional.predict(activations))
+            classes = functional.predict(parts["lengths"])
+            parts["reconstruction"] = self.decode(poses, classes)
         return parts
 
     @property
@@ -346,3 +325,6 @@ class CapsNet(ClassPoses):
                 if module.bias is not None:
                     nn.init.constant_(module.bias, 0.1)
         nn.init.trunc_normal_(self.capsules.weight, std=0.1, a=-0.2, b=0.2)
+
+
+build = CapsNet

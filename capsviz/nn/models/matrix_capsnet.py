@@ -25,10 +25,14 @@ from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.models import Output
-from capsviz.nn.models._bases import ClassPoses
-from capsviz.nn.models._settings import require_positive, require_shared, settings_from
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
+    require_positive,
+    settings_from,
+)
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing_layer import ParentNorm, by_round
+from capsviz.nn.routing_layer import ParentNorm
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
@@ -70,7 +74,7 @@ class Config:
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
     require_positive(config, "channels", "types", "hidden")
-    require_shared(config)
+    require_class_poses(config)
     if min(config.pose) < 2:
         raise ValueError(
             f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
@@ -96,11 +100,8 @@ def check(config: Config) -> None:
 
 
 def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Config:
-    """The settings that options ask for, a routing's own where they do not.
-
-    Raises as `matrix_capsnet.build` does.
-    """
-    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
+    """The settings that options ask for, a routing's own where they do not."""
+    config = settings_from(Config, image_shape, classes, options)
     module = routing.get(config.routing)
     if "iterations" not in signature(module.route).parameters and "iterations" not in options:
         config = replace(config, iterations=1)
@@ -120,27 +121,19 @@ def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -
     return {"final_temperature": parents / slots if final is None else final}
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "MatrixCapsNet":
-    """A network from the fields of `Config`.
-
-    Raises
-    ------
-    ValueError   for an unknown option, a value of another type or out of range, poses that are no
-                 matrix of at least 2 x 2, fewer than two classes, or images too small.
-    MemoryError  if the weights alone would not fit.
-    """
-    return MatrixCapsNet(chosen(image_shape, classes, options))
-
-
 class MatrixCapsNet(ClassPoses):
-    """Figure 1 of the paper, with a decoder if it is asked for."""
+    """Figure 1 of the paper, with a decoder if it is asked for.
+
+    Parameters and errors are those of `CapsNet`, options the fields of `Config`.
+    """
 
     settings: Config
     pose_shape: tuple[int, int]
     layers: Sequence[CapsuleLayer]  # an nn.ModuleList, as `norms` is
 
-    def __init__(self, config: Config):
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
+        config = chosen(image_shape, classes, options)
         self.settings, self.pose_shape = config, config.pose
         numbers = config.pose[0] * config.pose[1]
         kernel, stride, padding = KERNELS[0]
@@ -236,19 +229,13 @@ class MatrixCapsNet(ClassPoses):
             poses, active = self._normed(n, self.layers[n](poses, active))
         active = functional.lengths(poses) if active is None else active
         votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
-        parts: dict[str, Any] = {"primary": poses, "child_activations": active, "votes": votes}
         routed = self._each_normed(number, routed)
-        parts |= routed._asdict()
+        parts: dict[str, Any] = {"primary": poses, "child_activations": active}
+        parts |= self.inside(capsules, votes, routed, active, keep)
+        if "evidence" in parts and isinstance(norm, ParentNorm):
+            parts["evidence"] = parts["evidence"] / norm.logit_std
         if capsules.links is not None:
             parts["links"] = capsules.links
-        if capsules.weighs:
-            parts["weights"] = capsules.weights(routed.couplings, active)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
-            parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
-            if isinstance(norm, ParentNorm):
-                parts["evidence"] = parts["evidence"] / norm.logit_std
-            parts["quantity"] = capsules.quantity
-        parts["lengths"] = routed.activations[-1]
         if self.decoder is not None and "reconstruction" in keep:
             poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
             if number + 1 < len(self.layers):
@@ -329,3 +316,6 @@ class MatrixCapsNet(ClassPoses):
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
         work = routing.workspace_bytes(self.conv1.weight.device)
         return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes + work
+
+
+build = MatrixCapsNet

@@ -26,7 +26,7 @@ mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -39,8 +39,8 @@ from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._blocks import workspace_bytes
 from capsviz.nn.routing._own import PACKAGE, checked
+from capsviz.nn.routing._parts import workspace_bytes
 
 __all__ = [
     "Parents",
@@ -52,6 +52,7 @@ __all__ = [
     "check_votes",
     "get",
     "has_evidence",
+    "iterate",
     "like_logits",
     "norms_parents",
     "of_round",
@@ -179,3 +180,35 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
     """Return what replaces the couplings of an iteration, from 0; None if nothing does."""
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
+
+
+def iterate(
+    votes: Tensor,
+    iterations: int,
+    couplings: Tensor | Sequence[Tensor | None] | None,
+    *,
+    shares: Callable[[Tensor], Tensor],
+    parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
+    logits: Callable[..., Tensor],
+) -> Routing:
+    """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
+
+    Parameters
+    ----------
+    votes, iterations, couplings
+             as a routing's `route` takes them.
+    shares   (..., I, J) of logits -> couplings.
+    parents  of the couplings and the number of the iteration, from 0: their poses and activations
+             (without, these are lengths), and what `logits` reads of them.
+    logits   those of an iteration, and what it needs of the parents -> those of the next.
+    """
+    current = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        replaced = of_round(couplings, iteration)
+        coupling = shares(current) if replaced is None else like_logits(replaced, current)
+        outcome, state = parents(coupling, iteration)
+        history.append((current, coupling, *outcome))
+        if iteration + 1 < iterations:
+            current = logits(current, *state)
+    return stack(history)

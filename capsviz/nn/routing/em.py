@@ -14,10 +14,9 @@ from torch.nn.functional import logsigmoid
 
 from capsviz.nn.links import Links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing import Parents, Routing, iterate
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
@@ -107,7 +106,7 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    active = check_votes("EM", votes, activations, iterations, links)
+    active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
     active = of_slots(active.to(votes), links)
 
@@ -138,20 +137,7 @@ def fused(
     floor: float = FLOOR,
     links: Links | None = None,
 ) -> Parents:
-    """Parents after EM routing, equal to `route` on the votes `weight @ children`.
-
-    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
-    others    as `route` has them; with links the result has a Q after B.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
 
     def posterior(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         variance = per_mass(scatter, mass[..., None]) + floor

@@ -14,10 +14,9 @@ from torch.nn.functional import layer_norm
 
 from capsviz.nn.functional import agreement
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
@@ -110,18 +109,7 @@ def fused(
     head_weight: Tensor | None = None,
     head_bias: Tensor | None = None,
 ) -> Parents:
-    """Parents equal to those of `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    others    as `route` has them.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     E = weight.shape[2]

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import EPSILON, agreement, lengths
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
 
@@ -54,19 +53,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
-    """Parents by k-means, equal to `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    iterations
-              at least 1.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     centre = attend(u, weight)  # (J, E, B)

@@ -60,18 +60,7 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, bias: Tensor | None = None) -> Parents:
-    """Parents by self-attention, equal to `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    bias      (I, J) added to the couplings after the softmax; None for zeros.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     u, weight = batch_last(children, weight)
     I, J, E, _ = weight.shape
     check_shape("bias", bias, "I, J", (I, J))

@@ -42,16 +42,6 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
 
 @exact
 def fused(children: Tensor, weight: Tensor) -> Parents:
-    """Parents without routing, equal to `route` on the votes `weight @ children`: one product.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     poses = squash(attend(*batch_last(children, weight)).permute(2, 0, 1))
     return Parents(poses, lengths(poses))

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from capsviz.nn.links import Links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing import Parents, Routing, iterate
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
@@ -78,7 +77,7 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    active = check_votes("variational", votes, activations, iterations, links)
+    active = check_inputs("variational", votes, activations, iterations, links)
     active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
@@ -108,20 +107,7 @@ def fused(
     beta_a: Tensor | None = None,
     links: Links | None = None,
 ) -> Parents:
-    """Parents after variational routing, equal to `route` on the votes `weight @ children`.
-
-    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
-    others    as `route` has them; with links the result has a Q after B.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
 
     def inferred(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         *posed, score = posterior(mass, mean, scatter, beta_u, beta_a)
@@ -133,7 +119,7 @@ def fused(
     )  # fmt: skip
 
 
-def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
+def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
     """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
     The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is

@@ -1,9 +1,9 @@
 """Stems: each file here is one way from the image to the features that capsules are made of.
 
 A file offers `build(image_shape, types, dimensions) -> Stem` and LAYERS, (kernel, stride, padding)
-of its layers. The features are the capsules'
-numbers before any nonlinearity: channel type * dimensions + d holds number d of the capsules of a
-type. A stem may refuse sizes that it does not have.
+of its layers. The features are the capsules' numbers before any nonlinearity: channel
+type * dimensions + d holds number d of the capsules of a type. A stem may refuse sizes that it does
+not have.
 """
 
 from torch import Tensor, nn
@@ -14,14 +14,13 @@ from capsviz.discovery import load, names
 class Stem(nn.Module):
     """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
 
-    types: int  # capsule types at each position
-    dimensions: int  # numbers of a capsule, D
     layers: tuple[tuple[int, int, int], ...]  # (kernel, stride, padding) from the image on: LAYERS
     inner: int  # channels before the last layer, for layers that start there
+    final: str  # name of the last layer
 
-    def __init__(self, image_shape: tuple[int, int, int]):
+    def __init__(self, image_shape: tuple[int, int, int], types: int):
         super().__init__()
-        self.image_shape = tuple(image_shape)
+        self.image_shape, self.types = tuple(image_shape), types
 
     def before(self, images: Tensor) -> Tensor:
         """Features before the last layer: (B, inner, h, w)."""
@@ -29,11 +28,12 @@ class Stem(nn.Module):
 
     def last(self, features: Tensor) -> Tensor:
         """From there to (B, types * dimensions, rows, columns)."""
-        raise NotImplementedError
+        return getattr(self, self.final)(features)
 
     def without_last(self) -> "Stem":
-        """Return the same stem with no weights in its last layer, which `before` does not need."""
-        raise NotImplementedError
+        """Return the stem with no weights in its last layer, which `before` does not need."""
+        delattr(self, self.final)
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""

@@ -8,6 +8,7 @@ from helpers.random_tensors import B, D, E, I, J, draw
 from helpers.routing_cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, learned, run
 
 from capsviz.nn import routing
+from capsviz.nn.routing_layer import evidence
 
 every_routing = pytest.mark.parametrize("name", NAMES)
 every_iterative = pytest.mark.parametrize("name", ITERATIVE)
@@ -78,11 +79,10 @@ def test_weights_are_shares_of_the_parent(name):
 
 @having("evidence")
 def test_evidence_is_there_for_every_pair(name):
-    module, (votes, options) = routing.get(name), drawn(name)
-    parameters = learned(name)
+    votes, options = drawn(name)
     found = run(name, votes, options)
-    evidence = module.evidence(votes, found, options.get("activations"), **parameters)
-    assert evidence.shape == (B, I, J) and evidence.isfinite().all()
+    parts = evidence(name, votes, found, options.get("activations"), **learned(name))
+    assert parts.shape == (B, I, J) and parts.isfinite().all()
 
 
 @having("parameters")

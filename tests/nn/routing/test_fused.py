@@ -13,7 +13,7 @@ from helpers.routing_cases import FUSED, drawn_capsules, rounds, takes
 
 from capsviz.nn import routing
 from capsviz.nn.functional import squash
-from capsviz.nn.routing import Parents, _blocks
+from capsviz.nn.routing import Parents, _parts
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 5e-5}
 # whose gradients are all their own, none those of PyTorch's operations
@@ -94,7 +94,7 @@ def blocks(request, monkeypatch):
     size = {"one block": None, "a block per child": 1, "uneven blocks": 4}[request.param]
     if size is not None:
         # at 8 bytes per number: a child's votes are J * E * B numbers
-        monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", size * J * E * B * 8)
+        monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", size * J * E * B * 8)
     return size
 
 
@@ -123,7 +123,7 @@ def test_fused_equals_route_however_the_children_are_blocked(name, blocks, itera
 
 
 def test_the_blocks_of_these_tests_are_many_and_cover_every_child(blocks):
-    actual = _blocks.in_blocks(23, J * E * B * 8, torch.device("cpu"))
+    actual = _parts.in_blocks(23, J * E * B * 8, torch.device("cpu"))
     assert len(actual) == {None: 1, 1: 23, 4: 6}[blocks]
     assert [i for block in actual for i in range(23)[block]] == list(range(23))
 

@@ -6,7 +6,7 @@ from helpers.random_tensors import B, D, E, I, J, draw, votes_of
 from helpers.routing_cases import FUSED, close, drawn_capsules, reordered, rounds, takes
 
 from capsviz.nn import routing
-from capsviz.nn.routing import Parents, _blocks
+from capsviz.nn.routing import Parents, _parts
 
 ONE_GRAPH = {"fullgraph": True, "backend": "aot_eager"}
 
@@ -60,7 +60,7 @@ def test_fused_equals_route_in_values_and_gradients(name, iterations, dtype):
 @every_fused
 @pytest.mark.parametrize("block", [1, 4, 1000])
 def test_fused_equals_route_however_the_children_are_blocked(name, block, monkeypatch):
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
     given = drawn_capsules(name, children=23)
     found = with_gradients(fused, name, 3, *given)
     expected = with_gradients(routed, name, 3, *given)
@@ -70,7 +70,7 @@ def test_fused_equals_route_however_the_children_are_blocked(name, block, monkey
 
 @every_fused
 def test_fused_keeps_nothing_as_large_as_the_votes(name, monkeypatch):
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", 1)
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)
     children, weight, options = drawn_capsules(name, batch=11, children=23)
     sizes = []
 
@@ -209,10 +209,10 @@ def test_fused_refuses_missing_activations_in_a_line(name):
 
 
 @every_fused
-@pytest.mark.parametrize("block", [1, _blocks.CPU_BLOCK_BYTES])
+@pytest.mark.parametrize("block", [1, _parts.CPU_BLOCK_BYTES])
 def test_fused_compiles_into_one_graph(name, block, monkeypatch):
     """Two rounds: one from even couplings, and one from logits, as all after it."""
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", block)  # 1: a child, were it not compiled
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block)  # 1: a child, were it not compiled
     given = drawn_capsules(name)
     torch._dynamo.reset()  # its count of what it compiled
     module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 2)

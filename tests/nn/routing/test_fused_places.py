@@ -14,7 +14,7 @@ from capsviz.nn.links import (
     route_places,
     softmax,
 )
-from capsviz.nn.routing import _blocks
+from capsviz.nn.routing import _parts
 from capsviz.nn.routing._competition import Places
 
 WINDOWS, _ = convolution_links((3, 3, 4), 2, 1)  # 36 children, 6 places of 12 slots
@@ -76,7 +76,7 @@ def test_fused_places_are_route_on_their_votes_with_gradients(name, links):
 @pytest.mark.parametrize("size", [1, 3000])
 def test_any_blocks_and_pieces_give_the_same(name, links, iterations, size, monkeypatch):
     expected = with_gradients(literally, name, links, iterations)
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", size)
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", size)
     for a, b in zip(with_gradients(fused, name, links, iterations), expected, strict=True):
         close(a, b)
 

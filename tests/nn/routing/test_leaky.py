@@ -10,7 +10,7 @@ from helpers.random_tensors import B, E, I, J, draw, inputs, votes_of
 
 import capsviz
 from capsviz.nn import routing
-from capsviz.nn.routing import _blocks
+from capsviz.nn.routing import _parts
 
 NAMES = [n for n in routing.available() if "leaky" in signature(routing.get(n).route).parameters]
 FUSED = [name for name in NAMES if hasattr(routing.get(name), "fused")]
@@ -84,7 +84,7 @@ def test_the_gradients_of_the_fused_form_are_those_of_the_unrolled_loops(iterati
 @pytest.mark.parametrize("block", [None, 1, 4])  # children at a time
 def test_fused_equals_route(name, iterations, biased, detach, block, monkeypatch):
     if block is not None:
-        monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+        monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
     given = inputs(children=23, biased=biased)
     for a, b in zip(
         *both(name, given, iterations=iterations, detach=detach, leaky=True), strict=True

@@ -6,9 +6,8 @@ from helpers.random_tensors import B, D, E, I, J, draw, votes_of
 from helpers.routing_cases import close
 
 from capsviz.nn import routing
-from capsviz.nn.routing import _blocks, batch_last
-from capsviz.nn.routing._even import even_moments
-from capsviz.nn.routing._mixture import Moments, mixture
+from capsviz.nn.routing import _parts, batch_last
+from capsviz.nn.routing._mixture import Moments, even_moments, mixture
 
 
 def drawn(children=I, dtype=torch.float64):
@@ -60,7 +59,7 @@ def with_gradients(function, inputs):
     ("fused", "slow", "count"), [(blocked, literally, 6), (blocked_evenly, evenly, 3)]
 )
 def test_the_moments_are_the_sums_over_children(block, fused, slow, count, monkeypatch):
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
     inputs = drawn(children=23)[:count]
     for a, b in zip(with_gradients(fused, inputs), with_gradients(slow, inputs), strict=True):
         close(a, b)

@@ -51,9 +51,7 @@ def test_evidence_sums_to_the_activation():
     votes, options = drawn("self_routing")
     found = self_routing.route(votes, **options)
     active = options["activations"]
-    evidence = self_routing.evidence(
-        votes, found, active, weight=options["weight"], bias=options["bias"]
-    )
+    evidence = self_routing.evidence(votes, found, active)
     close(evidence.sum(1), found.activations[-1])
 
 
