@@ -24,24 +24,22 @@ class CapsuleLayer(RoutingLayer):
 
     Parameters
     ----------
-    grid         (types, rows, columns) of the children.
-    parents      J, types of parents.
-    child_pose   (D,), or (rows, columns) of a matrix.
-    parent_pose  (E,), or (rows, columns) with as many rows as a child's.
-    kernel       K, positions of children that a parent sees in each direction; None: all of them.
-    stride       positions of children from one parent to the next.
-    transform    "own": a matrix for each child, or each slot of a window, and parent type. "type":
-                 the children of a type share theirs. "shared": all do.
-    coordinates  add to votes where their child is (`coordinates`).
-    routing      name of a file in `routing`.
-    iterations   R; None is 3, or 1 of a routing that has one pass.
-    std          standard deviation of the initial weights; None: `initial_std`.
-    options      more of what the routing takes, as `final_temperature`.
+    grid                     (types, rows, columns) of the children.
+    parents                  J, types of parents.
+    child_pose, parent_pose  (D,) and (E,), or (rows, columns) of matrices of as many rows.
+    kernel                   K, positions of children that a parent sees in each direction; None:
+                             all of them.
+    stride                   positions of children from one parent to the next.
+    transform                "own": a matrix for each child, or each slot of a window, and parent
+                             type. "type": the children of a type share theirs. "shared": all do.
+    coordinates              add to votes where their child is (`coordinates`).
+    routing, iterations      name of a file in `routing`, and R; None is 3, or 1 of one pass.
+    std                      standard deviation of the initial weights; None: `initial_std`.
+    options                  more of what the routing takes, as `final_temperature`.
 
     Raises
     ------
-    ValueError  for unknown names, poses that do not fit, a kernel that does not fit, or iterations
-                of a routing that has one pass.
+    ValueError  for unknown names, poses or a kernel that do not fit, or iterations of one pass.
     """
 
     def __init__(
@@ -90,9 +88,8 @@ class CapsuleLayer(RoutingLayer):
     def forward(self, poses: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
         """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
 
-        `activations` (B, count) of the children; None: the lengths of their poses; `couplings` in
-        place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
-        that position of `grid`.
+        Parameters are those of `couple`. Parent (type * rows + row) * columns + column is of that
+        type at that position of `grid`.
         """
         return self.by_type(*self.couple(poses, activations, couplings))
 
@@ -107,7 +104,7 @@ class CapsuleLayer(RoutingLayer):
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
 
     @property
-    def links(self) -> Links | None:
+    def links(self) -> Links | None:  # type: ignore[override]
         """Return what the positions see; None: all children."""
         if self.kernel is None:
             return None
@@ -132,10 +129,7 @@ class CapsuleLayer(RoutingLayer):
         return votes + of_slots(self.coordinates[None].to(votes), links)[..., None, :]
 
     def _flat(self, poses: Tensor) -> tuple[Tensor, Tensor]:
-        """Children and matrices (I, J, E, D) whose product the votes are, coordinates among them.
-
-        Of a matrix pose the rows lie along the diagonal.
-        """
+        """As of any layer, coordinates among them; rows of a matrix pose lie along the diagonal."""
         weight = self.matrices()
         rows = prod(self.child_pose[:-1])
         if rows > 1:
@@ -164,10 +158,10 @@ def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
 
 
 def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
-    """Return where each child is, as what is added to its votes: (types * rows * columns, E).
+    """Return what is added to votes: row and column of each child (types * rows * columns, E).
 
-    Row and column of its middle, from 0 to 1 of all positions, in the first two entries of the
-    right-hand column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
+    They are its middle's, from 0 to 1 of all positions, in the first two entries of the right-hand
+    column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
     """
     types, rows, columns = grid
     if pose[0] < 2:

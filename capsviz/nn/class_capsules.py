@@ -16,9 +16,8 @@ class ClassCapsules(RoutingLayer):
     ----------
     children, parents                    I and J.
     child_dimensions, parent_dimensions  D and E.
-    routing                              name of a file in `capsviz/nn/routing`.
-    iterations                           R, of routing; None is 3, or 1 of a routing that has
-                                         one pass.
+    routing, iterations                  name of a file in `routing`, and R; None is 3, or 1 of one
+                                         pass.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
     detach                               gradients flow through the last iteration only.
     leaky                                children may couple to no parent: `leaky_softmax`.
@@ -31,9 +30,8 @@ class ClassCapsules(RoutingLayer):
 
     Raises
     ------
-    ValueError  for an unknown routing or transform, types that do not divide the children, fewer
-                than one iteration, more than one of a routing that has one pass, or `bias`,
-                `detach`, `leaky`, `final_temperature` or `floor` of a routing without it.
+    ValueError  for unknown names, types that do not divide the children, iterations of one pass, or
+                an option that the routing does not have.
     """
 
     def __init__(

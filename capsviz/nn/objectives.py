@@ -18,9 +18,8 @@ WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training tha
 def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -> Tensor:
     """Σ over absent classes of max(0, m - (a_t - a_j))² (Hinton, Sabour & Frosst 2018, eq. 3).
 
-    The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done, in [0,
-    1]: in absolute steps, as in the authors' code, a short run would never leave 0.2. Of several
-    present classes the least active one counts.
+    The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done (the
+    authors count steps). Of several present classes the least active one counts.
     """
     margin = FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * progress
     present = _present(activations, labels)
@@ -30,9 +29,7 @@ def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
-    """-ln of the true class's share of all activations; the mean over several present classes, 0
-    of none.
-    """
+    """-ln of the true class's share of all activations; the mean over several, 0 of none."""
     present = _present(activations, labels)
     shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
     return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)

@@ -31,11 +31,6 @@ class RoutingLayer(nn.Module):
     routing     name of a file in `capsviz/nn/routing`.
     iterations  R; None is 3, or 1 of a routing that has one pass.
     slots       I, children that a parent sees.
-
-    Raises
-    ------
-    ValueError  for an unknown routing, fewer than one iteration, or more than one of a routing that
-                has one pass.
     """
 
     weight: nn.Parameter
@@ -87,14 +82,15 @@ class RoutingLayer(nn.Module):
         """
         with without_autocast(children.device):
             children = self.exact(children)
-            if couplings is None and self._fuses(children):
+            if couplings is None and self._fused is not None and self._fuses(children):
                 options = self.inputs(self._fused, children, activations)
                 return fuse_places(self._fused, *self._flat(children), self.links, **options)
             routed = self._routed(self.votes(children), children, activations, couplings)
             return Parents(routed.poses[-1], routed.activations[-1])
 
     def _fuses(self, children: Tensor) -> bool:
-        return self._fused is not None and not is_literal()
+        """Return whether the fused form serves for these children."""
+        return not is_literal()
 
     def _flat(self, children: Tensor) -> tuple[Tensor, Tensor]:
         """Children and matrices (I, J, E, D) whose product the votes are."""

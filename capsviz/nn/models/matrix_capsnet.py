@@ -200,7 +200,7 @@ class MatrixCapsNet(ClassPoses):
     ) -> Parents:
         """The classes, of children (B, count, 16) of a layer that need not be those of an image.
 
-        Couplings are put in, in that layer alone; ValueError for a layer that is not there.
+        Couplings are put in, in that layer alone.
         """
         first, active = self._number(layer), activations
         parents = self._normed(first, self.layers[first](children, active, couplings))
@@ -219,8 +219,7 @@ class MatrixCapsNet(ClassPoses):
     ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
 
-        Couplings are put in, and iterations changed, in that layer alone; ValueError for a layer
-        that is not there, or iterations of a routing that has one pass.
+        Couplings are put in, and iterations changed, in that layer alone.
         """
         number = self._number(layer)
         capsules, norm = self.layers[number], self.norms[number]

@@ -14,7 +14,8 @@ and may offer
                         which QUANTITY names; default: `weights` times the vote's part along the
                         parent's pose
 `couplings` replace its own in every iteration; one that iterates takes a list of them, too, None
-where it couples by itself.
+where it couples by itself. ValueError for shapes that do not fit, inputs that are missing, and fewer
+than one iteration.
 The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
 one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
 and the options `bias`, `detach` and `leaky`.
@@ -38,30 +39,8 @@ from capsviz import discovery
 from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
-from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._own import PACKAGE, checked
-from capsviz.nn.routing._parts import workspace_bytes
-
-__all__ = [
-    "Parents",
-    "Routing",
-    "attend",
-    "available",
-    "batch_last",
-    "check_iterations",
-    "check_votes",
-    "get",
-    "has_evidence",
-    "iterate",
-    "like_logits",
-    "norms_parents",
-    "of_round",
-    "quantity",
-    "rounds",
-    "stack",
-    "summary",
-    "workspace_bytes",
-]
+from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 
 ITERATIONS = 3  # the paper's
 
@@ -142,10 +121,7 @@ def check_votes(votes: Tensor, iterations: int) -> None:
 
 
 def rounds(name: str, iterations: int | None) -> int:
-    """Return how often a routing is to iterate if so many are asked for; None: 3, or its one pass.
-
-    ValueError for fewer than one, or for more of a routing that has one pass.
-    """
+    """Return how often a routing iterates; None: 3, or 1 of a routing that has one pass."""
     several = "iterations" in discovery.parameters(get(name).route)
     if iterations is None:
         return ITERATIONS if several else 1
@@ -164,10 +140,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
-    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for.
-
-    ValueError for a shape that does not broadcast to it.
-    """
+    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for."""
     try:
         return couplings.to(logits).expand(logits.shape)
     except RuntimeError as error:

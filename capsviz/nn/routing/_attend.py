@@ -29,15 +29,9 @@ from capsviz.nn.routing._parts import gradients_of, in_blocks, spaces, stretch
 
 
 def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Children (B, I, D) and weight (I, J, E, D) as `attend` takes them, in float32 at least.
+    """Children (B, I, D) as (I, D, B), and weight (I, J, E, D), both in float32 at least.
 
-    Returns
-    -------
-    (I, D, B) and (I, J, E, D).
-
-    Raises
-    ------
-    ValueError  if their shapes do not fit.
+    ValueError if their shapes do not fit.
     """
     if children.dim() != 3 or weight.dim() != 4 or children.shape[1:] != weight.shape[::3]:
         raise ValueError(
@@ -58,24 +52,20 @@ def attend(
     stretched: bool = False,
     detach: bool = False,
 ) -> Tensor:
-    """Sum of the votes, each by its coupling; never under autocast.
+    """Sum of the votes (J, E, B), each by its coupling; never under autocast.
 
     `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts). Inside a transform of
     `torch.func` layers do not come here: they route on votes (`capsviz.nn.computation.is_literal`).
 
     Parameters
     ----------
-    children  (I, D, B): u, as `batch_last` gives it.
-    weight    (I, J, E, D): W, what turns child i into its vote for parent j.
-    query     (J, E, B): q, along which votes agree; None is zero, one matrix product.
-    shift     (I, J) or None: b, added to the softmax.
-    leaky     one more logit, fixed at zero, in each softmax, whose share is dropped.
-    stretched logits are moved and scaled to reach from 0 to 1, in place of the softmax.
-    detach    no gradient through the softmax: it is a constant.
-
-    Returns
-    -------
-    (J, E, B).
+    children   (I, D, B): u, as `batch_last` gives it.
+    weight     (I, J, E, D): W, what turns child i into its vote for parent j.
+    query      (J, E, B): q, along which votes agree; None is zero, one matrix product.
+    shift      (I, J) or None: b, added to the softmax.
+    leaky      one more logit, fixed at zero, in each softmax, whose share is dropped.
+    stretched  logits are moved and scaled to reach from 0 to 1, in place of the softmax.
+    detach     no gradient through the softmax: it is a constant.
     """
     if query is not None:
         query = query.contiguous()

@@ -46,10 +46,6 @@ def fused_rounds(
                Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
                has beside the distance, and activation (B, J).
     others     as the routing's `fused` takes them.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     check_iterations(iterations)
     active = require(routing, "activations", activations, "(B, I)")
@@ -135,8 +131,8 @@ def mixture(
         return _Mixture.apply(competition, u, weight, *inputs)
 
     inputs = activations.T, centre.permute(1, 2, 0), precision.permute(1, 2, 0), constant.T
-    mass, *sums = _in_pieces(some, competition, weight, children, *inputs)
-    return Moments(mass.T, *(x.permute(2, 0, 1) for x in sums), centre)
+    mass, first, second = _in_pieces(some, competition, weight, children, *inputs)
+    return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
 
 
 def even_moments(
@@ -150,7 +146,8 @@ def even_moments(
         return mass, *_Even.apply(competition, sharers, u, weight, a)
 
     mass, *sums = _in_pieces(some, competition, weight, children, activations.T)
-    return Moments(mass.T, *(x.permute(2, 0, 1) for x in sums))
+    first, second, centre = (x.permute(2, 0, 1) for x in sums)
+    return Moments(mass.T, first, second, centre)
 
 
 def _in_pieces(some: Callable, competition: Alone, weight: Tensor, *inputs: Tensor) -> list[Tensor]:

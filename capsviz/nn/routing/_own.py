@@ -20,14 +20,7 @@ NAMES = {"CHILDREN": children.KINDS, "OBJECTIVE": objectives.NAMES, "PARENTS": (
 def checked(name: str, module: ModuleType, kinds: Mapping[str, type]) -> ModuleType:
     """A plugin's module, whose functions say in a ValueError what is wrong with them.
 
-    Parameters
-    ----------
-    name   of the routing.
-    kinds  what `route` and `fused` are to give, by their names.
-
-    Raises
-    ------
-    ValueError  for a name of `NAMES` that is not known.
+    `kinds` is what `route` and `fused` are to give. ValueError for an unknown name of `NAMES`.
     """
     for constant, known in NAMES.items():
         value = getattr(module, constant, known[0])

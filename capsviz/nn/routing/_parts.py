@@ -117,12 +117,12 @@ def gradients_of(
                 return list(fast())
         with torch.enable_grad():
             # Views: an input may come from another, whose part of its gradient is not ours
-            inputs = [x if x is None else x.view_as(x) for x in inputs]
-            wanted = [need and x is not None for x, need in zip(inputs, needed, strict=True)]
-            leaves = [x for x, want in zip(inputs, wanted, strict=True) if want]
-            sums = zip(literally(*inputs), grads, strict=True)
-            sums, grads = zip(*[pair for pair in sums if pair[0].requires_grad], strict=True)
-            found = iter(
-                torch.autograd.grad(sums, leaves, grads, create_graph=True, materialize_grads=True)
+            views = [x if x is None else x.view_as(x) for x in inputs]
+            leaves = {n: x for n, x in enumerate(views) if needed[n] and x is not None}
+            pairs = zip(literally(*views), grads, strict=True)
+            sums, slopes = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
+            found = torch.autograd.grad(
+                sums, list(leaves.values()), slopes, create_graph=True, materialize_grads=True
             )
-        return [next(found) if want else None for want in wanted]
+        by_input = dict(zip(leaves, found, strict=True))
+        return [by_input.get(n) for n in range(len(inputs))]

@@ -49,10 +49,6 @@ def route(
     Routing with logits and couplings (R, B, I, J) and poses (R, B, J, E); activations (R, B, J)
     are their lengths. Entry 1 of R holds zero logits and uniform couplings, 1/J or, if leaky,
     1/(J + 1); entry R is the result.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
     check_shape("bias", bias, "J, E", tuple(votes.shape[2:]))

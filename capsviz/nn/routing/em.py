@@ -101,10 +101,6 @@ def route(
     -------
     Routing. Logits are ln a_j p_ij, at first zero, so couplings are then uniform; they sum to 1
     over all parents of a child.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)

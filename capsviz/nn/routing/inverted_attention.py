@@ -78,10 +78,6 @@ def route(
     -------
     Routing. Entry 1 of R holds zero logits and couplings 1/J. Activations are the softmax over
     parents of the head's scores, and 1 without a head.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
     """
     check_votes(votes, iterations)
     E = votes.shape[3]

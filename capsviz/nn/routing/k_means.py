@@ -33,10 +33,6 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     Returns
     -------
     Routing. Entry 1 of R holds zero logits and couplings 1/J; poses of each entry are squashed.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
 

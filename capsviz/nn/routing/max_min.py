@@ -32,10 +32,6 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     Returns
     -------
     Routing. Entry 1 of R holds zero logits and couplings 1; couplings do not sum to 1.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
 

@@ -41,10 +41,6 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
     -------
     Routing with one entry. Couplings sum to 1 + Σ_j bias over J and may be negative; poses are
     squashed by 1 - exp(-length).
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
     """
     check_votes(votes, 1)
     I, J, E = votes.shape[1:]

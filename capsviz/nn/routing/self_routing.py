@@ -70,10 +70,6 @@ def route(
     Returns
     -------
     Routing with one entry. Activations sum to 1 over J, or to 0 where no child is active.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, or activations or children are missing.
     """
     check_votes(votes, 1)
     B, I, J, _ = votes.shape

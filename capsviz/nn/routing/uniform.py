@@ -27,10 +27,6 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
     Returns
     -------
     Routing with one entry: zero logits, couplings 1/J, squashed poses, their lengths.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional.
     """
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])

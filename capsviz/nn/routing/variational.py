@@ -72,10 +72,6 @@ def route(
     -------
     Routing. Logits are expected log densities, at first zero; couplings sum to 1 over all parents
     of a child; poses are the posterior means.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     active = check_inputs("variational", votes, activations, iterations, links)
     active = of_slots(active.to(votes), links)
