@@ -16,6 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from capsviz.discovery import unknown
+
+OBJECTIVES = ("margin", "spread", "cross_entropy")  # the file of a routing names its own
+WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
+FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
+TINY = 1e-7  # added to activations whose logarithm is taken
 EPSILON = 1e-12  # added to squared norms, inside the root: value and gradient are finite at zero
 
 
@@ -90,11 +96,46 @@ def margin_loss(
     absent       m-, the length that an absent class should stay below.
     down_weight  lambda, the weight of absent classes.
     """
-    target = multi_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
-    target = target.to(lengths.dtype)
+    target = _present(labels, lengths.shape[1]).to(lengths.dtype)
     missed = target * (present - lengths).clamp_min(0).square()
     false = (1 - target) * (lengths - absent).clamp_min(0).square()
     return (missed + down_weight * false).sum(1)
+
+
+def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -> Tensor:
+    """Σ over absent classes of max(0, m - (a_t - a_j))² (Hinton, Sabour & Frosst 2018, eq. 3).
+
+    The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done (the
+    authors count steps). Of several present classes the least active one counts.
+    """
+    margin = FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * progress
+    present = _present(labels, activations.shape[1]).bool()
+    target = activations.masked_fill(~present, 1).amin(1, keepdim=True)
+    short = (margin - (target - activations)).clamp_min(0).square()
+    return short.masked_fill(present, 0).sum(1)
+
+
+def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
+    """-ln of the true class's share of all activations; the mean over several, 0 of none."""
+    present = _present(labels, activations.shape[1]).bool()
+    shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
+    return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)
+
+
+def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, **margin) -> Tensor:
+    """The loss of one of `OBJECTIVES` (B,); `margin` as `margin_loss` takes it."""
+    if name == "margin":
+        return margin_loss(activations, labels, **margin)
+    if name == "spread":
+        return spread_loss(activations, labels, progress=progress)
+    if name == "cross_entropy":
+        return cross_entropy(activations, labels)
+    raise ValueError(unknown("objective", name, list(OBJECTIVES)))
+
+
+def _present(labels: Tensor, classes: int) -> Tensor:
+    """Zeros and ones (B, J) of labels as `margin_loss` takes them."""
+    return multi_hot(labels, classes) if labels.dim() == 1 else labels
 
 
 def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:

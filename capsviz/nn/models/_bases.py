@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz.discovery import unknown
-from capsviz.nn import decoders, functional, objectives, routing
+from capsviz.nn import decoders, functional, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.nn.models import Objective, Output, Scores
@@ -142,7 +142,7 @@ class ClassPoses(Network):
         ValueError  if there is not one image to reconstruct for each label.
         """
         c = self.settings
-        margin = objectives.of(
+        margin = functional.objective(
             c.objective,
             output.lengths,
             multi_hot(labels, c.classes),
@@ -194,7 +194,7 @@ def require_class_poses(settings) -> None:
     require_known(
         settings,
         decoder=decoders.available(),
-        objective=["auto", *objectives.NAMES],
+        objective=["auto", *functional.OBJECTIVES],
         reconstruction_metric=sorted(METRICS),
     )
 

@@ -99,18 +99,6 @@ def check(config: Config) -> None:
     )
 
 
-def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Config:
-    """The settings that options ask for, a routing's own where they do not."""
-    config = settings_from(Config, image_shape, classes, options)
-    module = routing.get(config.routing)
-    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
-        config = replace(config, iterations=1)
-    if config.objective == "auto":
-        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
-    check(config)
-    return config
-
-
 def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
     """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
     if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
@@ -133,7 +121,14 @@ class MatrixCapsNet(ClassPoses):
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
-        config = chosen(image_shape, classes, options)
+        config = settings_from(Config, image_shape, classes, options)
+        module = routing.get(config.routing)
+        takes = signature(module.route).parameters
+        if "iterations" not in takes and "iterations" not in options:
+            config = replace(config, iterations=1)
+        if config.objective == "auto":
+            config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
+        check(config)
         self.settings, self.pose_shape = config, config.pose
         numbers = config.pose[0] * config.pose[1]
         kernel, stride, padding = KERNELS[0]
@@ -141,7 +136,7 @@ class MatrixCapsNet(ClassPoses):
         types = config.types[0]
         self.poses = nn.Conv2d(config.channels, types * numbers, 1)
         nn.init.normal_(self.poses.weight, std=0.5)
-        kind, self.logits = getattr(routing.get(config.routing), "CHILDREN", "squash"), None
+        kind, self.logits = getattr(module, "CHILDREN", "squash"), None
         if kind in children.WITH_LOGITS:
             self.logits = nn.Conv2d(config.channels, types, 1)
             nn.init.normal_(self.logits.weight, std=3.0)
@@ -267,17 +262,13 @@ class MatrixCapsNet(ClassPoses):
         """Return the same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
         if isinstance(self.norms[layer], nn.Identity):
             return routed
-        poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
-        if self.layers[layer].links is None:
-            poses, active = routed.poses, routed.activations
-        each = [
-            self._normed(layer, Parents(p.flatten(1, -2), a.flatten(1)))
-            for p, a in zip(poses, active, strict=True)
-        ]
-        poses = torch.stack([one.poses for one in each]).view(poses.shape)
-        active = torch.stack([one.activations for one in each]).view(active.shape)
-        if self.layers[layer].links is not None:
-            poses, active = poses.transpose(-3, -2), active.transpose(-2, -1)
+        capsules, pairs = self.layers[layer], zip(routed.poses, routed.activations, strict=True)
+        each = [self._normed(layer, capsules.by_type(*pair)) for pair in pairs]
+        poses = torch.stack([one.poses for one in each])
+        active = torch.stack([one.activations for one in each])
+        if capsules.links is not None:  # of types and places, as they were
+            sizes = capsules.parent_types, -1
+            poses, active = (x.unflatten(2, sizes).transpose(2, 3) for x in (poses, active))
         return routed._replace(poses=poses, activations=active)
 
     @property

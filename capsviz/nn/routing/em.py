@@ -20,7 +20,7 @@ from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
-OBJECTIVE = "spread"  # see nn/objectives.py
+OBJECTIVE = "spread"  # see nn/functional.py
 QUANTITY = Quantity(
     r"$-\lambda a_i c_{ij}\,\Sigma_h(\beta_u+\ln\sigma_{jh})$",
     "−λ a c Σ(β_u + ln σ)",

@@ -20,7 +20,7 @@ from capsviz.nn.routing._parts import check_shape, exact, summed
 
 __all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
-OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+OBJECTIVE = "cross_entropy"  # see nn/functional.py
 QUANTITY = Quantity(
     r"$c_{ij}\,\hat u_{ij}\cdot g_j$",
     "c (û·g), g being the head through the layer normalisation",

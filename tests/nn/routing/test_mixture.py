@@ -8,7 +8,7 @@ from helpers.routing_cases import close
 from capsviz.nn import routing
 from capsviz.nn.routing import _parts
 from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._mixture import Moments, even_moments, mixture
+from capsviz.nn.routing._mixture import even_moments, mixture
 
 
 def drawn(children=I, dtype=torch.float64):
