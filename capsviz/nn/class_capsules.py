@@ -19,13 +19,12 @@ class ClassCapsules(RoutingLayer):
     routing, iterations                  name of a file in `routing`, and R; None is 3, or 1 of one
                                          pass.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
-    detach                               gradients flow through the last iteration only.
-    leaky                                children may couple to no parent: `leaky_softmax`.
     transform                            "own": a matrix for each child and parent. "type": the
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
     std                                  standard deviation of initial weights; None: `initial_std`.
-    final_temperature, floor             of EM routing, in place of its own; with the first, what it
+    options                              more of what the routing takes, as `leaky`; None and False
+                                         are left out. With EM's `final_temperature`, what it
                                          learns begins as `em.class_parameters` has it.
 
     Raises
@@ -44,21 +43,16 @@ class ClassCapsules(RoutingLayer):
         routing: str = "dynamic",
         iterations: int | None = None,
         bias: bool = False,
-        detach: bool = False,
-        leaky: bool = False,
         transform: str = "own",
         types: int = 1,
         std: float | None = None,
-        final_temperature: float | None = None,
-        floor: float | None = None,
+        **options,
     ):
         super().__init__(routing, iterations, children)
-        chosen = {"detach": detach or None, "leaky": leaky or None, "floor": floor}
-        chosen["final_temperature"] = final_temperature
-        self.options |= {name: value for name, value in chosen.items() if value is not None}
+        self.options = {k: v for k, v in options.items() if v is not None and v is not False}
         learned = self.initial(parents, child_dimensions, parent_dimensions)
-        if final_temperature is not None:
-            of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)
+        if (final := self.options.get("final_temperature")) is not None:
+            of_classes = em.class_parameters(parents, final, self.options.get("floor", em.FLOOR))
             learned |= {name: of_classes.get(name, value) for name, value in learned.items()}
         self.require_options([*self.options, *(["bias"] if bias else [])], learned)
         matrices = matrix_count(transform, children, types)

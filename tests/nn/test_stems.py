@@ -23,14 +23,14 @@ def test_a_place_sees_its_receptive_field_and_no_more(name):
     stem = stems.build(name, (1, 31, 30), 2, 3).eval()
     images = torch.rand(1, 1, 31, 30, requires_grad=True)
     features = stem(images)
-    types, rows, columns = stem.grid
-    assert features.shape == (1, 2 * 3, rows, columns) and types == 2
+    rows, columns = stems.positions(name, (1, 31, 30))
+    assert features.shape == (1, 2 * 3, rows, columns)
     for row, column in {(0, 0), (rows - 1, columns - 1), (rows // 2, 0)}:
         (gradient,) = torch.autograd.grad(
             features[0, :, row, column].sum(), images, retain_graph=True
         )
         reached = gradient[0, 0].nonzero()
-        seen = stem.receptive_field(row, column)
+        seen = stems.window(stems.layers(name), (1, 31, 30), row, column)
         for axis, part in enumerate(seen):
             assert part.start <= reached[:, axis].min() <= reached[:, axis].max() < part.stop
         corner = gradient[0, 0][seen[0].start :, seen[1].start :]

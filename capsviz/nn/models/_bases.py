@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from capsviz.discovery import unknown
+from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot
@@ -35,6 +35,17 @@ def settings_from(kind: type, image_shape, classes: int, options: dict):
         check(option, value, known[option])
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     return kind(image_shape=tuple(image_shape), classes=classes, **options)
+
+
+def routing_values(config, options: dict) -> dict:
+    """Return the settings of a routing where no others are given: one pass, its own objective."""
+    module = routing.get(config.routing)
+    values: dict[str, Any] = {}
+    if "iterations" not in options and "iterations" not in parameters(module.route):
+        values["iterations"] = 1
+    if config.objective == "auto":
+        values["objective"] = getattr(module, "OBJECTIVE", "margin")
+    return values
 
 
 def require_positive(settings, *names: str) -> None:

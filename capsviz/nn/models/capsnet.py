@@ -9,14 +9,13 @@ Two presets, because paper and code differ:
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.discovery import unknown
+from capsviz.discovery import parameters, unknown
 from capsviz.nn import allocator, children, convolution, functional, routing, stems
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
@@ -28,6 +27,7 @@ from capsviz.nn.models._bases import (
     require_class_poses,
     require_known,
     require_positive,
+    routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents
@@ -77,34 +77,13 @@ class Config:
     @property
     def grid(self) -> tuple[int, int, int]:
         """(types, rows, columns) of the primary capsules."""
-        layers = stems.layers(self.stem)
-        rows, columns = (stems.places(side, layers) for side in self.image_shape[1:])
-        return self.types, rows, columns
+        return self.types, *stems.positions(self.stem, self.image_shape)
 
     @property
     def children(self) -> int:
         """I, the number of primary capsules."""
         types, rows, columns = self.grid
         return types * rows * columns
-
-
-def routing_values(config: Config, options: dict) -> dict:
-    """Return settings that follow from routing and stem where no others are given."""
-    module = routing.get(config.routing)
-    takes = signature(module.route).parameters
-    one_pass, mixture = "iterations" not in takes, "final_temperature" in takes
-    values = {
-        "iterations": 1 if one_pass and "iterations" not in options else config.iterations,
-        "types": options.get("types", STEM_TYPES.get(config.stem, config.types)),
-    }
-    if config.primary == "auto":
-        values["primary"] = getattr(module, "CHILDREN", "squash")
-    if config.objective == "auto":
-        values["objective"] = getattr(module, "OBJECTIVE", "margin")
-    if mixture and "final_temperature" not in options:
-        children = replace(config, types=values["types"]).children
-        values["final_temperature"] = config.classes / max(children, 1)
-    return values
 
 
 def preset_values(preset: str, classes: int) -> dict:
@@ -121,24 +100,17 @@ def preset_values(preset: str, classes: int) -> dict:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    channels, height, width = config.image_shape
-    smallest = 2 * KERNEL - 1
     if config.stem != "paper" and config.preset != "paper":
         raise ValueError(f"the preset '{config.preset}' has the paper's stem, not '{config.stem}'")
     if config.primary != "squash" and config.preset != "paper":
         raise ValueError(
             f"the preset '{config.preset}' is of squashed capsules, not '{config.primary}'"
         )
-    if config.stem == "paper" and (min(height, width) < smallest or channels < 1):
-        raise ValueError(
-            f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
-            f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
-        )
     require_class_poses(config)
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
-    require_known(config, stem=stems.available(), primary=["auto", *children.KINDS])
+    require_known(config, primary=["auto", *children.KINDS])
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(
@@ -175,6 +147,14 @@ class CapsNet(ClassPoses):
         preset = preset_values(config.preset, classes)
         config = replace(config, **{k: v for k, v in preset.items() if k not in options})
         config = replace(config, **routing_values(config, options))
+        module = routing.get(config.routing)
+        if "types" not in options:
+            config = replace(config, types=STEM_TYPES.get(config.stem, config.types))
+        if config.primary == "auto":
+            config = replace(config, primary=getattr(module, "CHILDREN", "squash"))
+        if "final_temperature" in parameters(module.route) and "final_temperature" not in options:
+            final = config.classes / max(config.children, 1)
+            config = replace(config, final_temperature=final)
         check(config)
         if config.vote_std is None:
             config = replace(config, vote_std=initial_std(config.transform, config.children))
@@ -191,7 +171,7 @@ class CapsNet(ClassPoses):
             self.stem = stems.build(config.stem, config.image_shape, types, dim)
             self.to_capsules = children.build(config.primary, types, dim)
             if config.primary in children.WITH_LOGITS:
-                kernel, stride, padding = self.stem.layers[-1]
+                kernel, stride, padding = stems.layers(config.stem)[-1]
                 self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
         self.capsules = ClassCapsules(
             config.children,
@@ -280,10 +260,8 @@ class CapsNet(ClassPoses):
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
         """Rows and columns of the image that the primary capsules of one position can see."""
-        if not self.of_paper:
-            return self.stem.receptive_field(row, column)
-        size = 2 * KERNEL - 1
-        return slice(2 * row, 2 * row + size), slice(2 * column, 2 * column + size)
+        c = self.settings
+        return stems.window(stems.layers(c.stem), c.image_shape, row, column)
 
     @property
     def image_bytes(self) -> int:

@@ -66,11 +66,6 @@ def _check(settings: Config) -> tuple[int, int]:
             f"{len(settings.channels)} unpadded {settings.kernel}x{settings.kernel} convolutions: "
             f"expected at least {lost + 1} x {lost + 1}, or padding 'same'"
         )
-    if settings.kernel > min(settings.image_shape[1:]):
-        raise ValueError(
-            f"kernel must be at most as large as the images of {settings.image_shape[1]} x "
-            f"{settings.image_shape[2]}, got {settings.kernel}"
-        )
     return rows, columns
 
 

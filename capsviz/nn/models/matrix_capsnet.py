@@ -13,13 +13,13 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import memory
+from capsviz.discovery import parameters
 from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
@@ -29,6 +29,7 @@ from capsviz.nn.models._bases import (
     ClassPoses,
     require_class_poses,
     require_positive,
+    routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents, Routing
@@ -101,7 +102,7 @@ def check(config: Config) -> None:
 
 def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
     """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
-    if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
+    if "final_temperature" not in parameters(routing.get(config.routing).route):
         return {}
     types, rows, columns = grid
     slots = types * (rows * columns if kernel is None else kernel**2)
@@ -122,12 +123,7 @@ class MatrixCapsNet(ClassPoses):
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
         config = settings_from(Config, image_shape, classes, options)
-        module = routing.get(config.routing)
-        takes = signature(module.route).parameters
-        if "iterations" not in takes and "iterations" not in options:
-            config = replace(config, iterations=1)
-        if config.objective == "auto":
-            config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
+        config = replace(config, **routing_values(config, options))
         check(config)
         self.settings, self.pose_shape = config, config.pose
         numbers = config.pose[0] * config.pose[1]
@@ -136,7 +132,7 @@ class MatrixCapsNet(ClassPoses):
         types = config.types[0]
         self.poses = nn.Conv2d(config.channels, types * numbers, 1)
         nn.init.normal_(self.poses.weight, std=0.5)
-        kind, self.logits = getattr(module, "CHILDREN", "squash"), None
+        kind, self.logits = getattr(routing.get(config.routing), "CHILDREN", "squash"), None
         if kind in children.WITH_LOGITS:
             self.logits = nn.Conv2d(config.channels, types, 1)
             nn.init.normal_(self.logits.weight, std=3.0)

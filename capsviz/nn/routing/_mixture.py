@@ -70,7 +70,7 @@ def fused_rounds(
 def check_inputs(
     routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
 ) -> Tensor:
-    """Return the activations; raise ValueError for what the routing's `route` does not take."""
+    """Return activations (B, [Q,] I) as votes are; ValueError for what `route` does not take."""
     check_iterations(iterations)
     if links is None:
         check_votes(votes, iterations)
@@ -79,7 +79,7 @@ def check_inputs(
     active = require(routing, "activations", activations, "(B, I)")
     size = votes.shape[-3] if links is None else links.count
     check_shape("activations", active, "B, I", (votes.shape[0], size))
-    return active
+    return of_slots(active.to(votes), links)
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:

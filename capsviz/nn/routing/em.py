@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from capsviz.nn.links import Links, of_slots, softmax
+from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, iterate
 from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
@@ -79,6 +79,7 @@ def route(
     m_j Σ_h (beta_u + ln σ_jh) and its activation logistic(λ (beta_a - cost)). A child's couplings
     are a_j p_ij in shares over *all* parents that see it. λ of iteration t is
     `final_temperature` · (1 - 0.95^t), whatever R is. Gradients flow through all iterations.
+    Logits are ln a_j p_ij, at first zero.
 
     Parameters
     ----------
@@ -94,17 +95,11 @@ def route(
                        learns nothing: some times the variance of the first votes serves.
     links              which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                        with a Q after B; activations (B, count).
-    couplings          (B, I, J), or a shape that broadcasts to it, to use in every iteration in
-                       place of the child's shares. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Logits are ln a_j p_ij, at first zero, so couplings are then uniform; they sum to 1
-    over all parents of a child.
+    couplings          (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                       iteration; logits are still recorded.
     """
     active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
-    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mean, variance, mass = maximised(votes, coupling * active[..., None], floor)

@@ -61,8 +61,8 @@ def route(
 ) -> Routing:
     """Couple children to parents by the agreement of votes with the parents of the last iteration.
 
-    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not
-    accumulated.
+    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not accumulated.
+    Activations are the softmax over parents of the head's scores, and 1 without a head.
 
     Parameters
     ----------
@@ -71,13 +71,8 @@ def route(
     gain, shift  (E) of the layer normalisation; None for ones, zeros.
     head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
     head_bias    () or (1), added to the scores: without effect on their softmax.
-    couplings    (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                 the softmax of the logits. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Entry 1 of R holds zero logits and couplings 1/J. Activations are the softmax over
-    parents of the head's scores, and 1 without a head.
+    couplings    (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                 iteration; logits are still recorded.
     """
     check_votes(votes, iterations)
     E = votes.shape[3]

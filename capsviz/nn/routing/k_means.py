@@ -21,18 +21,15 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     """Couple children to parents by soft k-means with the inner product.
 
     Logits û_ij · o_j / |o_j| are made anew in each iteration from the sums o_j of the one before,
-    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone.
+    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone; poses of each entry
+    are squashed.
 
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
     iterations  at least 1.
-    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                the softmax of the logits. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Entry 1 of R holds zero logits and couplings 1/J; poses of each entry are squashed.
+    couplings   (B, I, J), or a shape that broadcasts to it, in place of its own in every iteration;
+                logits are still recorded.
     """
     check_votes(votes, iterations)
 

@@ -56,8 +56,8 @@ def route(
 ) -> Routing:
     """Couple children to parents by a linear classifier of each child's pose, in one pass.
 
-    Logits weight_ij · u_i + bias_ij, couplings c their softmax over
-    parents, activations Σ_i a_i c_ij / Σ_i a_i, poses Σ_i a_i c_ij û_ij / Σ_i a_i c_ij.
+    Logits weight_ij · u_i + bias_ij, couplings c their softmax over parents, poses
+    Σ_i a_i c_ij û_ij / Σ_i a_i c_ij, activations Σ_i a_i c_ij / Σ_i a_i, which sum to 1 over J.
 
     Parameters
     ----------
@@ -65,11 +65,7 @@ def route(
     activations   (B, I) of the children, from 0 on.
     children      (B, I, D) their poses u.
     weight, bias  (I, J, D) and (I, J) of the classifiers; None for zeros: uniform couplings.
-    couplings     (B, I, J), or a shape that broadcasts to it, to use in place of the softmax.
-
-    Returns
-    -------
-    Routing with one entry. Activations sum to 1 over J, or to 0 where no child is active.
+    couplings     (B, I, J), or a shape that broadcasts to it, in place of the softmax.
     """
     check_votes(votes, 1)
     B, I, J, _ = votes.shape

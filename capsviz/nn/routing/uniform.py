@@ -17,16 +17,12 @@ __all__ = ["fused", "route"]
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents uniformly, in one pass.
+    """Couple children to parents uniformly, in one pass; poses are squashed.
 
     Parameters
     ----------
     votes      (B, I, J, E) what child i predicts for parent j.
-    couplings  (B, I, J), or a shape that broadcasts to it, to use in place of 1/J.
-
-    Returns
-    -------
-    Routing with one entry: zero logits, couplings 1/J, squashed poses, their lengths.
+    couplings  (B, I, J), or a shape that broadcasts to it, in place of 1/J.
     """
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from capsviz.nn.links import Links, of_slots, softmax
+from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, iterate
 from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
@@ -55,7 +55,8 @@ def route(
 
     Priors: Dirichlet 1 on proportions, mean 0 with the weight of one child, Wishart with scale 1
     and E + 1 degrees of freedom on a diagonal precision. A parent's activation is logistic(beta_a -
-    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian.
+    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian. Logits are expected log
+    densities, at first zero; poses are the posterior means.
 
     Parameters
     ----------
@@ -65,16 +66,10 @@ def route(
     beta_u, beta_a  (J); None for zeros.
     links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                     with a Q after B; activations (B, count). Proportions are those of a position.
-    couplings       (B, I, J), or a shape that broadcasts to it, to use in every iteration in place
-                    of the child's shares. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Logits are expected log densities, at first zero; couplings sum to 1 over all parents
-    of a child; poses are the posterior means.
+    couplings       (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                    iteration; logits are still recorded.
     """
     active = check_inputs("variational", votes, activations, iterations, links)
-    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mass = coupling * active[..., None]

@@ -10,17 +10,14 @@ from torch import Tensor, nn
 
 from capsviz.discovery import load, names
 
+PACKAGE = "capsviz.nn.stems"
+
 
 class Stem(nn.Module):
     """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
 
-    layers: tuple[tuple[int, int, int], ...]  # (kernel, stride, padding) from the image on: LAYERS
     inner: int  # channels before the last layer, for layers that start there
     final: str  # name of the last layer
-
-    def __init__(self, image_shape: tuple[int, int, int], types: int):
-        super().__init__()
-        self.image_shape, self.types = tuple(image_shape), types
 
     def before(self, images: Tensor) -> Tensor:
         """Features before the last layer: (B, inner, h, w)."""
@@ -39,38 +36,33 @@ class Stem(nn.Module):
         """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
         return self.last(self.before(images))
 
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns) of the capsules."""
-        rows, columns = (places(side, self.layers) for side in self.image_shape[1:])
-        return self.types, rows, columns
-
-    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the capsules of one position can see."""
-        return window(self.layers, self.image_shape, row, column)
-
 
 def available() -> list[str]:
     """Return the names of the stems."""
-    return names("capsviz.nn.stems")
+    return names(PACKAGE)
 
 
 def build(name: str, image_shape: tuple[int, int, int], types: int, dimensions: int) -> Stem:
     """Make a stem by its name; ValueError for an unknown name or for sizes it does not have."""
-    module = load("capsviz.nn.stems", name, what="stem")
-    stem = module.build(tuple(image_shape), types, dimensions)
-    if min(stem.grid[1:]) < 1:
-        channels, height, width = image_shape
-        raise ValueError(
-            f"images of {channels} x {height} x {width} are too small for the stem '{name}', "
-            f"which sees {field(stem.layers)[2]} pixels at once: enlarge or pad them"
-        )
-    return stem
+    positions(name, image_shape)
+    return load(PACKAGE, name, what="stem").build(tuple(image_shape), types, dimensions)
 
 
 def layers(name: str) -> tuple[tuple[int, int, int], ...]:
     """(kernel, stride, padding) of a stem's layers; ValueError for an unknown name."""
-    return load("capsviz.nn.stems", name, what="stem").LAYERS
+    return load(PACKAGE, name, what="stem").LAYERS
+
+
+def positions(name: str, image_shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of a stem's features; ValueError for images that are too small."""
+    channels, height, width = image_shape
+    rows, columns = (places(side, layers(name)) for side in (height, width))
+    if min(channels, rows, columns) < 1:
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for the stem '{name}', "
+            f"which sees {field(layers(name))[2]} pixels at once: enlarge or pad them"
+        )
+    return rows, columns
 
 
 def places(side: int, layers) -> int:

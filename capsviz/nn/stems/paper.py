@@ -17,10 +17,10 @@ LAYERS = ((KERNEL, 1, 0), (KERNEL, 2, 0))
 class Paper(Stem):
     """5.3 M weights for the 32 types of 8 dimensions of the paper."""
 
-    layers, final = LAYERS, "primary"
+    final = "primary"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape, types)
+        super().__init__()
         self.inner = CHANNELS
         self.conv1 = nn.Conv2d(image_shape[0], CHANNELS, KERNEL)
         self.primary = nn.Conv2d(CHANNELS, types * dimensions, KERNEL, 2)

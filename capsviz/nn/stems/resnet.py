@@ -24,10 +24,10 @@ LAYERS = (
 class Residual(Stem):
     """0.27 M weights; 8 types of 8 dimensions take each of the last 64 channels once."""
 
-    layers, final = LAYERS, "capsules"
+    final = "capsules"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape, types)
+        super().__init__()
         self.inner = CHANNELS[-1]
         width = CHANNELS[0]
         self.body = nn.Sequential(

@@ -19,13 +19,13 @@ LAYERS = ((5, 1, 0), (3, 1, 0), (3, 1, 0), (3, 2, 0), (KERNEL, 1, 0))
 class Slim(Stem):
     """141,184 weights for grey images and the 16 types of 8 dimensions of the paper."""
 
-    layers, final = LAYERS, "depthwise"
+    final = "depthwise"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape, types)
+        super().__init__()
         self.inner = types * dimensions
         width, body = image_shape[0], []
-        for after, (kernel, stride, _) in zip((*CHANNELS, self.inner), self.layers, strict=False):
+        for after, (kernel, stride, _) in zip((*CHANNELS, self.inner), LAYERS, strict=False):
             body += [
                 nn.Conv2d(width, after, kernel, stride),
                 nn.ReLU(),

@@ -84,7 +84,6 @@ def test_a_checkpoint_brings_the_network_back(name, generator, tmp_path):
         ("cnn", {"padding": "full"}, "padding must be 'same' or 'valid', got 'full'"),
         ("cnn", {"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1"),
         ("cnn", {"channels": (4, 0)}, r"channels must be at least 1, got \(4, 0\)"),
-        ("cnn", {"kernel": 20}, "kernel must be at most as large as the images of 21 x 19, got 20"),
         ("average", {"kernel": 11}, "too small for two 11x11"),
         ("resnet", {"blocks": 0}, "blocks must be at least 1, got 0"),
     ],
