@@ -131,26 +131,3 @@ def test_the_backward_pass_may_lie_inside_autocast(shape, way):
     for a, b in zip(found, expected, strict=True):
         scale = float(b.abs().max())
         torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
-
-
-def test_no_way_is_taken_that_these_tests_do_not_see(monkeypatch):
-    """Each of the ways is really taken by some shape above."""
-    seen = []
-    for name in ("_all_patches", "conv2d"):
-        real = getattr(convolution, name)
-        monkeypatch.setattr(
-            convolution, name, lambda *a, real=real, name=name: seen.append(name) or real(*a)
-        )
-    images, weight = draw(1, 1, 9, 9), draw(90, 1, 9, 9)
-    monkeypatch.setattr(allocator, "kept", lambda: False)
-    convolve(images, weight, draw(90))
-    assert seen == ["conv2d"]  # PyTorch's own, unless freed memory is kept
-    monkeypatch.setattr(allocator, "kept", lambda: True)
-    seen.clear()
-    convolve(images, weight, draw(90))
-    assert seen == ["_all_patches", "conv2d"]
-    made = convolve(images.requires_grad_(), weight[:8], draw(8))
-    assert "_Product" not in type(made.grad_fn).__name__
-    monkeypatch.setattr(convolution, "WIDE", 1)
-    made = convolve(images.requires_grad_(), weight[:8], draw(8))
-    assert "_Product" in type(made.grad_fn).__name__

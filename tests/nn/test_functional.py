@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from helpers import literal as twins
@@ -143,3 +145,55 @@ def test_half_precision_is_finite_at_zero_and_beyond_256(function):
     assert slope.isfinite().all() and (slope[0] == 0).all() == (
         function is not functional.squash_exp
     )
+
+
+# Losses of activations
+
+
+def activations_and_labels():
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(4, 6, generator=generator, dtype=torch.float64), torch.tensor([5, 0, 2, 2])
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+def test_the_spread_loss_is_equation_3_of_matrix_capsules(progress):
+    activations, labels = activations_and_labels()
+    margin = 0.2 + 0.7 * progress
+    for row, label, loss in zip(
+        activations, labels, functional.spread_loss(activations, labels, progress=progress),
+        strict=True,
+    ):  # fmt: skip
+        others = [float(a) for j, a in enumerate(row) if j != label]
+        expected = sum(max(0.0, margin - (float(row[label]) - a)) ** 2 for a in others)
+        assert float(loss) == pytest.approx(expected)
+
+
+def test_cross_entropy_is_of_the_share_of_the_true_class():
+    activations, labels = activations_and_labels()
+    losses = functional.cross_entropy(activations, labels)
+    for row, label, loss in zip(activations, labels, losses, strict=True):
+        assert float(loss) == pytest.approx(-math.log(row[label] / row.sum()), abs=1e-5)
+    assert torch.isfinite(functional.cross_entropy(torch.zeros(2, 6), labels[:2])).all()
+
+
+def test_several_present_classes_count_together():
+    activations, _ = activations_and_labels()
+    present = torch.zeros(4, 6)
+    present[:, [1, 4]] = 1
+    shares = (activations / activations.sum(1, keepdim=True)).log()
+    expected = -(shares[:, 1] + shares[:, 4]) / 2
+    assert torch.allclose(functional.cross_entropy(activations, present), expected, atol=1e-5)
+    least = activations[:, [1, 4]].amin(1)
+    spread = functional.spread_loss(activations, present)
+    for b in range(4):
+        absent = [float(activations[b, j]) for j in (0, 2, 3, 5)]
+        assert float(spread[b]) == pytest.approx(
+            sum(max(0.0, 0.9 - (float(least[b]) - a)) ** 2 for a in absent)
+        )
+
+
+def test_cross_entropy_of_no_present_class_is_nothing():
+    labels = torch.eye(4)
+    labels[2] = 0
+    loss = functional.cross_entropy(torch.rand(4, 4), labels)
+    assert loss[2] == 0 and (loss[[0, 1, 3]] > 0).all()
