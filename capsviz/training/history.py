@@ -22,7 +22,7 @@ from torch import nn
 from capsviz import checkpoint, files
 from capsviz.checkpoint import STATE
 from capsviz.checkpoint import tensors as stored
-from capsviz.nn import objectives
+from capsviz.nn import functional
 from capsviz.tracing import abilities
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
@@ -244,4 +244,4 @@ def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:
     if "progress" not in signature(objective).parameters:
         return False
     name = abilities(model).config.get("objective")
-    return name not in objectives.NAMES or name in objectives.WITH_PROGRESS
+    return name not in functional.OBJECTIVES or name in functional.WITH_PROGRESS
