@@ -7,15 +7,17 @@ A network needs `look` and nothing else; the optional parts are listed in `Netwo
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
-from capsviz.nn import models
 from capsviz.tracing.record import ALIASES
 
 if TYPE_CHECKING:
@@ -178,21 +180,6 @@ def takes(function: Callable, name: str) -> bool:
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-_trusted: WeakSet = WeakSet()
-
-
-def is_trusted(model: Any) -> bool:
-    """Return whether a network was verified, or comes with capsviz in all its parts."""
-    if model not in _trusted and models.of_capsviz(model):
-        _trusted.add(model)
-    return model in _trusted
-
-
-def trust(model: Any) -> None:
-    """Note that a network was verified."""
-    _trusted.add(model)
-
-
 def check_layer(model: Any, layer: int, function: Callable) -> None:
     """Raise ValueError for a layer that a network does not have, or a function does not take."""
     if layer == -1:
@@ -283,3 +270,36 @@ def _ends(fields: list[slice]) -> tuple[float, float]:
         high = low + step * (count - 1)
     half = (high - low) / (count - 1) / 2 if high > low else sizes[0] / 2
     return low - half, high + half
+
+
+_lock = threading.Lock()
+_under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [looks, modules in training]
+
+
+@contextmanager
+def evaluating(model):
+    """Evaluation mode; every module's mode is put back, also after an error.
+
+    If several threads look at one network at a time, the last one puts it back.
+    """
+    with _lock:
+        training = [module for module in model.modules() if module.training]
+        entry = _under_way.setdefault(model, [0, training])
+        entry[0] += 1
+        model.eval()
+    try:
+        yield
+    finally:
+        with _lock:
+            entry[0] -= 1
+            if not entry[0]:
+                del _under_way[model]
+                for module in entry[1]:
+                    module.training = True
+
+
+@contextmanager
+def inference(model):
+    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    with evaluating(model), torch.inference_mode():
+        yield
