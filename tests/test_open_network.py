@@ -115,10 +115,11 @@ def test_weights_are_loaded_from_tensors_alone(file, kind):
     assert len(net.card["weights"]["sha256"]) == 64
 
 
-@pytest.mark.parametrize("name", ["dynamic", "compiled", "parallel", "inside"])
 @pytest.mark.parametrize(
-    "prefix", ["", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", "model.net."]
-)
+    ("name", "prefix"),
+    [("dynamic", "_orig_mod."), ("compiled", "module."), ("parallel", "module._orig_mod."),
+     ("inside", "_orig_mod.module."), ("dynamic", "model.net.")],
+)  # fmt: skip
 def test_weights_fit_however_network_and_they_were_compiled_or_made_parallel(file, name, prefix):
     file.write_text(
         FILE + "\ndef compiled():\n    return torch.compile(Unsqueezed(), backend='eager')\n"
@@ -158,7 +159,11 @@ def test_the_path_and_cuda_are_left_as_they_were(file):
         ("networks.py:dynamik", SMALL, r"unknown function 'dynamik', .*did you mean 'dynamic'\?"),
         ("networks.py:raises", SMALL, r"raises\(\) raises ZeroDivisionError: division by zero"),
         ("networks.py:number", SMALL, r"number\(\) returns int, expected a torch module"),
-        ("networks.py:needs", SMALL, "needs needs iterations: write a function without arguments"),
+        (
+            "networks.py:needs",
+            SMALL,
+            "needs cannot be called with no arguments: missing .* 'iterations'",
+        ),
         ("networks.py:dynamic", {}, "that is not wrapped: name a data set"),
         (
             "networks.py:dynamic",
@@ -199,10 +204,10 @@ class Evil:
         (
             "x.pt",
             {**zoo.Unsqueezed().state_dict(), "fc.bias": torch.ones(5)},
-            r"another size than .*: fc.bias is \(5,\), expected \(120,\)",
+            r"another network than .*: 1 are of another size \(fc.bias\)",
         ),
-        ("x.pt", [1, 2], "holds list, expected a state_dict"),
-        ("x.pt", {"epoch": 3}, "'epoch' is no tensor"),
+        ("x.pt", [1, 2], "holds no state_dict"),
+        ("x.pt", {"epoch": 3}, "holds no state_dict"),
         ("x.pt", Evil(), "cannot be read with weights_only=True"),
         ("x.npz", {}, "neither .safetensors nor .pt"),
     ],

@@ -122,12 +122,7 @@ class Abilities:
 
 
 def abilities(model: Any) -> Abilities:
-    """Return what a network offers; nothing is computed.
-
-    Parameters
-    ----------
-    model  any network, with capsules or without.
-    """
+    """Return what any network offers, with capsules or without; nothing is computed."""
     card, config = (getattr(model, name, None) for name in ("card", "config"))
     card, config = (one if isinstance(one, Mapping) else {} for one in (card, config))
     name = str(card.get("name") or type(model).__name__)
@@ -224,20 +219,13 @@ def children_words(model: Any) -> str:
 
 
 def extent(model: Any, layer: int = -1) -> list[float]:
-    """Return where a grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
+    """Return where the grid of a layer's children lies on the image, in pixels: left, right, bottom
+    and top, for `imshow`.
 
     Each position is drawn at the centre of its whole receptive field, also where the border cuts
     the field off, and is as large as the step to the next. Where there is no step (one position, or
-    equal fields), the field is divided evenly.
-
-    Parameters
-    ----------
-    layer  index of the routed layer whose children are meant.
-
-    Raises
-    ------
-    ValueError  for a network whose children have no positions, or that does not say those of a
-                layer.
+    equal fields), the field is divided evenly. ValueError for a network whose children have no
+    positions, or that does not say those of the layer.
     """
     able = abilities(model)
     grid = able.grids[layer]

@@ -107,11 +107,7 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
     """Return vectors (N, F) in float64, on the CPU, that N images (N, C, H, W) are classified by.
 
     They are the pose of one class (`classes`, (N,)) after the last iteration, or the input of the
-    last linear layer of a network without capsules.
-
-    Raises
-    ------
-    ValueError  for a network that has neither.
+    last linear layer of a network without capsules; ValueError for a network that has neither.
     """
     if abilities(model).has_capsules:
         poses = trace(model, images, keep=("poses",)).require("poses")
@@ -139,11 +135,8 @@ def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor
     """Return activations (N, J) and the distance (N,) to the winning capsule's reconstruction.
 
     Frosst, Sabour & Hinton (2018), arXiv:1811.06969: an image that is far from its reconstruction
-    is suspect. Gradients reach the images, unless they are switched off.
-
-    Raises
-    ------
-    ValueError  for a network without capsules or without a decoder.
+    is suspect. Gradients reach the images, unless they are switched off. ValueError for a network
+    without capsules or without a decoder.
     """
     require_capsules(model)
     parts = model.look(images, keep=("lengths", "reconstruction"))

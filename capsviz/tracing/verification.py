@@ -96,7 +96,7 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
     whole = shown(model, images)
-    if errors := list(_misshapen(model, whole)) or list(_not_finite(whole)):
+    if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
         yield from errors
         return
     yield from _unsteady(model, images, whole)
@@ -104,10 +104,10 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     if low < 0 or high > 1 + allowed(whole.values()):
         yield (
             f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
-            "softmax or a sigmoid"
+            "softmax or a sigmoid; of lengths above 1 `capsviz check` says why"
         )
     said = _peculiar(model)
-    for name, difference in differences(whole).items():
+    for name, difference in _differences(whole).items():
         if name not in said:
             yield f"{difference}: {MEANT.format(name)}"
     if "couplings" not in said:
@@ -154,11 +154,11 @@ def apart(few: Tensor, whole: Tensor, middle: float = 0.0) -> float:
 # Shapes and numbers
 
 
-def _misshapen(model: Any, traced: dict) -> Iterator[str]:
+def _misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
     """Yield the parts whose shapes do not fit what the others say of B, I, J and E."""
     lengths = traced.get("lengths")
-    if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != IMAGES:
-        yield f"lengths are {_shape(lengths)}, expected (B, J) for {IMAGES} images"
+    if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != images:
+        yield f"lengths are {_shape(lengths)}, expected (B, J) for {images} images"
         return
     able, (B, J) = abilities(model), lengths.shape
     if able.classes not in (None, J):
@@ -263,13 +263,14 @@ def _depends(what: str, off: float) -> str:
 # Values
 
 
-def differences(traced: dict) -> dict[str, str]:
-    """Return how parts of a network differ from those of the CapsNet of 2017, by name.
+def differences(model: Any, images: Tensor) -> dict[str, str]:
+    """Return how a network differs from the CapsNet of 2017: name, as in `peculiar` -> in words."""
+    traced = shown(model, images)
+    wrong = [*_misshapen(model, traced, len(images)), *_not_finite(traced)]
+    return {} if wrong else _differences(traced)
 
-    Parameters
-    ----------
-    traced  of `shown`: parts of the right shapes.
-    """
+
+def _differences(traced: dict) -> dict[str, str]:
     same, found = allowed(traced.values()), {}
     traced = {name: value.double() for name, value in traced.items()}
     poses, couplings = traced.get("poses"), traced.get("couplings")

@@ -87,14 +87,6 @@ def test_a_trace_of_parameters_has_no_gradient(tiny, tiny_images):
     assert trace(tiny, tiny_images).couplings.numpy().shape == own.shape
 
 
-def test_a_network_without_a_card_is_named_by_its_class(tiny_images):
-    class Nameless(Plain):
-        card = None
-
-    with pytest.raises(ValueError, match="the network 'Nameless'"):
-        scores(Nameless(), torch.zeros_like(tiny_images))
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -109,9 +101,3 @@ def test_a_score_is_called_what_it_is(name, kind):
     model = checkpoint.load(name)
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(1))
     assert score_name(model) == score_name(model, image) == kind
-
-
-def test_scores_are_ordinary_tensors(tiny_images):
-    found = scores(Plain(), tiny_images.clone())
-    assert not found.is_inference()
-    found[0] = 0

@@ -55,6 +55,11 @@ class Honest(nn.Module):
         return change.get("after", lambda parts: parts)(parts)
 
 
+class Narrow(Honest):
+    def receptive_field(self, row, column):
+        return slice(7 * row, 7 * row + 5), slice(5 * column, 5 * column + 6)
+
+
 def after(**changes):
     """A network whose `look` changes parts at its end."""
 
@@ -109,6 +114,7 @@ MISTAKES = {
         after(lengths=lambda s: s["lengths"].softmax(1)),
         "lengths are not the norms of the poses, they differ by up to 0",
     ),
+    "narrow fields": (Narrow(), "or its receptive fields are wrong: .*outside rows"),
     "intervention ignored": (Honest(ignores=True), "couplings that are put in are ignored"),
     "votes of something else": (
         after(votes=lambda s: s["votes"].flip(1)),
@@ -138,34 +144,12 @@ def test_an_honest_network_passes(images):
     assert parts.votes.shape == (2, 24, 3, 6)
 
 
-def test_wrong_receptive_fields_are_named(images):
-    class Narrow(Honest):
-        def receptive_field(self, row, column):
-            return slice(7 * row, 7 * row + 5), slice(5 * column, 5 * column + 6)
-
-    with pytest.raises(
-        ValueError, match=r"or its receptive fields are wrong: .*outside rows .* to .* and columns"
-    ):
-        capsviz.trace(Narrow(), images)
-
-
 def test_a_batch_of_one_that_loses_its_axis_is_named(images):
     def squeezed(parts):
         return parts | {"lengths": parts["lengths"].squeeze()}
 
     with pytest.raises(ValueError, match=r"a batch of 1 gives lengths \(3,\), expected \(1, 3\)"):
         capsviz.trace(Honest(after=squeezed), images)
-
-
-def test_numbers_of_half_the_width_are_allowed_their_rounding(images):
-    class Half(Honest):
-        def look(self, images, **options):
-            parts = super().look(images.float(), **options)
-            return {name: part.bfloat16() for name, part in parts.items()}
-
-    capsviz.trace(Half(), images)
-    with torch.no_grad():
-        assert list(verification.mistakes(Half(), images)) == []
 
 
 @pytest.mark.parametrize(
@@ -221,14 +205,6 @@ def test_a_network_is_verified_once(images, monkeypatch):
     assert len(calls) == 1
     capsviz.trace(Honest(), images)
     assert len(calls) == 2
-
-
-def test_our_own_networks_are_not_slowed(monkeypatch):
-    def never(*_):
-        raise AssertionError("verified")
-
-    monkeypatch.setattr(verification, "mistakes", never)
-    capsviz.trace(build_tiny(), torch.rand(1, 1, 21, 19))
 
 
 def test_our_own_networks_would_pass():
