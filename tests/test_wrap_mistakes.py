@@ -29,11 +29,6 @@ def test_a_grid_that_puts_capsules_of_several_places_into_one_is_refused(grid):
     assert "found: (2, 4, 3), type by type" in said
 
 
-@pytest.mark.parametrize("grid", [(-2, -4, 3), (2, "4", 3), "yes"])
-def test_a_grid_of_other_than_whole_positive_numbers_is_refused(grid):
-    refused(r"grid= must be \(types, rows, columns\)", grid=grid)
-
-
 @pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Einsum])
 def test_a_grid_by_hand_that_is_right_is_that_of_the_probe(kind, images):
     own, other = (capsviz.wrap(kind().eval(), **SMALL, grid=grid) for grid in ((2, 4, 3), "probe"))
@@ -200,16 +195,6 @@ def test_what_is_often_negative_is_no_couplings(source):
     refused(said, Named().eval(), couplings=source)
 
 
-def test_couplings_that_a_bias_makes_slightly_negative_are_taken(images):
-    def couplings(output):
-        c = torch.full((len(output), 24, 3), 0.4)
-        c[:, :2] = -0.01
-        return c
-
-    net = capsviz.wrap(Named().eval(), **SMALL, couplings=couplings)
-    assert capsviz.trace(net, images, keep=("couplings",)).couplings.min() < 0
-
-
 def test_poses_of_another_size_than_the_decoder_takes_leave_it_out():
     net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, poses="conv")
     assert "found, but does not take these poses: not used" in net.report()
@@ -246,6 +231,9 @@ class Labelled(zoo.Unsqueezed):
 @pytest.mark.parametrize(
     ("kind", "options", "said"),
     [
+        (zoo.Unsqueezed, {"grid": (2, "4", 3)}, r"grid= must be \(types, rows, columns\)"),
+        (zoo.Unsqueezed, {"image_shape": 28}, r"expected image_shape as \(C, H, W\)"),
+        (zoo.Unsqueezed, {"classes": True}, "expected a number of classes, at least 2"),
         (zoo.Plain, {}, "no capsules found in Plain.*evaluate, sweep and corrupt can be run"),
         (zoo.TwoHeads, {}, "2 softmaxes have an equal claim: .* in left.* in right, .*pair="),
         (zoo.TwoHeads, {"pair": "middle"}, "pair 'middle' names 0 of the softmaxes"),
@@ -270,19 +258,3 @@ class Labelled(zoo.Unsqueezed):
 )
 def test_what_cannot_be_inferred_is_refused_in_one_line(kind, options, said):
     refused(said, kind(), **options)
-
-
-def test_what_is_no_network_or_is_wrapped_already_is_refused():
-    with pytest.raises(TypeError, match=r"expected a network, a torch.nn.Module, got NoneType"):
-        capsviz.wrap(None, **SMALL)
-    with pytest.raises(ValueError, match="this Unsqueezed is wrapped already"):
-        capsviz.wrap(capsviz.wrap(zoo.Unsqueezed(), **SMALL), **SMALL)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"image_shape": 28}, {"image_shape": (28,)}, {"classes": "10"}, {"classes": True}],
-    ids=str,
-)  # fmt: skip
-def test_sizes_that_are_none_are_refused_in_a_line(wrong):
-    sizes = {"image_shape": (1, 21, 19), "classes": 3} | wrong
-    refused(f"expected .*{next(iter(wrong))}", torch.nn.Flatten(), **sizes)

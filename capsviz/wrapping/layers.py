@@ -11,7 +11,7 @@ number before it sums. Weights and votes are brought into the frame.
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -524,12 +524,8 @@ def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
             if earlier and totals:
                 total = next((one for one in totals if one.site == turn.total.site), totals[-1])
                 known.add(event.index)
-                layer.rounds.append(
-                    Round(
-                        event, turn.product, turn.roles, total, turn.total_roles, earlier[-1],
-                        turn.entry_product, turn.entry_roles, None, None, turn.biased,
-                    )
-                )  # fmt: skip
+                first = replace(turn, event=event, total=total, entry=earlier[-1], softmax=None)
+                layer.rounds.append(replace(first, logits=None))
 
 
 def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:

@@ -27,7 +27,6 @@ from capsviz.wrapping.environment import (
     in_words,
     names_cuda,
     on_stderr,
-    required,
     without_cuda,
 )
 from capsviz.wrapping.network import Bare
@@ -149,15 +148,8 @@ def _function(path: Path, name: str, arguments: int = 0) -> Callable:
         module = _import(path)
     function = getattr(module, name, None)
     if not callable(function):
-        own = [
-            key
-            for key, value in vars(module).items()
-            if inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and len(required(value)) == arguments
-        ]
-        if not own:
-            raise ValueError(f"{path} has no function '{name}' of {arguments or 'no'} arguments")
+        named = {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
+        own = [key for key, value in named.items() if value.__module__ == module.__name__]
         raise ValueError(f"{path}: {unknown('function', name, own)}")
     if isinstance(function, nn.Module) and not arguments:
         raise ValueError(
@@ -233,10 +225,10 @@ def _opened(
         if not able.config and image_shape is not None and classes is not None:
             module.config = config
         able = abilities(module)
-        if able.image_shape is not None:
-            verify_once(module, torch.rand(1, *able.image_shape))
         card["model"]["config"] = dict(able.config)
         module.card = {**able.card, **card}
+        if able.image_shape is not None:
+            verify_once(module, torch.empty(0, *able.image_shape))
         return module
     if image_shape is None or classes is None:
         raise ValueError(

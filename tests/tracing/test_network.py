@@ -1,13 +1,11 @@
 """What a network offers, as `abilities` answers it, and how often it is verified."""
 
-import pytest
-import torch
 from conftest import build_tiny
 from helpers.plain_capsnet import Foreign
 from torch import nn
 
 from capsviz.nn import models
-from capsviz.tracing import abilities, trace, verification, verify
+from capsviz.tracing import abilities
 from capsviz.tracing.needs import missing
 
 
@@ -54,11 +52,3 @@ def test_a_network_says_which_parts_it_gives_and_what_can_be_replaced():
     able = abilities(model)
     assert able.gives("children") and able.gives("last") and not able.gives("votes")
     assert able.replaceable_children and not able.replaceable_couplings
-
-
-def test_a_network_that_was_verified_is_not_verified_again_by_a_trace(monkeypatch):
-    model, images = Foreign((1, 21, 19), classes=3).train(), torch.rand(2, 1, 21, 19)
-    verify(model, images)
-    assert model.training  # left as it was found
-    monkeypatch.setattr(verification, "mistakes", lambda *_: pytest.fail("verified again"))
-    trace(model, images)

@@ -25,7 +25,7 @@ def test_uniform_couplings_are_one_over_parents_in_every_iteration(network, tiny
     torch.testing.assert_close(seen.poses[-1], first.poses[-1], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7, 10, 43])
+@pytest.mark.parametrize("classes", [3, 43])
 def test_where_a_child_gives_all_of_itself_the_controls_are_not_scaled_by_one_bit(classes):
     model = Foreign((1, 9, 9), classes=classes).eval()
     images = torch.rand(2, 1, 9, 9, generator=torch.Generator().manual_seed(0))
