@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -146,12 +146,17 @@ class _Pass:
         if not required and "activations" in joined:
             joined.pop("last", None)
         record.require_finite_parts(joined, self.able.name)
+        flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
+        place = None
+        with suppress(ValueError):  # the network does not say where children lie
+            left, right, bottom, top = extent(self.model, self.layer)
+            place = left, right, bottom, top
         return Trace(
             images=images.detach().cpu(),
             grid=self.able.grids[self.layer],
-            pose_shape=self.pose_shape(values),
+            pose_shape=self.able.pose_shape or flat,
             links=values.get("links", self.able.links),
-            extent=self.extent(),
+            extent=place,
             quantity=cast("Quantity | None", values.get("quantity")),
             **joined,
         )
@@ -200,19 +205,6 @@ class _Pass:
         if "couplings" not in values:
             raise ValueError("the network's `look` gave no couplings, so none can be replaced")
         return values["couplings"].cpu()
-
-    def pose_shape(self, values: dict[str, Tensor]) -> tuple[int, ...] | None:
-        """Return the shape of a pose, if it is known."""
-        flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
-        return flat if self.able.pose_shape is None else self.able.pose_shape
-
-    def extent(self) -> tuple[float, float, float, float] | None:
-        """Return where the children lie on the image; None if the network does not say it."""
-        try:
-            left, right, bottom, top = extent(self.model, self.layer)
-        except ValueError:
-            return None
-        return left, right, bottom, top
 
 
 def images_at_a_time(model) -> int:

@@ -137,7 +137,7 @@ def abilities(model: Any) -> Abilities:
     if replaceable is None:
         replaceable = {name for name in ("couplings", "iterations") if takes(model.look, name)}
         replaceable |= {"children"} if children is not None else set()
-    encodes, capsules = hasattr(model, "encode"), getattr(model, "capsules", None)
+    capsules = getattr(model, "capsules", None)
     grids = getattr(model, "grids", None) or [getattr(model, "grid", None)]
     pose_shape = getattr(model, "pose_shape", None)
     return Abilities(
@@ -147,8 +147,8 @@ def abilities(model: Any) -> Abilities:
         decodes=hasattr(model, "decode") and getattr(model, "decoder", model) is not None,
         grids=tuple(None if grid is None else tuple(grid) for grid in grids),
         has_receptive_fields=hasattr(model, "receptive_field"),
-        encodes=encodes,
-        routes_again=encodes and hasattr(capsules, "route_votes"),
+        encodes=hasattr(model, "encode"),
+        routes_again=hasattr(model, "encode") and hasattr(capsules, "route_votes"),
         replaceable_couplings="couplings" in replaceable,
         replaceable_iterations="iterations" in replaceable,
         replaceable_children="children" in replaceable,
