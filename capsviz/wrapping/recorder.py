@@ -92,13 +92,6 @@ class Event:
         return replace(self, args=args, kwargs=kwargs, inputs=inputs, outputs=outputs)
 
 
-class Recording(NamedTuple):
-    """The events of a pass, and what it returned."""
-
-    events: list[Event]
-    output: Any
-
-
 class Pass(TorchFunctionMode):
     """A mode for one pass, whose `dispatch` is called in place of each torch function.
 
@@ -167,6 +160,7 @@ class Recorder(Pass):
     def __init__(self, network: nn.Module):
         super().__init__(network)
         self.events: list[Event] = []
+        self.output: Any = None  # of the pass, as `record` keeps it
 
     def dispatch(self, function, args, kwargs):
         """Call the function and keep its arguments and result."""
@@ -204,11 +198,11 @@ def writes(function, args: tuple, kwargs: dict) -> bool:
     return inplace and bool(args) and isinstance(args[0], Tensor)
 
 
-def record(network: nn.Module, call: Callable) -> Recording:
-    """Run `call()` and return its events and its output; its errors are not caught."""
+def record(network: nn.Module, call: Callable) -> Recorder:
+    """Run `call()`, whose errors are not caught, and return its `events` and `output`."""
     recorder = Recorder(network)
-    output = recorder.run(call)
-    return Recording(recorder.events, output)
+    recorder.output = recorder.run(call)
+    return recorder
 
 
 def name_of(function) -> str:
