@@ -18,7 +18,7 @@ from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.tracing import abilities
 from capsviz.validation import whole_number
-from capsviz.wrapping import decoder, outputs
+from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words, on_cpu
 from capsviz.wrapping.given import by_hand
 from capsviz.wrapping.network import Wrapped
@@ -133,10 +133,10 @@ class Candidate:
         if self._score is not None:
             inferred = replace(shown.inferred, scores=self._score)
             shown = Wrapped(shown.network, shown.recipe, inferred)
-        found = decoder.find(shown, self.capsules.trial)
-        if found.decode is None:
-            raise SkippedError(f"decoder: {found.finding}")
-        return found.decode
+        decode, finding = outputs.find_decoder(shown, self.capsules.trial)
+        if decode is None:
+            raise SkippedError(f"decoder: {finding}")
+        return decode
 
     def untrained(self) -> Candidate:
         """Return the network before training, called in the same way; SkippedError without one."""

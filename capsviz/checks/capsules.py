@@ -10,7 +10,7 @@ from torch import Tensor
 from capsviz.checks.calling import Caller
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import SkippedError
-from capsviz.wrapping import infer, outputs
+from capsviz.wrapping import outputs, wrapping
 from capsviz.wrapping.layers import Layer, Recorded, Round
 from capsviz.wrapping.leaves import named_tensors
 from capsviz.wrapping.network import Wrapped
@@ -82,8 +82,8 @@ class Capsules:
     def wrapped(self) -> Wrapped:
         """Taps for primary capsules, votes, couplings and poses; not verified as by `wrap`."""
         network, recipe = self.caller.network, self.caller.recipe
-        options = infer.Options(scores=self.scores)
-        return Wrapped(network, recipe, infer.capsules(network, recipe, self.trial, options))
+        options = wrapping.Options(scores=self.scores)
+        return Wrapped(network, recipe, wrapping.capsules(network, recipe, self.trial, options))
 
     def taps(self, *keep: str) -> list[Tap]:
         """Return the taps that read these parts."""

@@ -19,7 +19,7 @@ from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import hardware, provenance
 from capsviz.tracing import abilities
-from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.record import NotFiniteError
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import best_epoch, stopped_early
 from capsviz.training.recipe import Recipe, differing, resolve_precision, to_toml

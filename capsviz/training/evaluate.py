@@ -11,7 +11,7 @@ from capsviz.data import Dataset
 from capsviz.nn.functional import margin_loss, multi_hot, predict, reconstruction_loss
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import images_at_a_time, inference, reconstructs
-from capsviz.tracing.finite import require_finite
+from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
 
 

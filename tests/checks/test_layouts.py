@@ -297,5 +297,5 @@ def test_lengths_that_pass_one_lead_to_the_checker():
         def forward(self, x):
             return self.poses(x)
 
-    with pytest.raises(ValueError, match=r"scores run from .* `capsviz check` says why"):
+    with pytest.raises(ValueError, match=r"lengths run from .* `capsviz check` says why"):
         capsviz.wrap(Long(), **SIZE)

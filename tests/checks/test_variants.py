@@ -384,7 +384,7 @@ def test_what_a_network_keeps_is_put_back():
     own = network.logits
     examined(network, only="not_repeatable")
     assert network.logits is own and own.eq(0).all() and not hasattr(network, "votes")
-    with pytest.raises(ValueError, match="stays from one to the next"):
+    with pytest.raises(ValueError, match="stays from one pass to the next"):
         capsviz.wrap(network, SHAPE, CLASSES)
     assert network.logits is own and own.eq(0).all() and not hasattr(network, "votes")
 

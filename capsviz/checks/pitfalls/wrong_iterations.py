@@ -3,9 +3,9 @@
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 from capsviz.wrapping.flow import SUMS
-from capsviz.wrapping.infer import candidates, setters
 from capsviz.wrapping.layers import votes_base
 from capsviz.wrapping.recorder import record
+from capsviz.wrapping.wrapping import candidates, setters
 
 ABOUT = About(
     paper="§2, procedure 1, and §4: r = 3",
