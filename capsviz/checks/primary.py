@@ -48,7 +48,7 @@ class PrimaryCapsules:
     @cached_property
     def source(self) -> tuple[Flow, Port | None]:
         """A recorded pass, and the event that makes the capsules in it."""
-        images, output, flow, _ = self.above.inside.recorded
+        images, output, flow, *_ = self.caller.recorded
         if (by_hand := self.by_hand) is not None:
             recording = record(self.caller.network, lambda: by_hand(images))
             flow = Flow(recording.events, self.caller.inside(images))
@@ -82,7 +82,7 @@ class PrimaryCapsules:
         """Return the routed layer that makes these capsules; None for primary capsules proper."""
         between = {id(event) for event in self.between()}
         own = self.above.layer if self.above.routed else None
-        for layer in self.above.inside.recorded.layers:
+        for layer in self.caller.recorded.others:
             if layer is not own and any(id(turn.event) in between for turn in layer.rounds):
                 return layer
         return None
@@ -127,10 +127,9 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
 
 
 def _last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
-    """The last convolutions, pools, or products with weights, before a tensor.
+    """The last convolutions, pools, products with weights or normalisations before a tensor.
 
-    With `normalised`, normalisations count, too, unless only views follow: such a one stands in
-    for the squash. SkippedError if there is none.
+    Not a normalisation that only views follow: it stands in for the squash.
     """
     queue, visited, events = [(port, True)], set(), []
     while queue:

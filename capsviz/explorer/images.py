@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
     label: int | None  # its class, if it is known
     name: str  # for files
-    origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
+    origin: dict = {}  # for a link, see `settings.query`
 
 
 class Case(NamedTuple):
@@ -110,15 +110,9 @@ def _strokes(pen, lines) -> None:
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
-    """Return a drawing, a PNG as data URI whose opacity is the stroke, in the style of MNIST.
+    """Return a drawing, a PNG as data URI whose opacity is the stroke, as `from_opacity` does.
 
-    Returns
-    -------
-    (1, C, H, W) float32 in [0, 1].
-
-    Raises
-    ------
-    ValueError  for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
+    ValueError for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
     """
     refusal = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
     if not isinstance(sheet, str) or not sheet.startswith(HEAD) or len(sheet) > LONGEST:
@@ -132,7 +126,7 @@ def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
 def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
     """Return strokes (h, w) uint8, scaled and centred as in MNIST: (1, C, H, W) in [0, 1]."""
     channels, height, width = frame.whole
-    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width)).input)
+    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width))["input"])
     return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)
 
 
@@ -142,6 +136,13 @@ def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "aut
         return pictures.read(path, frame, invert)
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), Path(path).name)) from error
+
+
+def own(image: Tensor, name: str) -> Sample:
+    """Return a visitor's image (1, C, H, W), at the 256 levels of the link that holds it."""
+    letters = packed(image)
+    origin = {} if letters is None else {"ink": letters}
+    return Sample((image * 255).round() / 255, None, name, origin)
 
 
 def packed(image: Tensor) -> str | None:
@@ -156,12 +157,7 @@ def packed(image: Tensor) -> str | None:
 
 
 def unpacked(text: str, shape: tuple[int, int, int]) -> Tensor:
-    """Return the image of `packed`, (1, C, H, W) float32.
-
-    Raises
-    ------
-    ValueError  for anything but an image of that shape.
-    """
+    """Return the image of `packed`, (1, C, H, W) float32; ValueError for another shape."""
     pixels = _png(
         text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4),
         {1: "L", 3: "RGB"}.get(shape[0]), (shape[2], shape[1]),

@@ -13,8 +13,6 @@ from capsviz.pictures import centring, foreground
 from capsviz.pictures.opening import load, square
 from capsviz.tracing import abilities
 
-CENTRED = ("grey", "inverted", "ink", "cropped", "input")  # steps of `centring`
-
 LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
 
 
@@ -104,9 +102,7 @@ def prepare(
             and with "auto" not for class folders.
     centre  whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
 
-    Raises
-    ------
-    ValueError  for files that are not pictures, and too small, too large or empty pictures.
+    ValueError for files that are not pictures, and too small, too large or empty pictures.
     """
     channels, height, width = frame.whole
     size = (height, width)
@@ -120,8 +116,7 @@ def prepare(
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
-            centred = centring.mnist_style(pixels, invert=invert, size=size)
-            steps = {name: getattr(centred, name) for name in CENTRED}
+            steps = centring.mnist_style(pixels, invert=invert, size=size)
         else:
             steps = _inverted(centring.to_grey(pixels), size, invert)
     except ValueError as error:

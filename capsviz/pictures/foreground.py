@@ -42,9 +42,7 @@ def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
     ----------
     invert  "yes", "no", or "auto" to find out.
 
-    Raises
-    ------
-    ValueError  for another `invert`.
+    ValueError for another `invert`.
     """
     if invert not in INVERT:
         raise ValueError(unknown("inversion", str(invert), list(INVERT)))
@@ -89,9 +87,7 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     The difference to the ground is cut at Otsu's threshold: half of the threshold is mapped to 0,
     the median above it to 1.
 
-    Raises
-    ------
-    ValueError  if nothing is brighter than its surroundings.
+    ValueError if nothing is brighter than its surroundings.
     """
     above = stands_out(bright)
     if above.max() < CONTRAST:

@@ -60,10 +60,8 @@ def load(path: str | os.PathLike, longest: int | None = None, *, alike: bool = F
              than 8 bits are divided by 65,535, and floats are unchanged. False: ground and scale
              are chosen by the picture.
 
-    Raises
-    ------
-    ValueError  for files that are not pictures, too few or too many pixels, and, if `alike`, values
-                outside that range.
+    ValueError for files that are not pictures, too few or too many pixels, and, if `alike`, values
+    outside that range.
     """
     try:
         with warnings.catch_warnings():

@@ -41,9 +41,7 @@ def family(name: str) -> Family:
 def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor:
     """Return the matrix (1, 2, 3) of a warp of `FAMILIES` for a parameter in its unit.
 
-    Raises
-    ------
-    ValueError  for an unknown name, or a scale that is not above 0.
+    ValueError for an unknown name, or a scale that is not above 0.
     """
     parameters = family(name).parameters
     if name == "scale" and not size > 0:

@@ -27,6 +27,7 @@ def heads():
     return foreign_networks.TwoHeads()
 
 NET = Correct()
+plain = foreign_networks.Plain
 
 def on_gpu():
     return Correct().to("cuda")
@@ -151,6 +152,7 @@ def test_one_of_several_softmaxes_is_named(run):
         (["--checkpoint", "digts"], "unknown checkpoint 'digts'"),
         (["--checkpoint", "digits", "--weights", "x.pt"], "--network"),
         (["--checkpoint", "digits", *SIZE], "for --network"),
+        (["--network", "net.py:plain", "--image-shape", 1, 12, 10, "--classes", 3], "no capsules"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(run, args, words):

@@ -11,8 +11,7 @@ from capsviz.wrapping.layers import Round, voting
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
-    method="whether the gradient of the last sum of votes reaches those of the inner iterations, "
-    "and all weights that it depends on",
+    method="does the gradient of the last sum of votes reach the inner iterations and all weights?",
     breaks="without gradients in inner iterations, training differs from the paper; without any, "
     "the layers before the votes never learn",
     fix="route on votes that are not detached, or report it with the results",
@@ -25,8 +24,8 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     """Record a pass with gradients."""
     place = layer.layer.place
     with torch.enable_grad():
-        recorded = candidate.inside.record(candidate.images(len(candidate.inside.recorded.images)))
-    own = [one for one in recorded.layers if one.place == place]
+        recorded = candidate.caller.record(candidate.caller.recorded.images)
+    own = [one for one in recorded.others if one.place == place]
     if not own:
         raise SkippedError("the layer is not found again in a pass with gradients")
     flow, last = recorded.flow, own[0].rounds[-1]
@@ -43,8 +42,8 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
         )  # fmt: skip
     if not inner:
         raise SkippedError("the network routes in one iteration")
-    live = [one for one in inner if one.requires_grad]
-    cut = len(inner) - sum(one is not None for one in _gradients(total, live))
+    reached = _gradients(total, [one for one in inner if one.requires_grad])
+    cut = len(inner) - sum(one is not None for one in reached)
     if cut:
         return warns(f"{cut} of {len(inner)} inner iterations are detached", detached=cut)
     return passes(f"gradients flow through all {len(inner) + 1} iterations", detached=0)

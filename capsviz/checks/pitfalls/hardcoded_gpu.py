@@ -10,7 +10,7 @@ from capsviz.wrapping.leaves import leaves
 from capsviz.wrapping.taps import TapPass
 
 ABOUT = About(
-    paper="none: a matter of code",
+    paper="none",
     method="calls of `.cuda()`, and devices of that name, in one pass",
     breaks="the network cannot be run, tested or examined on another machine",
     fix="create tensors on the device of the input: `torch.zeros(..., device=x.device)`",

@@ -5,7 +5,7 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
-    paper="none: a matter of code",
+    paper="none",
     method="every number of the output for seven images",
     breaks="NaN spreads to all weights in one step of training, and compares as false with "
     "everything",

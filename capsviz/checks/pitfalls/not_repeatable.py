@@ -10,7 +10,7 @@ from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="§5: one accuracy for one network",
-    method="the same images twice, from one random state in float64, and from two random states",
+    method="the same images twice, from one random state and from two",
     breaks="no measurement of the network can be repeated; all other checks are upset",
     fix="use dropout, noise and random masks only if `self.training`, and call `eval()` at test",
     after=("nan_output",),

@@ -4,7 +4,7 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
-    paper="none; the authors' code draws the matrices with a standard deviation of 0.1",
+    paper="none; the authors draw matrices with a deviation of 0.1",
     method="mean activation of the class capsules before training, about 0.04 or less if correct",
     breaks="lengths start near 1, where the squash is flat: training starts slowly or dies",
     fix="draw the matrices small: `0.1 * torch.randn(...)`, smaller for more primary capsules",

@@ -9,8 +9,7 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, passes, warns
 
 ABOUT = About(
     paper="§2, equation 2: û_j|i = W_ij u_i",
-    method="votes and primary capsules for random features: the matrix of each capsule is fitted "
-    "by least squares",
+    method="the matrix of each primary capsule, fitted to votes for random features",
     breaks="a part predicts the same whole wherever it is, so that votes hold no arrangement",
     fix="learn a matrix for each primary capsule, `weight` (I, J, E, D), or at least for each type",
 )

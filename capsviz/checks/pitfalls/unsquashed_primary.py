@@ -5,8 +5,7 @@ from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
     paper="§2, equation 1, and §4",
-    method="lengths for features 10,000 times as large, which must be 1.000, and for a thousandth, "
-    "which must not",
+    method="lengths for large features, which must be 1.000, and for small ones, which must not",
     breaks="the length of a primary capsule does not say whether its part is present; long ones "
     "outvote all others",
     fix="squash the vectors of the primary capsules, each over its own components",

@@ -1,7 +1,6 @@
 """The reconstruction error weighs far less than in the paper, or differently."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.response import Response
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 
 ABOUT = About(
@@ -17,9 +16,9 @@ STEP, LITTLE, AS_WRITTEN = 0.1, 5e-5, (5e-4, 1e-2)
 
 def examine(candidate: Candidate) -> Judgement:
     """Compare the second difference of the loss by the targets with that by a length."""
-    loss = Response(candidate)
+    loss = candidate.loss
     images = loss.images
-    below, at, above = (loss.to_targets(images + k * STEP) for k in (-1, 0, 1))
+    below, at, above = (loss.of(loss.output, images + k * STEP) for k in (-1, 0, 1))
     pixels = images[0].numel()
     curve = (above - 2 * at + below) / (2 * pixels * STEP**2)
     slope = abs(above - below) / pixels

@@ -53,9 +53,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     (N, 1, H, W) float32 in [0, 1], multiples of 1/255 as in the files of MNIST-C, on the images'
     device.
 
-    Raises
-    ------
-    ValueError  for an unknown name, images of another shape or range, or a file without `corrupt`.
+    ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
     module = discovery.load(PACKAGE, name, what="corruption")
     _check(images)

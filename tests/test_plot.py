@@ -100,9 +100,9 @@ def test_without_axes_a_figure_of_pyplot_is_made(trace):
 
 
 def test_what_a_trace_lacks_is_said(trace, axes):
-    with pytest.raises(ValueError, match=r"no votes: trace with 'votes'"):
+    with pytest.raises(ValueError, match=r"no votes: ask for it with keep="):
         plot.evidence(replace(trace, votes=None), axes=axes)
-    with pytest.raises(ValueError, match="no places on the image"):
+    with pytest.raises(ValueError, match="no positions on the image"):
         plot.evidence(replace(trace, extent=None), axes=axes)
     with pytest.raises(ValueError, match="this layer is local"):
         plot.couplings(replace(trace, links=object()), axes=axes)
