@@ -22,6 +22,7 @@ from capsviz.wrapping.environment import as_written, in_words, names_cuda, requi
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
+from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass, Recorder
 from capsviz.wrapping.taps import ChangePass, Recipe, Tap, TapPass
@@ -98,6 +99,10 @@ class Caller:
         network = self.network if network is None else network
         return self.recipe.run(TapPass(network, []), network, self.inside(images))
 
+    def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
+        """Return the tensors of floating-point numbers in that output."""
+        return [t for t in tensors(self.call(images, network)) if t.is_floating_point()]
+
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
         return self.network(self.inside(images)) if self.way == "look" else self.call(images)
@@ -135,12 +140,13 @@ class Caller:
     ) -> tuple[Any, dict[str, list[Tensor]]]:
         """Return the output, and what taps read, of a pass that applies `change` to some events.
 
-        SkippedError if the pass never reaches those events.
+        SkippedError if the pass never reaches those events, or a tap.
         """
-        mode = ChangePass(self.network, list(taps), events, change, until)
+        taps = list(taps)
+        mode = ChangePass(self.network, taps, events, change, until)
         output = self.run(mode, images) if call is None else mode.run(lambda: call(images))
-        if not mode.count:
-            raise SkippedError("a pass with changed features does not reach the same code")
+        if not mode.count or {tap.part for tap in taps} - mode.readings.keys():
+            raise SkippedError("a pass with other features or sums does not reach the same code")
         return output, mode.readings
 
     def in_double(self, measure: Callable[..., float]) -> tuple[float, float]:
@@ -167,19 +173,14 @@ class Labels(NamedTuple):
 
     name: str
     needed: bool
-    named: str | None = None  # its name, if it can only be given by name
 
 
 def labels_of(network: nn.Module) -> Labels | None:
     """Find the argument for labels: one with such a name, or the second one if it is needed."""
     others = [p for p in _beside_images(network) if p.kind not in ANY]
-    for one in others:
-        if one.name.lower() in LABELS:
-            second = one is others[0] and one.kind is not one.KEYWORD_ONLY
-            return Labels(one.name, one.default is one.empty, None if second else one.name)
-    if others and others[0].default is others[0].empty:
-        return Labels(others[0].name, True)
-    return None
+    named = [p for p in others if p.name.lower() in LABELS]
+    needed = [p for p in others[:1] if p.default is p.empty]
+    return next((Labels(p.name, p.default is p.empty) for p in named + needed), None)
 
 
 def unknown_arguments(network: nn.Module) -> list[str]:
@@ -189,13 +190,13 @@ def unknown_arguments(network: nn.Module) -> list[str]:
     return named + [str(p) for p in others if p.kind in ANY]
 
 
-def labelled(kind: str, classes: int, label: int, name: str | None = None) -> Callable:
-    """Return (network, images) -> output with one label for all images, second or by name."""
+def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
+    """Return (network, images) -> output with one label for all images."""
 
     def call(network: nn.Module, images: Tensor):
         index = torch.full((len(images),), label, dtype=torch.long, device=images.device)
         value = one_hot(index, classes).to(images) if kind == "one-hot" else index
-        return network(images, value) if name is None else network(images, **{name: value})
+        return network(images, **{name: value})
 
     return call
 
@@ -236,7 +237,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
         kinds = ("one-hot", "index")
-        ways = {kind: labelled(kind, recipe.classes, 0, labels.named) for kind in kinds}
+        ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
     errors: list[Exception] = []
     for shim in (False, True):
         for name, way in ways.items():

@@ -137,8 +137,11 @@ class Capsules:
         return Wrapped(network, recipe, infer.capsules(network, recipe, self.trial, options))
 
     def taps(self, *keep: str) -> list[Tap]:
-        """Return the taps that read these parts."""
-        return taps_of(self.wrapped.inferred.readers, keep)
+        """Return the taps that read these parts; SkippedError if one cannot be read."""
+        taps = taps_of(self.wrapped.inferred.readers, keep)
+        if missing := set(keep) - {tap.part for tap in taps}:
+            raise SkippedError(f"{', '.join(sorted(missing))} not found in the pass")
+        return taps
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Return parts of a pass, named as in `capsviz.trace`."""
@@ -164,12 +167,9 @@ class Capsules:
         iterations changes those of all.
         """
         totals = [one.total for one in self.rounds[:iterations]]
-        output, readings = self.caller.changed(totals, change, images, self.taps(part))
         if part == "poses" and self.pose_output is not None:
-            return [self._posed(output)]
-        if part not in readings:
-            raise SkippedError(f"{part} not found in a pass with changed sums of votes")
-        return readings[part]
+            return [self._posed(self.caller.changed(totals, change, images)[0])]
+        return self.caller.changed(totals, change, images, self.taps(part))[1][part]
 
     @cached_property
     def by_length(self) -> bool:

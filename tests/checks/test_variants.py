@@ -80,17 +80,6 @@ def test_a_saturated_function_before_the_squash_is_told():
     assert "before the capsule" in report.verdict("wrong_squash_axis").message
 
 
-def test_batch_normalisation_that_stays_in_training_is_one_alarm():
-    class Training(Between):
-        def train(self, mode=True):
-            super().train(mode)
-            self.between.train(True)
-            return self
-
-    report = examined(Training(nn.BatchNorm2d(CHANNELS)))
-    assert of_status(report, "FAIL") == ["mixed_batch"], report.text()
-
-
 def sequential(kind):
     """All convolutions run in one line of torch's."""
 
@@ -190,11 +179,7 @@ class Updated(planted.Correct):
         return v
 
 
-class Poses(planted.Correct):
-    """Returns poses alone."""
-
-    def forward(self, x):
-        return self.poses(x)
+Poses = planted.planted("Poses", forward=lambda self, x: self.poses(x))  # alone
 
 
 class Winner(planted.Correct):
@@ -217,16 +202,15 @@ class WithCriterion(planted.Correct):
         return lengths, drawn, self.criterion(drawn, x)
 
 
-class NearerIsMore(planted.Correct):
-    """Agreement is nearness, in place of a product."""
-
-    def agreed(self, logits, votes, v):
-        return logits - (votes - v.unsqueeze(1)).square().sum(dim=-1)
+NearerIsMore = planted.planted(  # agreement is nearness, in place of a product
+    "NearerIsMore", agreed=lambda _, b, votes, v: b - (votes - v.unsqueeze(1)).square().sum(-1)
+)
 
 
-class Cosine(planted.Correct):
-    def agreed(self, logits, votes, v):
-        return logits + functional.cosine_similarity(votes, v.unsqueeze(1), dim=-1)
+Cosine = planted.planted(
+    "Cosine",
+    agreed=lambda _, b, votes, v: b + functional.cosine_similarity(votes, v.unsqueeze(1), dim=-1),
+)
 
 
 class Leaky(planted.Correct):
@@ -268,14 +252,6 @@ def test_correct_code_in_other_words_passes(kind):
     assert of_status(report, "FAIL") == [], report.text()
     for check in ("wrong_agreement", "mixed_positions", "wrong_class_squash"):
         assert report.verdict(check).status == "PASS", report.text()
-
-
-def test_scores_that_are_divided_by_the_largest_of_a_batch_fail():
-    class Divided(planted.Correct):
-        def lengths(self, v):
-            return super().lengths(v) / super().lengths(v).max().clamp_min(1e-6)
-
-    assert of_status(examined(Divided()), "FAIL") == ["mixed_batch"]
 
 
 def test_capsules_of_a_linear_layer_have_no_positions():

@@ -20,11 +20,9 @@ from conftest import build_strong, empty_page
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
 from helpers.source_code import MODULES, imports
-from matplotlib.text import Text
 from PIL import Image, ImageDraw
 
 from capsviz import checkpoint, results, tracing
-from capsviz.analyses import importance
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import (
@@ -154,20 +152,6 @@ def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_ima
             look.without_type(strong, kind)
 
 
-@pytest.mark.parametrize("name", ["digits", "digits-self-routing", "digits-inverted-attention"])
-def test_a_type_that_is_off_changes_what_importance_says(name, digits):
-    model, image = checkpoint.load(name), digits[0][:1]
-    expected = importance.OneImage().measure(model, image, 3, classes=list("0123456789"))
-    own = look.look(model, image).lengths[3]
-    changes = [
-        look.look(model, image, look.Intervention(off=kind)).lengths[3] - own
-        for kind in range(model.grid[0])
-    ]
-    np.testing.assert_allclose(changes, expected.change["types"], rtol=1e-3, atol=1e-6)
-    trace = tracing.trace(look.without_type(model, 1), image, keep=("child_activations",))
-    assert trace.child_activations.view(model.grid[0], -1)[1].max() <= 1e-6  # of a length of zero
-
-
 def test_types_of_a_layer_below_the_one_that_is_shown_cannot_be_switched_off(digits):
     model = checkpoint.load("digits-matrix")
     assert look.types_of(model) == 0
@@ -218,12 +202,6 @@ def test_an_image_goes_through_a_link_unchanged(shape, generator):
     torch.testing.assert_close(images.unpacked(text, shape), image, rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="not of this network's size"):
         images.unpacked(text, (1, 5, 5))
-
-
-@pytest.mark.parametrize("text", ["", "x", "<script>", "aGVsbG8", "A" * 300])
-def test_letters_of_a_link_that_hold_no_image_are_refused(text):
-    with pytest.raises(ValueError, match="no image that can be read"):
-        images.unpacked(text, (1, 28, 28))
 
 
 def test_cases_are_five_for_digits_and_two_for_other_images(networks):
@@ -420,7 +398,6 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
 )
 def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch, values):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    drawn = results.draw
     monkeypatch.setattr(results, "draw", empty_page)
     sample, how = images.Sample(networks.test_image(2, 0), 2, "x"), chosen(**values)
     result, about = results.read_result(files.save_routing(networks, sample, how)[-1])
@@ -429,11 +406,9 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
     assert "couplings" not in about["options"] and about["analysis"] == "routing"
     expected = look.look(networks.model, sample.image, how.how).lengths
     np.testing.assert_allclose(result.activations, expected, rtol=1e-5)
-    for part in results.parts("routing", result):
-        texts = [text.get_text() for text in drawn("routing", result, part=part).findobj(Text)]
-        texts.append(results.caption("routing", result, part))
-        saying = [text for text in texts if "terations: 1, type 1 off" in text]
-        assert len(saying) == (2 if values else 0)
+    parts = results.parts("routing", result)
+    captions = [results.caption("routing", result, part) for part in parts]
+    assert {"terations: 1, type 1 off" in one for one in captions} == {bool(values)}
 
 
 def test_the_sheet_of_a_pose_comes_from_perturb(tmp_path, monkeypatch):

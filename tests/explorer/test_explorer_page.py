@@ -111,16 +111,6 @@ def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
     assert answer.status_code == 413  # nor by another way than the page
 
 
-def test_a_test_image_by_class_and_number(visit):
-    page = visit()
-    open_tab(page, "Test image")
-    assert "embedded 'digits'" in page.get_by_role("tabpanel").first.inner_text()
-    before = html_of(page, "images")
-    slide(page, "index", 3, lambda: html_of(page, "images") != before)
-    assert "True class: 2" in text(page, "scores")
-    slide(page, "index", 5000, lambda: "expected an index" in text(page, "status"))
-
-
 def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
     visit, browser, address, hold
 ):
@@ -176,22 +166,6 @@ def test_the_image_is_rotated_and_curves_follow_it(visit, tmp_path):
         assert gif.n_frames >= 70  # of 73, for equal neighbours are one
 
 
-def test_trained_uniform_and_transplanted_stand_side_by_side(visit):
-    page = visit()
-    trained = values(page, "#scores")[0]
-    open_tab(page, "Side by side")
-    wait_for(page, lambda: page.locator("#sides [data-couplings]").count() == 3)
-    beside = values(page, "#sides [data-couplings]")
-    assert beside[0] == trained and beside[1] != trained and beside[2] not in beside[:2]
-    open_tab(page, "Routing")
-    for k, name in ((1, "couplings uniform"), (2, "couplings of another image")):
-        page.get_by_label(name).check()
-        wait_for(page, lambda column: values(page, "#scores")[0] == beside[column], k)
-    choose(page, "donor", "7")
-    wait_for(page, lambda: values(page, "#sides [data-couplings]")[2] != beside[2])
-    assert values(page, "#sides [data-couplings]")[:2] == beside[:2]
-
-
 def test_any_two_networks_are_chosen_on_the_page(visit):
     page = visit()
     page.locator("#first input").click()
@@ -234,8 +208,9 @@ def test_every_prepared_case_is_shown_with_its_question_also_by_a_link(visit):
     assert len(questions) == 5 and all(one.strip().endswith("?") for one in questions)
 
 
-def test_nothing_is_cut_off_and_no_panel_is_empty(looked_at):
-    assert_nothing_is_cut_off(looked_at, 1280)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_off_and_no_panel_is_empty(visit, width):
+    assert_nothing_is_cut_off(visit(width), width)
 
 
 def test_a_link_holds_the_state(visit):
@@ -255,29 +230,6 @@ def test_a_link_holds_the_state(visit):
     assert settled(other, "images", "scores", "routed") == parts
     assert other.get_by_label("couplings shuffled").is_checked()
     assert other.locator("#warp-angle input[type=number]").input_value() == "35"
-
-
-def test_on_a_telephone_nothing_is_cut_off_and_the_image_stays_in_sight(visit):
-    page = visit(390)
-    assert_nothing_is_cut_off(page, 390)
-    open_tab(page, "Routing")
-
-    def in_sight(place):
-        box = page.locator(place).bounding_box()
-        return box["y"] >= -1 and box["y"] + box["height"] <= 900
-
-    for name, value in (("warp-down", 3), ("warp-angle", 40)):
-        slider = page.locator(f"#{name} input[type=number]")
-        slider.scroll_into_view_if_needed()
-        page.mouse.wheel(0, 150)
-        before = html_of(page, "images")
-        slide(page, name, value, lambda was=before: html_of(page, "images") != was)
-        assert in_sight("#images img >> nth=0") and in_sight("#scores .cv-bars >> nth=1"), name
-    open_tab(page, "Pose")
-    page.locator("#pose-12").scroll_into_view_if_needed()
-    assert in_sight("#posed img >> nth=1")
-    stuck = page.locator("#posed").bounding_box()
-    assert stuck["height"] < 450  # and leaves room for the sliders
 
 
 def test_clear_clears(visit):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from PIL.PngImagePlugin import PngInfo
 
 from capsviz import pictures
 
@@ -53,13 +52,6 @@ def test_ink_on_a_transparent_ground_is_seen_whether_black_or_white(tmp_path, in
     assert abs(pictures.read(save(tmp_path, image), SHAPE) - plain).max() < 1e-6
 
 
-def test_sixteen_bit_pictures_keep_their_range(tmp_path):
-    deep = np.asarray(stroke()).astype(np.uint16) * 257
-    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
-    image = pictures.read(save(tmp_path, Image.fromarray(deep)), SHAPE)
-    assert abs(image - plain).max() < 1e-3
-
-
 def test_a_picture_of_4000_pixels_is_read(tmp_path):
     path = save(tmp_path, stroke((4000, 3000), where=(900, 400, 1300, 2500)))
     assert pictures.read(path, SHAPE).max() > 0.9
@@ -87,18 +79,6 @@ def test_pictures_of_a_pixel_or_three_are_refused(tmp_path, size):
 def test_what_is_not_a_picture_is_refused(tmp_path, content):
     (tmp_path / "x.png").write_bytes(content)
     with pytest.raises(ValueError, match="is not a picture that can be read"):
-        pictures.read(tmp_path / "x.png", SHAPE)
-
-
-def test_damage_that_a_decoder_stumbles_over_is_told_with_the_name(tmp_path):
-    path = save(tmp_path, Image.effect_noise((60, 60), 80).convert("RGB"), "x.qoi")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"x\.qoi' is not a picture that can be read"):
-        pictures.read(path, SHAPE)
-    text = PngInfo()
-    text.add_text("comment", "a" * 3_000_000, zip=True)
-    stroke().save(tmp_path / "x.png", pnginfo=text)
-    with pytest.raises(ValueError, match=r"x\.png' is not a picture that can be read"):
         pictures.read(tmp_path / "x.png", SHAPE)
 
 

@@ -17,7 +17,6 @@ from capsviz.statistics.detection import Limits
 from capsviz.training import thresholds
 
 CLASSES = ("a", "b", "c")
-SNEAKER = 7  # of Fashion-MNIST
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +117,6 @@ def test_photographs_of_digits_are_read_by_the_mnist_weights(mnist, tmp_path):
 
 
 @pytest.mark.mnist
-def test_photographs_of_mnist_digits_are_read(mnist, mnist_root, tmp_path):
-    part = data.load("mnist", "test", mnist_root)
-    assert right(mnist[0], write(tmp_path / "photos", part, 20, photograph)) >= 18
-
-
-@pytest.mark.mnist
 def test_files_that_are_mnist_already_are_read_as_well_as_the_test_set(mnist, mnist_root, tmp_path):
     part = data.load("mnist", "test", mnist_root)
     paths = write(tmp_path / "images", part, 200)
@@ -193,18 +186,6 @@ def test_a_row_of_digits_is_flagged_and_its_pieces_told_a_digit_is_not(mnist, tm
     assert len(lines) == 1 and "is empty" in lines[0] and "blank" in lines[0]
 
 
-@pytest.mark.mnist
-def test_most_shoes_are_flagged(mnist, mnist_root):
-    model, limits = mnist
-    try:
-        part = data.load("fashion_mnist", "test", mnist_root, download=False)
-    except FileNotFoundError:
-        pytest.skip("Fashion-MNIST is not here")
-    shoes = part.images[part.labels == SNEAKER][:64] / 255
-    flagged, _ = prediction.predict(model, shoes, [str(k) for k in range(10)], limits=limits)
-    assert np.mean([one.unlike for one in flagged]) > 0.9
-
-
 def test_bad_files_are_named_and_do_not_stop_the_others(mnist, tmp_path, digits):
     paths = write(tmp_path / "x", data.load("digits", "test"), 3)
     (tmp_path / "x" / "001b.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
@@ -236,16 +217,6 @@ def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):
     assert len(opened) == 8
 
 
-def test_prediction_does_not_depend_on_the_batch(mnist, tmp_path, monkeypatch):
-    paths = write(tmp_path / "x", data.load("digits", "test"), 5)
-    lengths = []
-    for size in (1, 5):
-        monkeypatch.setattr(prediction, "BATCH", size)
-        seen = prediction.of_files(mnist[0], paths, failed=pytest.fail)
-        lengths.append([one.prediction.lengths for one in seen])
-    assert np.allclose(*lengths, atol=1e-5)
-
-
 def test_colour_networks_get_the_picture_resized(tmp_path):
     from capsviz.nn import models
 
@@ -258,15 +229,6 @@ def test_colour_networks_get_the_picture_resized(tmp_path):
     assert steps["input"].shape == (21, 19, 3) and np.allclose(
         steps["input"][0, 0], [1, 0.502, 0], atol=1e-3
     )
-
-
-def test_a_network_of_padded_digits_gets_digits_of_the_same_size(mnist, tmp_path, digits):
-    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0)
-    picture.save(tmp_path / "x.jpg")
-    plain, padded = (
-        pictures.prepare(tmp_path / "x.jpg", pictures.Frame((1, 28, 28), pad)) for pad in (0, 6)
-    )
-    assert torch.equal(padded.image, torch.nn.functional.pad(plain.image, (6,) * 4))
 
 
 def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
@@ -287,13 +249,6 @@ def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
     torch.testing.assert_close(read, whole.crop(24).images / 255, atol=1e-6, rtol=0)
     ((_, _, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
     assert steps["original"].shape == (32, 32, 3) and steps["input"].shape == (24, 24, 3)
-
-
-def test_steps_that_are_kept_are_small(mnist, tmp_path, digits):
-    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0).resize((1400, 1000))
-    picture.save(tmp_path / "x.png")
-    ((_, _, steps, _),) = prediction.of_files(mnist[0], [tmp_path / "x.png"], failed=pytest.fail)
-    assert max(max(step.shape) for step in steps.values()) == prediction.STEP_PX
 
 
 def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):

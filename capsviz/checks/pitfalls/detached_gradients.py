@@ -6,6 +6,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.layers import Round, voting
 
@@ -84,5 +85,4 @@ def _gradients(total: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
         with torch.enable_grad():
             return torch.autograd.grad(total.sum(), of, retain_graph=True, allow_unused=True)
     except RuntimeError as error:  # of an operation in place, a function without a backward
-        reason = " ".join(str(error).split())[:120]
-        raise SkippedError(f"the gradient cannot be computed: {reason}") from error
+        raise SkippedError(f"the gradient cannot be computed: {in_words(error)}") from error

@@ -1,11 +1,10 @@
 """A batch of one image fails, or gives another result than the same image among others."""
 
 import torch
-from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
-from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.environment import in_words
 
 ABOUT = About(
     paper="none",
@@ -19,15 +18,14 @@ CLOSE = 1e-4
 
 def examine(candidate: Candidate) -> Judgement:
     """Compare shapes and values."""
-    images = candidate.images(3)
-    few = _floats(candidate.call(images))
+    images, floats = candidate.images(3), candidate.caller.floats
+    few = floats(images)
     if not few:
         raise SkippedError("the output holds no tensors")
     try:
-        one = _floats(candidate.call(images[:1]))
+        one = floats(images[:1])
     except Exception as error:  # a user's code may raise anything
-        reason = " ".join(str(error).split())[:120]
-        return fails(f"one image raises {type(error).__name__}: {reason}", images=1)
+        return fails(f"one image raises {in_words(error)}", images=1)
     if len(one) != len(few):
         return fails(f"one image gives {len(one)} tensors, three give {len(few)}", images=1)
     for a, b in zip(one, few, strict=True):
@@ -36,9 +34,13 @@ def examine(candidate: Candidate) -> Judgement:
             return fails(f"one image gives a tensor of shape {shapes}", images=1)
 
     def change(network, dtype) -> float:  # in float64, rounding lets no other class win
-        alone, among = (_floats(candidate.call(x.to(dtype), network)) for x in (images[:1], images))
-        pairs = zip(alone, among, strict=True)
-        offs = [(a - b[:1]).abs().max() for a, b in pairs if b.dim() and len(b) == 3 == 3 * len(a)]
+        alone, among = (floats(x.to(dtype), network) for x in (images[:1], images))
+        pairs = [
+            (a, b)
+            for a, b in zip(alone, among, strict=True)
+            if b.dim() and (len(a), len(b)) == (1, 3)
+        ]
+        offs = [(a - b[:1]).abs().max() for a, b in pairs]
         return float(torch.stack(offs).max()) if offs else 0.0
 
     off, _ = candidate.caller.in_double(change)
@@ -47,7 +49,3 @@ def examine(candidate: Candidate) -> Judgement:
     return fails(
         f"an image alone differs by {off:.2g} from itself among three, expected 0", change=off
     )
-
-
-def _floats(output) -> list[Tensor]:
-    return [tensor for tensor in tensors(output) if tensor.is_floating_point()]

@@ -37,7 +37,7 @@ def examine(candidate: Candidate) -> Judgement:
     for kind in [way] if labels.needed else ["one-hot", "index"]:
         with suppress(Exception):  # it takes the other kind of label
             first, again, second = (
-                _outputs(candidate, kind, label, labels.named) for label in (0, 0, 1)
+                _outputs(candidate, kind, label, labels.name) for label in (0, 0, 1)
             )
             break
     else:
@@ -64,7 +64,7 @@ def _off(a: Tensor, b: Tensor) -> float:
     return float((a.double() - b.double()).abs().max())
 
 
-def _outputs(candidate: Candidate, kind: str, label: int, name: str | None) -> dict:
+def _outputs(candidate: Candidate, kind: str, label: int, name: str) -> dict:
     caller, images = candidate.caller, candidate.images(3)
     recipe = replace(caller.recipe, call=calling.labelled(kind, candidate.classes, label, name))
     mode = TapPass(candidate.network, [])

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.primary import last_before
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
@@ -23,7 +24,7 @@ def examine(candidate: Candidate) -> Judgement:
     primary = candidate.primary
     events = primary.features
     if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule
-        events = primary.mixtures
+        events = last_before(*primary.source, normalised=False)
     features = [event.outputs[0] for event in events]
     shapes = {tuple(t.shape[2:]) for t in features}
     if any(t.dim() != 4 for t in features) or len(shapes) != 1:

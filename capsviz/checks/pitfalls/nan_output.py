@@ -2,7 +2,6 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
-from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="none",
@@ -17,7 +16,7 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Count the numbers that are NaN or infinite."""
-    outputs = [t for t in tensors(candidate.call(candidate.images(7))) if t.is_floating_point()]
+    outputs = candidate.caller.floats(candidate.images(7))
     if not outputs:
         raise SkippedError("the output holds no tensors of numbers")
     broken = sum(int((~tensor.isfinite()).sum()) for tensor in outputs)

@@ -43,6 +43,4 @@ def _noisy(candidate: Candidate) -> tuple[Tensor, Tensor]:
         candidate.lower.features, noise(seed=8), candidate.images(count),
         layer.taps("primary", "votes"),
     )  # fmt: skip
-    if not {"primary", "votes"} <= readings.keys():
-        raise SkippedError("primary capsules or votes are not found in a pass with other features")
     return readings["primary"][-1].double(), readings["votes"][-1].double()
