@@ -80,7 +80,8 @@ def pitfalls() -> str:
         about = module.ABOUT
         title = f"`{name}`: {discovery.summary(checks.PITFALLS, name)}"
         needs = "" if about.needs == About._field_defaults["needs"] else about.needs
-        rows.append([title, about.method, about.paper, needs])
+        measured = module.examine.__doc__.partition("\n")[0]
+        rows.append([title, measured, about.paper, needs])
     return markdown(header, rows).rstrip().replace("--:", ":--")
 
 

@@ -148,7 +148,7 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
 CHECK = """
 from capsviz.checks.verdict import About, passes
 
-ABOUT = About(paper="", method="", breaks="", fix="", after=({after}))
+ABOUT = About(paper="", breaks="", fix="", after=({after}))
 
 
 def examine(candidate):

@@ -8,7 +8,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4.1: all but the capsule of the class are masked out",
-    method="one pose is decoded as two classes, and beside other poses; which pose a pass keeps",
     breaks="the pose must encode the class again, and reconstructions of two classes cannot "
     "differ; of another class than the prediction, they say nothing about it",
     fix="keep the position of the class: give the decoder `(poses * one_hot[:, :, None])"
@@ -19,7 +18,7 @@ SAME, FAINT = 1e-6, 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Decode poses of length 1 as class 0 and as class 1.
+    """Decode one pose as two classes, and beside other poses; find which pose a pass keeps.
 
     A decoder that gets only the pose of the class, as in DeepCaps, is a design; one that gets all
     poses draws no class.

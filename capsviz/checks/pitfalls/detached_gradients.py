@@ -12,7 +12,6 @@ from capsviz.wrapping.layers import Round, voting
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
-    method="does the gradient of the last sum of votes reach the inner iterations and all weights?",
     breaks="without gradients in inner iterations, training differs from the paper; without any, "
     "the layers before the votes never learn",
     fix="route on votes that are not detached, or report it with the results",
@@ -22,7 +21,7 @@ ABOUT = About(
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Record a pass with gradients."""
+    """Find whether the gradient of the last sum reaches the inner iterations, and all weights."""
     place = layer.layer.place
     with torch.enable_grad():
         recorded = candidate.caller.record(candidate.caller.recorded.images)

@@ -8,7 +8,6 @@ from capsviz.wrapping.environment import in_words
 
 ABOUT = About(
     paper="none",
-    method="one image alone, and the same image among three",
     breaks="the last batch of an epoch, a demonstration, any figure of one image",
     fix="name the axis in `squeeze(dim)`; never call `squeeze()`",
     after=("not_repeatable", "mixed_batch"),
@@ -17,7 +16,7 @@ CLOSE = 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare shapes and values."""
+    """Compare the results of one image alone and among three."""
     images, floats = candidate.images(3), candidate.caller.floats
     few = floats(images)
     if not few:

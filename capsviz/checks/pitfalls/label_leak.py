@@ -14,14 +14,13 @@ from capsviz.wrapping.taps import TapPass
 
 ABOUT = About(
     paper="§4.1: the true class masks during training",
-    method="two labels for the same images, in evaluation mode",
     breaks="reconstructions, or even scores, are made with the answer at test",
     fix="write `forward(images, labels=None)`; in evaluation mode mask by the longest capsule",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Find whether an output changes with the label, and whether a label must be given."""
+    """Compare the outputs for two labels of the same images, in evaluation mode."""
     way, labels = candidate.caller.way, calling.labels_of(candidate.network)
     if way == "given" and labels is not None:
         raise SkippedError(f"it takes '{labels.name}', and call= may give it")

@@ -8,7 +8,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§2, procedure 1: logits b_ij belong to one image",
-    method="one image among noise, and among black and white images, in float64",
     breaks="accuracy depends on the batch at test, and couplings belong to no image",
     fix="give each image logits of its own, zeros (B, I, J), and take no mean over the batch in "
     "the agreement",
@@ -18,7 +17,7 @@ POSITION = 3  # of seven: a leak from the first image leaves the first unchanged
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare the results of one of seven images, the first or a later one, among others."""
+    """Compare the results of one image among noise, black and white images, in float64."""
     candidate.caller.require_different()
     one = candidate.images(1)
     noise = [candidate.images(6, seed=seed) for seed in (1, 2)]

@@ -9,7 +9,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4: [32 × 6 × 6] capsules, each an 8D vector of one position",
-    method="features change at one position at a time: which capsules change?",
     breaks="a capsule has no position and no pose, and every map of it means nothing, though the "
     "network trains to 99 %",
     fix="use `view(B, types, D, H, W).permute(0, 1, 3, 4, 2).reshape(B, types * H * W, D)`",
@@ -20,7 +19,7 @@ CLOSE = 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the positions that each capsule depends on."""
+    """Change the features at one position at a time, and find which capsules change."""
     primary = candidate.primary
     events = primary.features
     if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule

@@ -5,7 +5,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="none",
-    method="every number of the output for seven images",
     breaks="NaN spreads to all weights in one step of training, and compares as false with "
     "everything",
     fix="find the first NaN by `torch.autograd.set_detect_anomaly(True)`; look at the weights, "
@@ -15,7 +14,7 @@ ABOUT = About(
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the numbers that are NaN or infinite."""
+    """Count the numbers that are NaN or infinite, for seven images."""
     outputs = candidate.caller.floats(candidate.images(7))
     if not outputs:
         raise SkippedError("the output holds no tensors of numbers")

@@ -9,7 +9,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, passes, warns
 
 ABOUT = About(
     paper="§2, equation 2: û_j|i = W_ij u_i",
-    method="the matrix of each primary capsule, fitted to votes for random features",
     breaks="a part predicts the same whole wherever it is, so that votes hold no arrangement",
     fix="learn a matrix for each primary capsule, `weight` (I, J, E, D), or at least for each type",
 )
@@ -17,7 +16,7 @@ CLOSE = 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare the matrices of all primary capsules."""
+    """Fit the matrix of each primary capsule to votes for random features."""
     capsules, votes = _noisy(candidate)
     if capsules.shape[1] < 2:
         raise SkippedError("the network has one primary capsule")

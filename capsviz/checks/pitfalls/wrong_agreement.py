@@ -13,8 +13,6 @@ from capsviz.wrapping.flow import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
-    method="sums of the first iteration are replaced by noise: do the next couplings follow "
-    "votes · poses with a slope of 1, and do the third still depend on the first?",
     breaks="primary capsules send to class capsules that they do not agree with: no part finds its "
     "whole",
     fix="use `logits + (votes * v.unsqueeze(1)).sum(-1)`: a plus, and each parent's own pose",
@@ -25,7 +23,10 @@ CLEAR, TINY, FAINT, ALIKE, EXACT = 0.3, 1e-30, 1e-3, 1e-3, 0.1
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Correlate the couplings of the second iteration with the agreement in the first."""
+    """Put noise in place of the first sums: the next couplings must follow votes · poses.
+
+    The slope must be 1, and the third couplings must still depend on the first.
+    """
     try:
         iterations = layer.rounds
     except ApartError as error:

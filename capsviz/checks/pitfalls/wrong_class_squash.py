@@ -14,8 +14,6 @@ from capsviz.wrapping.outputs import values_of_scores
 
 ABOUT = About(
     paper="§2, equation 1",
-    method="lengths for sums of votes that are large, short, and of length n = 0.5: 1, near 0, and "
-    "n² / (1 + n²) or 1 - exp(-n)",
     breaks="a length depends on other classes, or exceeds 1, and is no probability",
     fix="use `squash(s, dim=-1)`, where the last axis holds the components of one capsule",
     every_layer=True,
@@ -25,7 +23,7 @@ MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Effici
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Measure lengths for sums of votes that are a million times as large."""
+    """Measure lengths for large, short and middle sums: 1, near 0, and n² / (1 + n²)."""
     lengths = _poses(layer, _enlarged).norm(dim=-1)
     if not lengths.isfinite().all():
         raise SkippedError("poses are not finite for large sums of votes")

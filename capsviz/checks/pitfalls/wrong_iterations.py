@@ -9,14 +9,13 @@ from capsviz.wrapping.recorder import record
 
 ABOUT = About(
     paper="§2, procedure 1, and §4: r = 3",
-    method="softmaxes that weigh votes are counted, and the attribute for their number changed",
     breaks="results for three iterations are those of another number",
     fix="apply one softmax in each of `range(iterations)`; in the last, leave out only the update",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare with the number that is given, or that an attribute holds."""
+    """Count softmaxes that weigh votes, and change the attribute for their number."""
     weighed = len(candidate.capsules.rounds)
     made = weighed + _uniform_first(candidate)
     if candidate.iterations is not None:

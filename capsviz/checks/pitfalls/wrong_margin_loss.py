@@ -5,7 +5,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§3, equation 4",
-    method="the loss for other lengths in the output, one class at a time",
     breaks="training minimises another loss than the reported one",
     fix="use `present * relu(0.9 - v)**2 + 0.5 * (1 - present) * relu(v - 0.1)**2`, summed over "
     "classes",
@@ -18,7 +17,7 @@ PRESENT, ABSENT = (0.2, 0.4, 0.6), (0.9, 0.75, 0.6)
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure its growth with the distance from the margin: 4 at twice the distance if squared."""
+    """Change the lengths in the output, one class at a time."""
     at = candidate.loss.at
     rest = at(0.95, 0.05)
     if at(0.05, 0.95) == rest:

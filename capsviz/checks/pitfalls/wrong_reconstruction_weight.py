@@ -5,7 +5,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4.1: the sum of squares, scaled by 0.0005",
-    method="the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01",
     breaks="a mean over pixels in place of the sum gives the decoder a gradient 784 times too weak",
     fix="sum the squares of an image, and take the mean over images: 0.0005 · sum",
     needs="`loss`",
@@ -15,7 +14,7 @@ STEP, LITTLE, AS_WRITTEN = 0.1, 5e-5, (5e-4, 1e-2)
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare the second difference of the loss by the targets with that by a length."""
+    """Measure the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01."""
     loss = candidate.loss
     images = loss.images
     below, at, above = (loss.of(loss.output, images + k * STEP) for k in (-1, 0, 1))

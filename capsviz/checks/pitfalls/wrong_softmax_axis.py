@@ -10,7 +10,6 @@ from capsviz.wrapping.layers import Round
 
 ABOUT = About(
     paper="§2, equation 3",
-    method="sums of the softmax over each axis, in every routing iteration",
     breaks="primary capsules do not choose between class capsules: routing maps show no routing",
     fix="apply the softmax over the axis of length J: `logits.softmax(dim=2)` for logits (B, I, J)",
     every_layer=True,
@@ -20,7 +19,7 @@ WORDS = {"I": "primary capsules", "B": "the images of a batch"}
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Find the axis of the softmax by the sums of its output."""
+    """Sum the softmax over each axis, in every routing iteration."""
     iterations: list[Round] = []
     where = "by its `look`"
     if layer.routed or layer.own_look is None:

@@ -9,7 +9,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError
 
 ABOUT = About(
     paper="§2, equation 1",
-    method="lengths of primary capsules for large features, which must be 1.000 each",
     breaks="the length of a capsule depends on other capsules, and is no probability",
     fix="use `squash(s, dim=-1)`, where the last axis holds the components of one capsule",
     after=("not_repeatable", "unsquashed_primary"),
@@ -18,7 +17,7 @@ USUAL, SAME = 0.1, 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure lengths for features that are 10,000 times as large."""
+    """Measure lengths of primary capsules for large features, which must be 1.000 each."""
     primary = candidate.primary
     large, _ = primary.large_lengths()
     if float((large - primary.lengths(USUAL)).abs().max()) < SAME:
