@@ -94,15 +94,10 @@ def prepare(
     pictures, see `opening.square`. For others the picture is resized to the size of the whole
     pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
-    Parameters
-    ----------
-    path    any format that Pillow reads, of any depth.
-    frame   what the network expects.
-    invert  "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks only,
-            and with "auto" not for class folders.
-    centre  whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
-
-    ValueError for files that are not pictures, and too small, too large or empty pictures.
+    `invert` is "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks
+    only, and with "auto" not for class folders. `centre` says whether to find, scale and centre the
+    strokes of grey pictures; None: `frame.centred`. ValueError for files that are not pictures, and
+    too small, too large or empty ones.
     """
     channels, height, width = frame.whole
     size = (height, width)

@@ -23,21 +23,12 @@ def mnist_style(
 ) -> dict[str, np.ndarray]:
     """Prepare a drawing, scan or photograph as MNIST's digits were prepared.
 
-    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image
-    that has `size` already is not scaled or centred.
+    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image,
+    (h, w) or (h, w, 3) in [0, 1] or uint8, that has `size` (H, W) is not scaled or centred.
+    `invert` is that of `foreground.is_dark_on_light`.
 
-    Parameters
-    ----------
-    image   (h, w) grey or (h, w, 3) RGB; float in [0, 1] or uint8.
-    invert  "yes": the strokes are dark; "no": they are bright; "auto": see `is_dark_on_light` of
-            `capsviz.pictures.foreground`.
-    size    (H, W) of the result, pixels.
-
-    Returns
-    -------
-    The steps, float32 in [0, 1]: `grey`; `inverted`, with bright strokes; `ink`, strokes without
-    background, downsized if large; `cropped`, the box around them; and `input` (H, W).
-
+    Returns the steps, float32 in [0, 1]: `grey`; `inverted`, with bright strokes; `ink`, strokes
+    without background, downsized if large; `cropped`, the box around them; and `input` (H, W).
     ValueError for another shape or `invert`, or an empty picture.
     """
     grey = to_grey(image)

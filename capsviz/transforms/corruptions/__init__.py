@@ -40,18 +40,10 @@ def choose(only) -> list[str]:
 
 
 def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Corrupt each image by its own random draw.
+    """Corrupt images (N, 1, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
 
-    Parameters
-    ----------
-    name       a file in `capsviz/transforms/corruptions`.
-    images     (N, 1, H, W) float in [0, 1], at least 8 x 8 pixels, on any device.
-    generator  on the CPU: the same draws on every device.
-
-    Returns
-    -------
-    (N, 1, H, W) float32 in [0, 1], multiples of 1/255 as in the files of MNIST-C, on the images'
-    device.
+    The generator is on the CPU: the same draws on every device. Results are float32 in [0, 1], in
+    multiples of 1/255 as in the files of MNIST-C.
 
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """

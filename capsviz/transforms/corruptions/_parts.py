@@ -16,9 +16,7 @@ def signs(n: int, generator: torch.Generator) -> Tensor:
 def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> Tensor:
     """Gaussian blur (B, C, H, W) of `sigma` px, cut at 4 sigma, along y, x or both.
 
-    Parameters
-    ----------
-    border  "replicate" repeats the pixels at the edge, "constant" takes zeros outside.
+    A border "replicate" repeats the pixels at the edge, "constant" takes zeros outside.
     """
     from kornia.filters import gaussian_blur2d  # takes a second to import
 
@@ -28,13 +26,9 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
 
 
 def pull(images: Tensor, linear: Tensor) -> Tensor:
-    """Warp (B, 1, H, W): a pixel of the output comes from `linear` times its position.
+    """Warp (B, 1, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
 
     Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
-
-    Parameters
-    ----------
-    linear  (B, 2, 2).
     """
     height, width = images.shape[-2:]
     centre = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
@@ -47,12 +41,8 @@ def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) 
     """Draw a soft line from (x0, y0) to (x1, y1), x0 <= x1, in each of B images (B, 1, H, W).
 
     Brightness falls with the vertical distance d to the line as 1 + log(1 - d / 2.3), not below 0,
-    in the columns from floor(x0) to ceil(x1) - 1. A line of no width is not drawn.
-
-    Parameters
-    ----------
-    x0, y0, x1, y1  (B,) pixels.
-    size            (H, W).
+    in the columns from floor(x0) to ceil(x1) - 1. A line of no width is not drawn. Ends are (B,)
+    pixels, `size` is (H, W).
     """
     x0, y0, x1, y1 = (v.double()[:, None, None] for v in (x0, y0, x1, y1))
     y, x = torch.arange(size[0])[:, None], torch.arange(size[1])
