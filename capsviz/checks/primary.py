@@ -74,10 +74,9 @@ class PrimaryCapsules:
         """Return the routed layer that makes these capsules; None for primary capsules proper."""
         between = {id(event) for event in self.between()}
         own = self.above.layer if self.above.routed else None
-        for layer in self.caller.recorded.others:
-            if layer is not own and any(id(turn.event) in between for turn in layer.rounds):
-                return layer
-        return None
+        others = (one for one in self.caller.recorded.others if one is not own)
+        made = (one for one in others if any(id(turn.event) in between for turn in one.rounds))
+        return next(made, None)
 
     def of(self, change: Change, images: Tensor, events: list[Event] | None = None) -> Tensor:
         """Return the capsules (B, I, D) made of `change(features)`, in the network's own order.
