@@ -6,7 +6,6 @@ import base64
 import binascii
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,9 +72,14 @@ def prepared(networks: Networks) -> list[Case]:
     def case(key, name, question, image, label=None, angle_deg=0.0):
         return Case(Sample(image, label, key, {"case": key}), name, question, angle_deg)
 
-    def drawn(draw: Callable) -> Tensor:
+    def drawn(lines, filled: bool = False) -> Tensor:
         sheet = Image.new("L", (SHEET_PX, SHEET_PX))
-        draw(ImageDraw.Draw(sheet))
+        pen = ImageDraw.Draw(sheet)
+        for line in lines:
+            if filled:
+                pen.polygon(line, fill=255)
+            else:
+                pen.line(line, fill=255, width=WIDTH, joint="curve")
         return from_opacity(np.asarray(sheet), networks.frame)
 
     last = len(networks.classes) - 1
@@ -91,22 +95,14 @@ def prepared(networks: Networks) -> list[Case]:
         cases[1:1] = [
             case("4-or-9", "4 or 9",
                  "Which capsule is longer, 4 or 9, and in which network? Are both short?",
-                 drawn(lambda pen: _strokes(pen, FOUR_OR_NINE))),
+                 drawn(FOUR_OR_NINE)),
             case("two-digits", "two digits",
                  "Capsules can be long for two classes at once, a softmax cannot: are they?",
-                 drawn(lambda pen: _strokes(pen, TWO_DIGITS))),
+                 drawn(TWO_DIGITS)),
         ]  # fmt: skip
-        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?",
-                          drawn(lambda pen: pen.polygon(SHOE, fill=255))))  # fmt: skip
+        shoe = drawn([SHOE], filled=True)
+        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?", shoe))
     return cases
-
-
-def _strokes(pen, lines) -> None:
-    for line in lines:
-        pen.line(line, fill=255, width=WIDTH, joint="curve")
-        for x, y in (line[0], line[-1]):
-            r = WIDTH // 2
-            pen.ellipse((x - r, y - r, x + r, y + r), fill=255)
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
