@@ -74,29 +74,6 @@ class Split(planted.Correct):
         return torch.split(torch.cat([leak, logits], 2).softmax(2), [1, J], 2)[1]
 
 
-class Stacked(planted.Correct):
-    """Children are the parents of a layer before, whose votes have a bias."""
-
-    def __init__(self):
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1)
-            self.first = nn.Conv2d(1, 8, 5, stride=3)
-            self.inner = nn.Linear(8, I * D)
-
-    def capsules(self, features):
-        children = self.squash(features.flatten(2).transpose(1, 2))
-        votes = self.inner(children).view(len(features), -1, I, D)
-        logits = torch.zeros(votes.shape[:3])
-        for _ in range(2):
-            v = self.squash((logits.softmax(2).unsqueeze(-1) * votes).sum(1))
-            logits = logits + (votes * v.unsqueeze(1)).sum(-1)
-        return v
-
-    def features(self, x):
-        return self.first(x)
-
-
 @pytest.fixture
 def images():
     return torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(5))
@@ -117,14 +94,6 @@ def test_no_alarm_is_raised(network):
     assert not report.failures, report.text()
     assert report.verdict("wrong_iterations").status == "PASS"
     assert report.verdict("wrong_agreement").status == "PASS"
-
-
-def test_children_of_another_routed_layer_are_not_taken_for_primary_ones():
-    report = checks.run(Stacked(), **SIZE)
-    assert not report.failures, report.text()
-    for check in ("mixed_positions", "wrong_squash_axis", "relu_before_squash"):
-        assert report.verdict(check).status == "PASS", report.text()
-    assert "9 capsules" in report.verdict("mixed_positions").message  # of the first layer
 
 
 def test_poses_of_no_pass_are_left_out(images):
