@@ -10,9 +10,9 @@ from torch import Tensor
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.verdict import ApartError, SkippedError
-from capsviz.wrapping import infer, outputs
+from capsviz.wrapping import infer
 from capsviz.wrapping.layers import Layer, Recorded, Round, chosen
-from capsviz.wrapping.leaves import named_tensors, tensors
+from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.taps import Tap, taps_of
 
@@ -155,9 +155,7 @@ class Capsules:
         return values
 
     def poses(self, images: Tensor) -> Tensor:
-        """Return poses (B, J, E) after the last iteration: of the output, if it holds them."""
-        if self.pose_output is not None:
-            return self._posed(self.caller.call(images))
+        """Return poses (B, J, E) after the last iteration."""
         return self.look(images, "poses")["poses"][-1]
 
     def with_sums(self, change, images: Tensor, part: str, iterations=None) -> list[Tensor]:
@@ -167,8 +165,6 @@ class Capsules:
         iterations changes those of all.
         """
         totals = [one.total for one in self.rounds[:iterations]]
-        if part == "poses" and self.pose_output is not None:
-            return [self._posed(self.caller.changed(totals, change, images)[0])]
         return self.caller.changed(totals, change, images, self.taps(part))[1][part]
 
     @cached_property
@@ -180,24 +176,6 @@ class Capsules:
             poses = self.with_sums(lambda total: 1e6 * total, self.caller.images(3), "poses")
         large = poses[-1].norm(dim=-1)
         return bool((large.isfinite() & (large < 1.01)).all())
-
-    @cached_property
-    def pose_output(self) -> str | None:
-        """Name of the one output that has the shape of the poses."""
-        if self.caller.way == "look" or not self.routed or not self.of_classes:
-            return None
-        images, output, *_ = self.caller.recorded
-        shape = (len(images), self.caller.classes, self.rounds[-1].count("E"))
-        fits = [
-            name
-            for name, tensor in named_tensors(output)
-            if tensor.is_floating_point() and tuple(squeezed(tensor).shape) == shape
-        ]
-        return fits[0] if len(fits) == 1 and shape[2] > 1 else None
-
-    def _posed(self, output) -> Tensor:
-        assert self.pose_output is not None
-        return squeezed(outputs.pick(output, self.pose_output))
 
     def _couples(self) -> bool:
         """Whether couplings sum to 1 over parents, of each position, or over children."""

@@ -7,8 +7,6 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 from capsviz.wrapping.environment import in_words
-from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import Round, voting
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
@@ -28,17 +26,26 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     own = [one for one in recorded.others if one.place == place]
     if not own:
         raise SkippedError("the layer is not found again in a pass with gradients")
-    flow, last = recorded.flow, own[0].rounds[-1]
-    *inner, total = [one.total.outputs[0] for one in own[0].rounds]
-    if not total.requires_grad and not _learns(flow, last.event.index):
-        raise SkippedError("no pass has a gradient")
-    if not total.requires_grad or _votes_are_detached(flow, last):
+    flow, sums = recorded.flow, [one.total for one in own[0].rounds]
+    *inner, total = [one.outputs[0] for one in sums]
+    events = flow.ancestors(sums[-1].index)
+    used = {id(tensor) for index in events for tensor in flow.events[index].inputs}
+    weights = {
+        name: weight
+        for name, weight in candidate.network.named_parameters()
+        if weight.requires_grad and id(weight) in used
+    }
+    if not weights:
+        raise SkippedError("no weight that the votes depend on asks for a gradient")
+    gradients = _gradients(total, list(weights.values()))
+    lost = [name for name, one in zip(weights, gradients, strict=True) if one is None]
+    if len(lost) == len(weights):
         return fails("no gradient reaches the votes: what makes them does not learn", cut=1)
-    if still := _unlearned(candidate, flow, last):
-        names = ", ".join(still[:3]) + (" and others" if len(still) > 3 else "")
+    if lost:
+        names = ", ".join(lost[:3]) + (" and others" if len(lost) > 3 else "")
         return warns(
             f"no gradient reaches {names}, on which the last iteration depends: they do not learn, "
-            "unless they are trained separately", unlearned=len(still),
+            "unless they are trained separately", unlearned=len(lost),
         )  # fmt: skip
     if not inner:
         raise SkippedError("the network routes in one iteration")
@@ -49,37 +56,9 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     return passes(f"gradients flow through all {len(inner) + 1} iterations", detached=0)
 
 
-def _learns(flow: Flow, index: int) -> bool:
-    """Whether an event before has a gradient."""
-    before = flow.ancestors(index)
-    return any(tensor.requires_grad for one in before for tensor in flow.events[one].outputs)
-
-
-def _votes_are_detached(flow: Flow, last: Round) -> bool:
-    """Whether votes have no gradient, though what they are made of has one."""
-    position = voting(flow, last.event, last.product)
-    source = flow.sources[last.event.index][position]
-    if source is None or last.event.inputs[position].requires_grad:
-        return False
-    return _learns(flow, source[0])
-
-
-def _unlearned(candidate: Candidate, flow: Flow, last: Round) -> list[str]:
-    """Names of weights on which an iteration depends and that get no gradient of its sum."""
-    events = flow.ancestors(last.total.index)
-    used = {id(tensor) for index in events for tensor in flow.events[index].inputs}
-    weights = {
-        name: weight
-        for name, weight in candidate.network.named_parameters()
-        if weight.requires_grad and id(weight) in used
-    }
-    gradients = _gradients(last.total.outputs[0], list(weights.values()))
-    return [name for name, one in zip(weights, gradients, strict=True) if one is None]
-
-
 def _gradients(total: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
-    if not of:
-        return ()
+    if not of or not total.requires_grad:
+        return (None,) * len(of)
     try:
         with torch.enable_grad():
             return torch.autograd.grad(total.sum(), of, retain_graph=True, allow_unused=True)

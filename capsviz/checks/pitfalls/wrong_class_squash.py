@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import Capsules
+from capsviz.checks.capsules import Capsules, squeezed
 from capsviz.checks.primary import noise
 from capsviz.checks.squashing import HUGE, UNSQUASHED, judge_lengths
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
@@ -69,9 +69,11 @@ def _lengths_are_output(candidate: Candidate) -> bool:
         return False
     images = candidate.images(7)
     values = values_of_scores(candidate.call(images), len(images), candidate.classes, form)
+    poses = candidate.poses(images)
     if not values:
-        return candidate.capsules.pose_output is not None
-    lengths = candidate.poses(images).norm(dim=-1)
+        shapes = [squeezed(tensor).shape for tensor in candidate.caller.floats(images)]
+        return shapes.count(poses.shape) == 1
+    lengths = poses.norm(dim=-1)
     return any(bool(torch.allclose(lengths, one, rtol=1e-3, atol=1e-3)) for one in values)
 
 
