@@ -56,13 +56,12 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
         raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        parts.append(module.corrupt(part.clone(), generator))  # which it may write over
-        if not isinstance(parts[-1], Tensor):
-            kind = type(parts[-1]).__name__
-            raise ValueError(f"the corruption '{name}' gives a {kind}, expected a tensor")
-        if parts[-1].shape != part.shape:
-            shapes = f"{tuple(parts[-1].shape)} of images {tuple(part.shape)}"
-            raise ValueError(f"the corruption '{name}' gives {shapes}")
+        made = module.corrupt(part.clone(), generator)  # which it may write over
+        if not isinstance(made, Tensor) or made.shape != part.shape:
+            form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+            expected = f"expected a tensor {tuple(part.shape)}"
+            raise ValueError(f"the corruption '{name}' gives {form}, {expected}")
+        parts.append(made)
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
@@ -70,10 +69,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 def _check(images: Tensor) -> None:
     check_images(images)
     if images.shape[1] != 1:
-        raise ValueError(
-            f"MNIST-C's corruptions are defined for grey images, got {images.shape[1]} channels: "
-            "expected (N, 1, H, W)"
-        )
+        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
 
