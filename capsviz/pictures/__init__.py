@@ -113,7 +113,10 @@ def prepare(
         elif frame.centred if centre is None else centre:
             steps = centring.mnist_style(pixels, invert=invert, size=size)
         else:
-            steps = _inverted(centring.to_grey(pixels), size, invert)
+            grey = centring.to_grey(pixels)
+            bright = 1 - grey if foreground.is_dark_on_light(grey, invert) else grey
+            resized = _resize(bright[..., None], *size)[..., 0]
+            steps = {"grey": grey, "inverted": bright, "input": resized}
     except ValueError as error:
         raise ValueError(f"'{path}': {error}") from error
     steps["input"] = frame.apply(steps["input"])
@@ -131,11 +134,6 @@ def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.nd
     if invert == "auto" or not foreground.is_dark_on_light(grey, invert):
         return {"grey": grey, "input": plane}
     return {"grey": grey, "inverted": 1 - grey, "input": 1 - plane}
-
-
-def _inverted(grey: np.ndarray, size: tuple[int, int], invert: str) -> dict[str, np.ndarray]:
-    bright = 1 - grey if foreground.is_dark_on_light(grey, invert) else grey
-    return {"grey": grey, "inverted": bright, "input": _resize(bright[..., None], *size)[..., 0]}
 
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
