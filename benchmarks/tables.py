@@ -15,6 +15,7 @@ from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import LAWS, cards, shipped
 from capsviz import checks, discovery
+from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.gathering import gather
 from capsviz.results import leaderboard as networks
@@ -73,12 +74,14 @@ def commands() -> str:
 
 def pitfalls() -> str:
     """Return a row for each check of `capsviz check`."""
-    header = ["check: what is wrong", "measurement", "needs", "paper", "what it breaks"]
+    header = ["check: what is wrong", "measurement", "paper", "needs"]
     rows = []
     for name, module in sorted(checks.checks().items()):
         about = module.ABOUT
         title = f"`{name}`: {discovery.summary(checks.PITFALLS, name)}"
-        rows.append([title, about.method, about.needs, about.paper, about.breaks])
+        needs = "" if about.needs == About._field_defaults["needs"] else about.needs
+        measured = module.examine.__doc__.partition("\n")[0]
+        rows.append([title, measured, about.paper, needs])
     return markdown(header, rows).rstrip().replace("--:", ":--")
 
 

@@ -126,7 +126,7 @@ def test_a_decoder_that_draws_no_images_is_refused_in_a_line(plugin, tiny_images
     ("text", "words"),
     [
         ("", "'lacking' has no function corrupt"),
-        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\) of images"),
+        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\), expected"),
         ("def corrupt(images, generator): pass", "gives a NoneType, expected a tensor"),
         ("def corrupt(images, generator): return images.numpy()", "gives a ndarray, expected"),
     ],
@@ -148,7 +148,7 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
 CHECK = """
 from capsviz.checks.verdict import About, passes
 
-ABOUT = About(paper="", method="", breaks="", fix="", after=({after}))
+ABOUT = About(paper="", breaks="", fix="", after=({after}))
 
 
 def examine(candidate):

@@ -19,8 +19,8 @@ EXAMPLE = """
     capsviz check --checkpoint mnist
 
 Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or SKIPPED (with the
-reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request. docs/check.md
-lists the checks.
+reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request or a network
+without capsules. docs/check.md lists the checks.
 """
 FUNCTION = "FILE.py:FUNCTION"
 

@@ -101,14 +101,6 @@ def visit(shared, address):
     yield from visits(shared, address)
 
 
-@pytest.fixture(scope="module")
-def looked_at(shared, address):
-    """One page for tests that look at it and change nothing: to open one costs seconds."""
-    opened = visits(shared, address)
-    yield next(opened)()
-    next(opened, None)
-
-
 def visits(shared, address):
     """What opens a page in another window; in the end, that nobody else was asked."""
     asked, pages = [], []
