@@ -223,6 +223,11 @@ def unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
 
 
+def needs(what: str, *packages: str) -> str:
+    """Return the message for packages that are not installed."""
+    return f"{what} needs {', '.join(packages)}: pip install {' '.join(packages)}"
+
+
 @contextmanager
 def guarded(
     package: str,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
-from capsviz.checkpoint.tensors import read_tensors, sha256, write_tensors
+from capsviz.checkpoint import read_tensors, sha256, write_tensors
 from capsviz.files import write_text
 from capsviz.nn.functional import predict
 from capsviz.provenance import provenance

@@ -54,13 +54,13 @@ def write_result(
     return paths
 
 
-def _but(path: Path, error: Exception) -> str:
-    """What a file is that is no result: a card, or what could not be read of it."""
+def _but(path: Path) -> str:
+    """What a file is that is no result: a card, or something else."""
     try:
         card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         card = False
-    return ", but the card of weights" if card else f" ({type(error).__name__})"
+    return ", but the card of weights" if card else ": expected the JSON beside a figure"
 
 
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
@@ -71,7 +71,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ValueError(f"there is no file '{path}'") from error
     except ValueError as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
     return parse_result(about, path)
 
 
@@ -81,7 +81,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     kind: Any = getattr(module, str(name), None)  # its class of results
     kind = next((o.Result for o in contract.of(analysis) if o.Result.__name__ == name), kind)

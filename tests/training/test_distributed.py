@@ -76,12 +76,6 @@ def test_one_process_is_a_team_of_its_own():
         team.in_turn(Path("not here").stat)
 
 
-@pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (128, 1)])
-def test_the_smallest_share_is_the_smallest(n, size):
-    shares = [of(rank, size).share(torch.arange(n))[0] for rank in range(size)]
-    assert of(0, size).smallest(n) == min(map(len, shares))
-
-
 @pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (1, 2)])
 def test_shares_are_the_whole_batch_and_their_weights_make_its_mean(n, size):
     batch = torch.randperm(n)

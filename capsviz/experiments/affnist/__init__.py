@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from capsviz import data
-from capsviz.checkpoint.tensors import read_tensors, write_tensors
+from capsviz.checkpoint import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.experiments.affnist.scores import (
