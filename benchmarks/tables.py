@@ -16,7 +16,7 @@ from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import LAWS, cards, shipped
 from capsviz import checks, discovery
 from capsviz.cli import PACKAGES
-from capsviz.experiments.gathering import gather
+from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate

@@ -46,7 +46,7 @@ FOLDER = Path("runs/reproduce")
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
     from capsviz import discovery
-    from capsviz.experiments import gathering, reproduce, reproductions
+    from capsviz.experiments import reproduce, reproductions
     from capsviz.inputs.opening import choose_device
     from capsviz.results import tables
     from capsviz.training import distributed
@@ -86,7 +86,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             ) from None
     if not leads:
         return
-    header, lines, caption, commands = gathering.gather(table, where, epochs=epochs)
+    header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, lines, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)

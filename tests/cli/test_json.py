@@ -18,7 +18,7 @@ from capsviz import checks, data, discovery, results
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import Verdict
 from capsviz.cli import PACKAGES, main, writing
-from capsviz.experiments import gathering
+from capsviz.experiments import reproduce
 from capsviz.nn import describe
 from capsviz.pictures import prediction
 from capsviz.results.files import to_json
@@ -117,7 +117,7 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     report = Report("x", (verdict,))
     monkeypatch.setattr(checks, "run", lambda *args, **values: report)
     cells = (["x"], [[math.nan]], "caption", {"x": math.inf})
-    monkeypatch.setattr(gathering, "gather", lambda *args, **values: cells)
+    monkeypatch.setattr(reproduce, "gather", lambda *args, **values: cells)
     lines = {
         "evaluate": ["evaluate", *digits, "--n", "3"],
         "describe": ["describe", *digits],
