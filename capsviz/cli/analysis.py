@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -25,9 +25,15 @@ def command_of(name: str) -> click.Command:
     """The command of the analyses that a module of `analyses/` holds."""
     analyses = contract.of(name)
     takes = {given for one in analyses for given in one.given}
+
+    def explained(context, option, value):
+        if value:
+            click.echo(contract.explanation(name))
+            context.exit()
+
     explain = click.option(
         "--explain", is_flag=True, is_eager=True, expose_value=False,
-        callback=lambda context, option, value: _explain(context, name) if value else None,
+        callback=explained,
         help="Print what is measured, how, and what not to conclude from it.",
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
@@ -36,7 +42,11 @@ def command_of(name: str) -> click.Command:
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
-        inner = options.number(_help_of_n(analyses))(inner)
+        text = "Number of test images, for statistics over many in place of one image."
+        if not any(one.of_one_image for one in analyses):
+            usual = analyses[0].usual_n
+            text = f"Number of test images. [default: {usual}, or all if there are fewer]"
+        inner = options.number(text)(inner)
     inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
     command = click.command(cls=_Command, help=discovery.summary(contract.PACKAGE, name))(inner)
     below = [one for analysis in analyses for one in analysis.commands()]
@@ -92,51 +102,31 @@ def _group(command: click.Command, below: Sequence[click.Command]) -> click.Grou
     return click.Group(commands=list(below), invoke_without_command=True, **how)
 
 
-def _explain(context: click.Context, name: str) -> NoReturn:
-    click.echo(contract.explanation(name))
-    context.exit()
-
-
-def _help_of_n(analyses: Sequence[Analysis]) -> str:
-    if any(one.of_one_image for one in analyses):
-        return "Number of test images, for statistics over many in place of one image."
-    return f"Number of test images. [default: {analyses[0].usual_n}, or all if there are fewer]"
-
-
 def _click_option(one: Option) -> click.Option:
     """An option for click: a number within its range, a flag, a choice, a path, or a text."""
     kind: Any = one.kind
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"help": one.help, "metavar": one.flag.metavar}
+    names = [one.flag.name, one.name]
     if one.choices:
         kind = click.Choice(one.choices)
-    elif one.kind is bool:
-        kind = None
-    elif one.kind is int and one.range != (None, None):
-        low, high = (None if end is None else int(end) for end in one.range)
-        kind = click.IntRange(low, high)
-    elif one.kind is float and one.range != (None, None):
-        kind = click.FloatRange(*one.range)
-    elif one.kind is Path:
-        kind = click.Path(path_type=Path)
-    elif typing.get_origin(one.kind) is tuple:
-        kind = typing.get_args(one.kind)
-    text = one.help
-    shown = one.default_text
-    if shown is not None:
-        text = f"{text} [default: {shown}]"
-    names = [one.flag.name, one.name]
-    if one.kind is bool:
-        more["is_flag"] = True
+    elif kind is bool:
+        kind, more["is_flag"] = None, True
         if one.default:
             names[0] = f"{one.flag.name}/--no-{one.flag.name.removeprefix('--')}"
-    elif one.default is not None and not one.several:
+    elif kind is int and one.range != (None, None):
+        low, high = (None if end is None else int(end) for end in one.range)
+        kind = click.IntRange(low, high)
+    elif kind is float and one.range != (None, None):
+        kind = click.FloatRange(*one.range)
+    elif kind is Path:
+        kind = click.Path(path_type=Path)
+    elif typing.get_origin(kind) is tuple:
+        kind = typing.get_args(kind)
+    if one.default_text is not None:
+        more["help"] = f"{one.help} [default: {one.default_text}]"
+    if one.kind is not bool and one.default is not None and not one.several:
         more["show_default"] = True
-    if one.flag.metavar is not None:
-        more["metavar"] = one.flag.metavar
-    return click.Option(
-        names, type=kind, default=one.default, help=text,
-        multiple=one.several, **more,
-    )  # fmt: skip
+    return click.Option(names, type=kind, default=one.default, multiple=one.several, **more)
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
@@ -187,8 +177,10 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
     chosen_by = "networks" if compares else "inputs"
 
     def body(as_json, figure, **values) -> None:
+        from capsviz import checkpoint as checkpoints
         from capsviz.inputs import context
-        from capsviz.inputs.runs import first_of
+        from capsviz.inputs.runs import first_of, open_runs
+        from capsviz.statistics.replicates import words
 
         named, seeds = first_of(values.pop(chosen_by))
         task, picture = values.pop("task"), values.pop("picture", None)
@@ -200,7 +192,11 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
         if len(seeds) > 1:
             _require_statistic(analysis)
-        named = _with_checkpoint(named, analysis.checkpoint(**own))
+        if (checkpoint := analysis.checkpoint(**own)) is not None:
+            others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
+            if others:
+                raise ValueError(f"the options name a network already: drop {', '.join(others)}")
+            named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
         empty = task is not None and tasks.is_empty(task, len(seeds))
@@ -210,7 +206,10 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
-        runs = [opened, *_replicates(opened, seeds)]
+        runs = [opened]
+        if len(seeds) > 1:  # the first network is replaced by each training run in turn
+            runs = [[run, *opened[1:]] for run in open_runs(opened[0], seeds)]
+            opened = runs[0]
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
@@ -222,20 +221,12 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             paths = writing.save(stem, name, result, opened, figure, about)
             with writing.looking(figure):
                 paths += analysis.extra_files(result, paths[-1], **own)
-            findings = [analysis.findings(result), *_of_runs(result, opened, about)]
+            trained = all(checkpoints.is_trained(one.model) for one in opened)
+            line = words(result, networks=len(opened), trained=trained, about=about)
+            findings = [analysis.findings(result), *line]
             writing.report(result, "\n".join(findings), paths, as_json)
 
     return body
-
-
-def _with_checkpoint(named: dict, checkpoint: str | None) -> dict:
-    """The network that an analysis names by its options; ValueError beside another one."""
-    if checkpoint is None:
-        return named
-    others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
-    if others:
-        raise ValueError(f"the options name a network already: drop {', '.join(others)}")
-    return {**named, "checkpoint": checkpoint}
 
 
 def _open(analysis: Analysis, named: dict) -> list[Any]:
@@ -249,18 +240,6 @@ def _open(analysis: Analysis, named: dict) -> list[Any]:
         opened = [options.open_inputs(named, capsules=capsules)]
     needs.require(opened[0].model, analysis.needs, f"capsviz {analysis.name.replace('_', '-')}")
     return opened
-
-
-def _replicates(opened: list, seeds: Sequence[str]) -> list[list]:
-    """The same networks, the first of them replaced by each further training run in turn."""
-    if len(seeds) < 2:
-        return []
-    from capsviz.inputs.runs import open_runs
-
-    first, *others = opened
-    runs = open_runs(first, seeds)
-    opened[0] = runs[0]
-    return [[one, *others] for one in runs[1:]]
 
 
 def _require_statistic(analysis: Analysis) -> None:
@@ -316,12 +295,3 @@ def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tup
         click.echo(text, err=True)
         return []
     return [tuple(one) for place in places for one in tasks.read(place)]
-
-
-def _of_runs(result, opened: Sequence, about: dict | None) -> list[str]:
-    """The line that says how many training runs a result with intervals is of."""
-    from capsviz import checkpoint
-    from capsviz.statistics.replicates import words
-
-    trained = all(checkpoint.is_trained(one.model) for one in opened)
-    return words(result, networks=len(opened), trained=trained, about=about)

@@ -50,7 +50,7 @@ def _names(decorator: Callable) -> list[str]:
 
 def number(help_text: str, *, name: str = "n") -> Callable:
     """Return the option `--n`, the number of images of a statistic."""
-    return click.option("--n", name, type=int, metavar="N", help=help_text)
+    return click.option("--n", name, type=click.IntRange(1), metavar="N", help=help_text)
 
 
 def _data(default: str, what: str = "Data set.") -> Callable:

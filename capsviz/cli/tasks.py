@@ -31,14 +31,12 @@ class Measured(NamedTuple):
 
 
 def place_of(output: Path, analysis: str, of: tuple[str, str], card: dict) -> Path:
-    """Where the results of one run lie.
+    """Where the results of one run lie, by its card.
 
-    Parameters
-    ----------
-    of    the command's options as one text, and the digest of the images.
-    card  of the run's network.
+    `of` is the command's options as one text, and the digest of the images.
     """
-    folder = f"{analysis}-{_digest(' '.join((capsviz.__version__, *of)))}"
+    digest = hashlib.sha256(" ".join((capsviz.__version__, *of)).encode()).hexdigest()[:LETTERS]
+    folder = f"{analysis}-{digest}"
     return output / "shares" / folder / card["weights"]["sha256"][:LETTERS]
 
 
@@ -50,10 +48,7 @@ def measure(
 ) -> int:
     """Measure the runs of a task (i, n) that are not there; how many of all are there then.
 
-    Parameters
-    ----------
-    places   of all runs.
-    compute  the results of a run, by its number.
+    `compute` gives the results of a run, by its number.
     """
     i, n = task
     for number, place in enumerate(places):
@@ -66,8 +61,7 @@ def read(place: Path) -> list[Measured]:
     """The results of one run, in the order in which they were measured."""
     from capsviz.results.files import read_result
 
-    paths = sorted(place.glob("*.json"))
-    pairs = [read_result(path) for path in paths]
+    pairs = map(read_result, sorted(place.glob("*.json")))
     return [Measured(about["stem"], result) for result, about in pairs]
 
 
@@ -85,10 +79,6 @@ def _keep(place: Path, results: Iterable[Measured], analysis: str) -> None:
         os.replace(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
 
 
 def option(what: str, default: str | None = "1/1") -> Callable:

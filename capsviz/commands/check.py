@@ -23,6 +23,7 @@ reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong requ
 lists the checks.
 """
 FUNCTION = "FILE.py:FUNCTION"
+IMAGES = 64  # test images, the same each time
 
 
 @click.command(help=f"{__doc__}\n\n{EXAMPLE}")
@@ -71,6 +72,7 @@ def command(
     from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.inputs.opening import open_module
+    from capsviz.transforms.augment import to_float
     from capsviz.wrapping import open_function
     from capsviz.wrapping import open_module as opened
     from capsviz.wrapping.environment import on_stderr
@@ -92,7 +94,7 @@ def command(
         facts["new"] = opened(new)[0]
     if part is not None:
         shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
-        facts["images"] = _images(part)
+        facts["images"] = to_float(part.sample(min(IMAGES, len(part))).images)
     try:
         with on_stderr():  # what the user's code prints
             report = checks.run(module, **shape, **facts)._replace(network=name)
@@ -120,10 +122,3 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
     if min(*image_shape, classes) < 1:
         raise ValueError(f"expected numbers of at least 1, got {image_shape} and {classes}")
     return {"image_shape": image_shape, "classes": classes}
-
-
-def _images(part, count: int = 64):
-    """Test images in [0, 1], the same each time."""
-    from capsviz.transforms.augment import to_float
-
-    return to_float(part.sample(min(count, len(part))).images)

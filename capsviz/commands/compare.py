@@ -54,12 +54,17 @@ def command(places, columns, output, paired, margin, printed, as_json):
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.results import leaderboard, tables
+    from capsviz.results import paired as pairs
     from capsviz.results.leaderboard.draw import draw
 
     if paired:
         if columns or output is not None:
             raise ValueError("--paired prints no table: leave out --columns and --output")
-        _paired(places, margin, as_json)
+        compared = pairs.compare(places, pairs.MARGIN if margin is None else margin)
+        if as_json:
+            click.echo(writing.to_json([pairs.plain(one) for one in compared]))
+        else:
+            click.echo("\n\n".join(map(pairs.lines, compared)))
         return
     if margin is not None:
         raise ValueError("--margin is for --paired: give both")
@@ -90,17 +95,6 @@ def command(places, columns, output, paired, margin, printed, as_json):
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
-
-
-def _paired(places, margin, as_json) -> None:
-    """Print what runs of equal seed show."""
-    from capsviz.results import paired
-
-    compared = paired.compare(places, paired.MARGIN if margin is None else margin)
-    if as_json:
-        click.echo(writing.to_json([paired.plain(one) for one in compared]))
-    else:
-        click.echo("\n\n".join(map(paired.lines, compared)))
 
 
 def _plain(row) -> dict:

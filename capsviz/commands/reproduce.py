@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ FOLDER = Path("runs/reproduce")
 @click.option("--epochs", type=int, help="Epochs of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Number of seeds for each row.")
 @click.option(
-    "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
+    "--rows", metavar="A,B", default="",
     help="Rows by the file names of their results, without the seed. [default: all]",
 )  # fmt: skip
 @tasks.option("rows times seeds")
@@ -59,6 +58,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         for name in reproductions.available():
             click.echo(f"{name:12}{reproductions.get(name).title}")
         return
+    rows = tuple(name.strip() for name in rows.split(",") if name)
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
         of_training = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
@@ -78,7 +78,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
                 leads = team.leads
                 epochs = reproduce.run(
                     table, seeds, plan, root=data_dir, device=device, team=team,
-                    report=_report if leads else lambda line: None, rows=rows, task=task,
+                    report=writing.line if leads else lambda line: None, rows=rows, task=task,
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise click.ClickException(
@@ -95,13 +95,3 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         click.echo(writing.to_json(about))
     else:
         click.echo(tables.markdown(header, lines) + "\n" + caption)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",")) if text else ()
-
-
-def _report(line: str) -> None:
-    from tqdm import tqdm
-
-    tqdm.write(line, file=sys.stderr)

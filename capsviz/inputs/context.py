@@ -25,7 +25,7 @@ def arguments(
     digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
 ) -> dict[str, Any]:
-    """The arguments of `measure` that are no options.
+    """The arguments of `measure` that are no options; ValueError for one that nothing gives.
 
     Parameters
     ----------
@@ -34,10 +34,6 @@ def arguments(
     picture   the image of an analysis of one image.
     digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
-
-    Raises
-    ------
-    ValueError  for a parameter of `measure` that nothing gives a value for.
     """
     first = opened[0]
     known: dict[str, Callable[[], Any]] = {
@@ -93,11 +89,8 @@ def stem(analysis: Analysis, inputs: Inputs, result, *, n=None, picture=None) ->
 def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
-    Networks are compared with the shipped networks without capsules for the same data.
-
-    Parameters
-    ----------
-    settings  `capsviz.results.sets.Settings`: numbers of images, the seed, the image that is shown.
+    Networks are compared with the shipped networks without capsules for the same data. `settings`
+    are those of `capsviz.results.sets`: numbers of images, the seed, the image that is shown.
     """
     opened = with_baselines(inputs) if analysis.compares else [inputs]
     picture = None

@@ -10,8 +10,14 @@ from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz import discovery
-from capsviz.inputs.fit import check_fit, images_and_classes, other_classes
-from capsviz.inputs.opening import Inputs, open_inputs, own_network
+from capsviz.inputs.opening import (
+    Inputs,
+    check_fit,
+    images_and_classes,
+    open_inputs,
+    other_classes,
+    own_network,
+)
 from capsviz.tracing import abilities
 
 
@@ -28,12 +34,8 @@ def open_networks(
     """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
 
     Without names, the shipped weights of the data set, and its shipped baselines as by
-    `with_baselines`. Networks of one's own come after those of `names`, the first of `weights` for
-    the first of them.
-
-    Raises
-    ------
-    ValueError  for two networks of the same name, or networks of different images or classes.
+    `with_baselines`. Custom networks come after those of `names`, the first of `weights` for the
+    first of them. ValueError for a network named twice, or other images or classes.
     """
     own = list(zip_longest(network, weights))
     if len(weights) > len(network):
@@ -55,41 +57,27 @@ def open_networks(
         check_fit(model, first.dataset)
         notice = other_classes(model, first.dataset)
         networks.append(Inputs(model, first.dataset, str(name), notice, drawn=first.drawn))
-    return told_apart(networks)
-
-
-def told_apart(networks: list[Inputs]) -> list[Inputs]:
-    """Networks of one name, as two runs of a recipe, called by their place, too: "digits (mine)".
-
-    ValueError for a network that is named twice.
-    """
-    own = [one.name for one in networks]
-    names = _apart(own, [one.source for one in networks])
-    if len(set(names)) < len(names):
-        raise ValueError(f"expected different networks, got {', '.join(names)}")
+    apart = _apart([one.name for one in networks], [one.source for one in networks])
+    if len(set(apart)) < len(apart):
+        raise ValueError(f"expected different networks, got {', '.join(apart)}")
     return [
-        one if name == before else replace(one, alias=name)
-        for one, before, name in zip(networks, own, names, strict=True)
+        one if name == one.name else replace(one, alias=name)
+        for one, name in zip(networks, apart, strict=True)
     ]
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of networks, none of them that of shipped weights unless it is these: "digits (mine)".
-
-    A network that is named twice has the same name twice.
-    """
+    """Names of networks, never one of other weights that are shipped: "digits (mine)"."""
     others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
     return _apart([*names, *others], [*sources, *others])[: len(names)]
 
 
 def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names, with the place of those that are not shipped where there are several of one."""
+    """Names, with the folder or path of those that are not shipped where several have one."""
     names = list(own)
     for whole in (False, True):
-        if len(set(names)) == len(names):
-            break
         names = [
-            f"{name} ({_place(source, name, whole)})"
+            f"{name} ({source if whole or Path(source).stem == name else Path(source).stem})"
             if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
             else now
             for now, name, source in zip(names, own, sources, strict=True)
@@ -104,12 +92,6 @@ def _known(source: str) -> str:
     return path.stem if of_shipped and path.suffix == ".safetensors" else source
 
 
-def _place(source: str, name: str, whole: bool) -> str:
-    """A run by its folder or file; by its whole path where that says no more than the name."""
-    stem = Path(source).stem
-    return source if whole or stem == name else stem
-
-
 def with_baselines(inputs: Inputs) -> list[Inputs]:
     """A network, and the shipped networks without capsules for the same data set and images."""
     networks = [inputs]
@@ -117,10 +99,7 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
         if name.startswith(f"{inputs.dataset.name}-"):
             model = checkpoints.load(name, device=inputs.device)
             other = Inputs(model, inputs.dataset, name, drawn=inputs.drawn)
-            alike = (
-                images_and_classes(model) == images_and_classes(inputs.model)
-                and other.name != inputs.name
-            )
-            if alike and not abilities(model).has_capsules:
+            fits = images_and_classes(model) == images_and_classes(inputs.model)
+            if fits and other.name != inputs.name and not abilities(model).has_capsules:
                 networks.append(other)
     return networks

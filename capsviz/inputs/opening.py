@@ -1,7 +1,9 @@
-"""What a command looks at: a network, a data set, and one image or many of it."""
+"""What a command looks at: a network, a data set that fits it, and one image or many of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +13,11 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
-from capsviz.inputs.fit import check_fit, images_and_classes, other_classes, other_images, shaped
 from capsviz.inputs.samples import usual_class
 from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
+
+NAMED = 3  # classes that a notice names
 
 
 @dataclass(frozen=True)
@@ -47,21 +50,15 @@ class Inputs:
         return data.load(name, split, self.data_dir, **own, **self.options)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
+        """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
 
-        Raises
-        ------
-        ValueError  for an n that is not there, or images that show several things each.
+        ValueError for an n that is not there, or images that show several things each.
         """
         key = len(self.dataset) if n is None else n
         if key not in self.drawn:
-            part = self.sample(n).single()
+            part = self.dataset.sample(n).single()
             self.drawn[key] = to_float(part.images), part.labels
         return self.drawn[key]
-
-    def sample(self, n: int | None = None) -> data.Dataset:
-        """n images of the split, all for None, as its `sample`."""
-        return self.dataset.sample(n)
 
 
 class Picture(NamedTuple):
@@ -95,16 +92,11 @@ def open_inputs(
 ) -> Inputs:
     """The network and the split that a command's options ask for.
 
-    Parameters
-    ----------
-    network   "FILE.py:FUNCTION", a custom one in place of a checkpoint; without a data set, MNIST
-              or where it is not at hand the embedded digits.
-    weights   its file.
-    capsules  False also takes a network without any.
-
-    Without a checkpoint, the shipped weights of the data set; without a data set, the one that the
-    checkpoint was trained on; without both, MNIST, or where that can neither be found nor
-    downloaded, the embedded digits with their own weights, and a notice that says so.
+    `network` is "FILE.py:FUNCTION", a custom one in place of a checkpoint, with the file of its
+    `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
+    one that the checkpoint was trained on; without both, MNIST, or where that can neither be found
+    nor downloaded, the embedded digits, and a notice that says so. Without `capsules` also networks
+    that have none.
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
@@ -117,30 +109,42 @@ def open_inputs(
         dataset, part, notice = _default(split, data_dir)
     elif checkpoint is None and dataset is not None and dataset not in checkpoints.shipped():
         data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
+        recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
         raise ValueError(
-            f"no weights for '{dataset}' come with capsviz: train some by "
-            f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
+            f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
+            f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
+            f"runs/{dataset}"
         )
     source = str(checkpoint or dataset)
     model: Any = checkpoints.load(source, device=choose_device(device))
+    trained_on = model.card["dataset"]
     if part is None:
-        trained_on = model.card["dataset"]
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    said = (notice or part.notice, other_classes(model, part), other_images(model, part))
+    said = [notice or part.notice, other_classes(model, part)]
+    known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.name else None
+    if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
+        said.append(
+            f"these {split} images of {part.name} are not those that the card of {_name(model)} "
+            "tells of: some of them may have been trained on"
+        )
     return Inputs(model, part, source, "\n".join(filter(None, said)) or None, data_dir=data_dir)
 
 
 def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
-    """Open a custom network with the named data set, or else the default one."""
+    """Open a custom network with the named data set, or else the default one, in its image size."""
     if dataset is None:
         dataset, part, notice = _default(split, data_dir)
     else:
         part, notice = data.load(dataset, split, data_dir), None
     model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
-    shape, _ = images_and_classes(model)
-    part, options = shaped(part, shape, dataset, split, data_dir)
+    options: dict = {}
+    (channels, height, width), _ = images_and_classes(model)
+    if part.image_shape != (channels, height, width) and height == width:
+        with suppress(ValueError):  # the data set has one size only
+            resized = {"image_size": height, "channels": channels}
+            part, options = data.load(dataset, split, data_dir, **resized), resized
     check_fit(model, part)
     return Inputs(model, part, network, notice or part.notice, data_dir=data_dir, options=options)
 
@@ -157,8 +161,8 @@ def open_module(
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
-    For what must look at networks that `capsviz.wrap` refuses. Without `data_wanted` a network of
-    one's own is shown no data set.
+    For checks of networks that `capsviz.wrap` refuses. Without `data_wanted` a custom network is
+    shown no data set.
     """
     if network is None:
         inputs = open_inputs(
@@ -187,22 +191,12 @@ def open_model(
     dataset: str | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
-    default: str = "mnist",
-    capsules: bool = False,
 ) -> tuple[nn.Module, str, str | None]:
     """A network in evaluation mode with its card, what it is named by, and a notice.
 
-    Parameters
-    ----------
-    checkpoint         shipped weights, a file or a folder; `default` where neither it nor a network
-                       is named.
-    network, weights   "FILE.py:FUNCTION", and the file of its weights.
-    dataset, data_dir  whose images and classes that network takes; as `open_inputs` chooses them.
-    capsules           refuse a network without any.
-
-    Raises
-    ------
-    ValueError  for options that would be ignored, and whatever is wrong with the network.
+    Without a checkpoint and a network it is `mnist`. `dataset` and `data_dir` are those whose
+    images and classes a custom network takes, as `open_inputs` chooses them: ValueError if they
+    would be ignored.
     """
     if network is None:
         places = {"weights": weights, "dataset": dataset, "data-dir": data_dir}
@@ -210,11 +204,11 @@ def open_model(
             raise ValueError(
                 f"{', '.join(idle)}: only for a network of your own, by --network FILE.py:FUNCTION"
             )
-        source = checkpoint or default
+        source = checkpoint or data.DEFAULT
         return checkpoints.load(source, device=choose_device(device)), source, None
     inputs = open_inputs(
         checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
-        data_dir=data_dir, device=device, capsules=capsules,
+        data_dir=data_dir, device=device, capsules=False,
     )  # fmt: skip
     return inputs.model, network, inputs.notice
 
@@ -242,10 +236,42 @@ def open_picture(
     return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")
 
 
-def _recipe(dataset: str) -> str:
-    """What `capsviz train` is given for a data set: its recipe, if there is one."""
-    available = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
-    return dataset if available else f"--dataset {dataset}"
+def check_fit(model, part: data.Dataset) -> None:
+    """ValueError if a network is for other images or classes than those of a split."""
+    expected = images_and_classes(model)
+    if expected != (part.image_shape, len(part.classes)):
+        raise ValueError(
+            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
+        )
+    trained_on = model.card["dataset"]
+    classes = trained_on.get("classes", list(part.classes))
+    if trained_on["name"] == part.name and classes != list(part.classes):
+        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def other_classes(model, part: data.Dataset) -> str | None:
+    """The notice for a network that fits and was trained on classes of other names; else None."""
+    classes = model.card["dataset"].get("classes", part.classes)
+    if list(classes) == list(part.classes):
+        return None
+    return (
+        f"{_name(model)} was trained to tell {_first(classes)}, but the classes of {part.name} are "
+        f"{_first(part.classes)}: they are compared by their numbers"
+    )
+
+
+def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
+    """The shape of the images that a network is for, and the number of their classes."""
+    return tuple(model.config["image_shape"]), model.config["classes"]
+
+
+def _first(classes: Sequence[str]) -> str:
+    return ", ".join(classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
+
+
+def _name(model) -> str:
+    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"
 
 
 def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:

@@ -10,10 +10,10 @@ import torch
 from click.testing import CliRunner
 from helpers.training_runs import SMALL, train
 
-from capsviz import checkpoint, results
+from capsviz import results
 from capsviz.analyses.transplant import OverPairs
 from capsviz.cli import main
-from capsviz.inputs.runs import _terms, check
+from capsviz.inputs.runs import check
 from capsviz.nn import models
 from capsviz.training.recipe import Recipe
 
@@ -70,14 +70,6 @@ def test_repeated_checkpoints_are_the_same_as_a_glob(blank, runs):
     done, other = transplant(*named, "--json"), transplant("--seeds-of", "runs/x-*", "--json")
     assert json.loads(done.stdout) == json.loads(other.stdout)
     assert len(json.loads(done.stdout)["as_own"]["runs"]) == 3
-
-
-def test_a_combined_figure_is_drawn_again_from_its_numbers(runs):
-    transplant("--seeds-of", "runs/x-*")
-    path = "out/transplant-x-digits-40-images-3-runs"
-    first = (runs.parent / f"{path}.png").read_bytes()
-    assert invoke("redraw", f"{path}.json", "--format", "png", "--force").exit_code == 0
-    assert (runs.parent / f"{path}.png").read_bytes() == first
 
 
 def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
@@ -150,8 +142,6 @@ def test_the_accuracy_of_several_runs_is_their_mean(runs):
     assert about["accuracy"]["runs"] == each and np.isclose(
         about["accuracy"]["value"], sum(each) / 3
     )
-    words = ["--split", "validation", "--write-thresholds"]
-    refused(invoke("evaluate", "--seeds-of", "runs/x-*", *words), "name one --checkpoint")
 
 
 def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch):
@@ -225,10 +215,3 @@ def test_an_older_card_has_todays_defaults_where_it_names_nothing():
     old["recipe"]["schedule"] = new["recipe"]["schedule"] = "exponential"
     with pytest.raises(ValueError, match=r"'new' is not .*: lr_decay 0.96, not 0.99126"):
         check({"old": old, "new": new})
-
-
-def test_reading_what_runs_have_in_common_draws_nothing():
-    card = checkpoint.read_card(checkpoint.find("digits"))
-    before = torch.get_rng_state()
-    assert _terms(card)["stem"] == "paper"  # younger than the card
-    assert torch.equal(torch.get_rng_state(), before)

@@ -67,12 +67,6 @@ def test_help_has_an_example_that_is_taken_and_a_time(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_help_text_begins_with_of(name):
-    texts = [p.help or "" for p in command(name).params if isinstance(p, click.Option)]
-    assert not [text for text in texts if text.startswith("Of ")]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
 def test_errors_name_only_options_that_the_command_has(name):
     source = discovery.source(COMMANDS[name], name)
     files = source.parent.glob("*.py") if source.name == "__init__.py" else [source]
@@ -93,15 +87,3 @@ def messages(tree):
             for part in ast.walk(node.exc):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield part.value
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--checkpoint", "a", "--checkpoint", "b"],
-        ["a", "b"],
-    ],
-)
-def test_networks_that_are_compared_are_named_by_checkpoint_each(words):
-    networks = command("sweep").make_context("sweep", words).params
-    assert (*networks["first"], *networks["others"]) == ("a", "b")

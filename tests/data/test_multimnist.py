@@ -186,14 +186,13 @@ def test_what_needs_one_thing_in_each_image_refuses_two(overlaid, tiny):
             ask()
 
 
-def test_a_sample_keeps_the_parts_of_its_images(overlaid, tiny):
-    inputs = Inputs(tiny, overlaid, "x")
-    some = inputs.sample(20)
-    assert some.parts.shape[0] == len(some) == 20 and inputs.sample() is overlaid
+def test_a_sample_keeps_the_parts_of_its_images(overlaid):
+    some = overlaid.sample(20)
+    assert some.parts.shape[0] == len(some) == 20 and overlaid.sample(None) is overlaid
     for image, parts in zip(some.images, some.parts, strict=True):
         assert torch.equal(image.int(), parts.int().sum(0).clamp(max=255))
     with pytest.raises(ValueError, match="expected 1 to 360"):
-        inputs.sample(361)
+        overlaid.sample(361)
 
 
 @pytest.mark.mnist

@@ -20,8 +20,7 @@ import torch
 from click.testing import CliRunner
 from helpers.distributed_ranks import Ranks, capsviz
 
-from capsviz.cli import main
-from capsviz.cli.errors import errors
+from capsviz.cli import errors, main
 from capsviz.nn import models
 from capsviz.training.distributed import Team, _Several, has_unused_weights, team
 
