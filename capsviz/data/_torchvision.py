@@ -65,20 +65,9 @@ def read(
 ):
     """Return one of torchvision's data sets from the first folder that has all its files.
 
-    Parameters
-    ----------
-    kind       torchvision's class.
-    folders    to look in; a download goes into the last one.
-    files      paths of its files in such a folder.
-    urls       of its download.
-    download   whether to download it if it is missing.
-    also       what else the user can do if it is missing; the end of the message.
-    arguments  of the class.
-
-    Raises
-    ------
-    ValueError         for damaged files.
-    FileNotFoundError  if they are neither found nor downloaded; the message says where to put them.
+    A download goes into the last folder. `also` is what else the user can do if it is missing, the
+    end of the message; `arguments` are those of the class. ValueError for damaged files,
+    FileNotFoundError if they are neither found nor downloaded.
     """
     name = kind.__name__
     for folder in folders:

@@ -84,7 +84,12 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         "choose a smaller image_size",
     )
     images, labels, errors = [], [], []
-    for path, label in _in_turn(samples):
+    numbers = Counter()
+    turns = []  # one picture of each class after another: the first n hold all classes alike
+    for sample in samples:
+        numbers[sample[1]] += 1
+        turns.append((numbers[sample[1]], *sample[::-1]))
+    for _, label, path in sorted(turns):
         try:
             pixels = opening.load(path, alike=True)
         except ValueError as error:
@@ -114,11 +119,8 @@ def _split_folders(root: Path) -> dict[str, Path]:
                     )
                 ready[split] = folder
     known = {name for names in NAMES.values() for name in names}
-    similar = [
-        folder.name
-        for folder in folders
-        if known & set(re.findall("[a-z]+", folder.name.lower())) and opening.folders(folder)
-    ]
+    words = {folder: set(re.findall("[a-z]+", folder.name.lower())) for folder in folders}
+    similar = [f.name for f in folders if known & words[f] and opening.folders(f)]
     if not ready and len(similar) > 1:
         raise ValueError(
             f"the folders {', '.join(similar)} of {root} are named like splits and hold folders: "
@@ -157,17 +159,6 @@ def _left_out(source: Path, others: Counter, pictures: int, errors: list[str]) -
     if errors:
         texts.append(f"{len(errors)} of {pictures} pictures that cannot be read, e.g. {errors[0]}")
     return f"left out of {source}: {'; '.join(texts)}" if texts else None
-
-
-def _in_turn(samples: list) -> list:
-    """Return one picture of each class after another: the first n hold all classes alike."""
-    numbers: Counter[int] = Counter()
-
-    def turn(sample):
-        numbers[sample[1]] += 1
-        return numbers[sample[1]]
-
-    return sorted(samples, key=turn)
 
 
 def _part(samples, source: Path, split: str, *, with_test: bool) -> list:

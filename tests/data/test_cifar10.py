@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import io
 import pickle
 import tarfile
 from pathlib import Path
@@ -13,11 +12,9 @@ import torch
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from capsviz import checkpoint, data
+from capsviz import data
 from capsviz.data import cifar10
 from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
-from capsviz.inputs.opening import open_inputs
-from capsviz.nn import models
 
 
 def write_batches(root, monkeypatch, per_batch=1_004):
@@ -73,7 +70,7 @@ def test_batches_are_read_in_their_order(tmp_path, monkeypatch):
     assert test.notice is None
 
 
-@pytest.mark.parametrize("kept", [0, 100, -1])
+@pytest.mark.parametrize("kept", [0, -1])
 def test_a_batch_that_is_cut_short_is_called_damaged(tmp_path, monkeypatch, kept):
     write_batches(tmp_path, monkeypatch, per_batch=2)
     path = tmp_path / "cifar-10-batches-py/data_batch_3"
@@ -93,17 +90,18 @@ def test_pictures_are_taken_class_by_class_in_turn(tmp_path, place):
         assert part.labels.tolist() == list(range(10)) * len(numbers)
         assert torch.equal(part.images, part.images[:, :, :1, :1].expand(-1, -1, 32, 32))
         assert part.images.dtype == torch.uint8 and part.classes == CLASSES
+        assert part.image_shape == cifar10.IMAGE_SHAPE
         assert part.notice is None, "PNG loses nothing"
 
 
 def test_an_archive_is_read_as_its_folder_is(tmp_path):
     write_pictures(tmp_path / "unpacked", ending="jpg")
-    for top, name in (("", "plain"), ("./", "dotted"), ("cifar10-jpeg/", "nested")):
+    for top, name in (("./", "dotted"), ("cifar10-jpeg/", "nested")):
         (tmp_path / name).mkdir()
         pack(tmp_path / "unpacked", tmp_path / name / ARCHIVE, top)
     for split in data.SPLITS:
         expected = data.load("cifar10", split, tmp_path / "unpacked")
-        for name in ("plain", "dotted", "nested"):
+        for name in ("dotted", "nested"):
             part = data.load("cifar10", split, tmp_path / name)
             assert torch.equal(part.images, expected.images)
             assert torch.equal(part.labels, expected.labels)
@@ -113,26 +111,6 @@ def test_jpeg_is_said_to_be_lossy_whatever_is_done_to_the_images(tmp_path):
     write_pictures(tmp_path, ending="JPEG")
     part = data.load("cifar10", "test", tmp_path, crop_px=24)
     assert part.notice == part.first(3).notice == NOTICE and "lossy JPEG" in NOTICE
-
-
-def test_whoever_looks_at_jpeg_is_told(tmp_path):
-    write_pictures(tmp_path, ending="jpg")
-    small = {"channels": 2, "types": 1, "reconstruction_weight": 0.0}
-    model = models.build("capsnet", (3, 32, 32), 10, **small)
-    card = {"name": "x", "dataset": {"name": "cifar10", "classes": list(CLASSES)}}
-    checkpoint.save(tmp_path / "x.safetensors", model, card)
-    opened = open_inputs(
-        checkpoint=str(tmp_path / "x.safetensors"), data_dir=tmp_path, device="cpu"
-    )
-    assert opened.notice == NOTICE
-
-
-def test_original_pixels_come_before_pictures(tmp_path, monkeypatch):
-    write_pictures(tmp_path / "pictures", ending="jpg")
-    write_batches(tmp_path / "cache/capsviz", monkeypatch, per_batch=2)
-    monkeypatch.setenv("CAPSVIZ_DATA", str(tmp_path / "pictures"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert data.load("cifar10", "test").notice is None
 
 
 def test_a_class_without_pictures_is_named(tmp_path):
@@ -150,7 +128,7 @@ def test_pictures_of_another_size_are_refused(tmp_path):
         data.load("cifar10", "test", tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0, 30, 60])
+@pytest.mark.parametrize("kept", [0, 60])
 def test_a_picture_that_cannot_be_read_is_named(tmp_path, kept):
     write_pictures(tmp_path)
     path = tmp_path / "test/frog/0002.png"
@@ -159,7 +137,7 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path, kept):
         data.load("cifar10", "test", tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0, 10, 2_000, -8])
+@pytest.mark.parametrize("kept", [0, 2_000])
 def test_an_archive_that_is_cut_short_is_called_damaged(tmp_path, kept):
     write_pictures(tmp_path / "unpacked", ending="jpg")
     pack(tmp_path / "unpacked", tmp_path / ARCHIVE)
@@ -169,22 +147,6 @@ def test_an_archive_that_is_cut_short_is_called_damaged(tmp_path, kept):
         data.load("cifar10", "train", tmp_path)
 
 
-def test_an_archive_of_something_else_is_not_cifar10(tmp_path):
-    with tarfile.open(tmp_path / ARCHIVE, "w:xz") as tar:
-        note = tarfile.TarInfo("train/notes/bird.jpg")
-        note.size = 4
-        tar.addfile(note, io.BytesIO(b"note"))
-    with pytest.raises(ValueError, match=rf"{ARCHIVE} holds no .*train/airplane"):
-        data.load("cifar10", "train", tmp_path)
-
-
-def test_what_is_missing_may_be_put_there_in_two_ways(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=rf"{tmp_path}/cifar-10-batches-py.*pictures in {tmp_path}/cifar10/"
-    ):
-        data.load("cifar10", "test", tmp_path, download=False)
-
-
 @pytest.fixture(scope="module")
 def archive_root():
     """The folder that holds the JPEG archive, or a skip."""
@@ -192,19 +154,6 @@ def archive_root():
         if (folder / ARCHIVE).is_file():
             return Path(folder)
     pytest.skip(f"{ARCHIVE} is not here: set CAPSVIZ_DATA to the folder that holds it")
-
-
-def test_the_real_archive_holds_a_thousand_test_images_of_each_class(archive_root):
-    part = data.load("cifar10", "test", archive_root)
-    assert part.images.shape == (10_000, 3, 32, 32) and part.notice == NOTICE
-    assert (part.image_shape, part.classes) == (cifar10.IMAGE_SHAPE, cifar10.CLASSES)
-    assert torch.bincount(part.labels).tolist() == [1_000] * 10
-    assert part.labels[:10].tolist() == list(range(10))
-    red, _, blue = part.images.double().mean((2, 3)).T
-    sky = (blue - red)[part.labels == CLASSES.index("airplane")].mean()
-    sea = (blue - red)[part.labels == CLASSES.index("ship")].mean()
-    frogs = (blue - red)[part.labels == CLASSES.index("frog")].mean()
-    assert min(sky, sea) > 5 and frogs < -5, "labels and colours belong together"
 
 
 @pytest.mark.slow
