@@ -48,25 +48,9 @@ def command_of(name: str) -> click.Command:
             text = f"Number of test images. [default: {usual}, or all if there are fewer]"
         inner = options.number(text)(inner)
     inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
-    command = click.command(cls=_Command, help=discovery.summary(contract.PACKAGE, name))(inner)
+    command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
-
-
-class _Command(click.Command):
-    """A command that says whether it takes one image or many, where the wrong option is typed."""
-
-    def parse_args(self, context, args):
-        """As click does."""
-        try:
-            return super().parse_args(context, args)
-        except click.NoSuchOption as error:
-            words = {"--n": "it looks at one image"}
-            words |= {f"--{one}": "it measures many test images, not one image" for one in ONE}
-            if error.option_name not in words:
-                raise
-            text = f"{error.option_name} cannot be used here: {words[error.option_name]}"
-            raise click.UsageError(text, context) from error
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli.options import stack
+from capsviz.cli.options import path_option, stack
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
@@ -62,9 +62,9 @@ _width = click.option(
 )
 printed = stack(_width, look, force, into="printed")
 figure = stack(
-    click.option(
+    path_option(
         "--output",
-        type=click.Path(path_type=Path, file_okay=False),
+        folder=True,
         default="runs/figures",
         show_default=True,
         help="Folder to write to.",

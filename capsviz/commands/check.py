@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -55,11 +54,7 @@ IMAGES = 64  # test images, the same each time
 )
 @click.option("--new", metavar=FUNCTION, help="() -> the untrained network.")
 @writing.as_json
-@click.option(
-    "--markdown",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report as Markdown.",
-)
+@options.path_option("--markdown", folder=False, help="Write the report as Markdown.")
 @writing.force
 def command(
     inputs, image_shape, classes, loss, train_data, test_data, iterations, pair, new, as_json,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from capsviz.cli import writing
+from capsviz.cli import options, writing
 
 KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
@@ -32,9 +30,9 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
     "them. [default: data, runs, accuracy, inside, outside, parameters]",
 )
-@click.option(
+@options.path_option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    folder=False,
     metavar="STEM",
     help="Write the table as STEM.md and STEM.tex, and drawn as STEM.pdf and STEM.png.",
 )

@@ -37,7 +37,7 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     names = sets.choose(typed)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
-    n = options.usual(n, chosen)
+    n = min(options.USUAL, len(chosen.dataset)) if n is None else n
     chosen.dataset.first(n)
     names = sets.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:

@@ -18,11 +18,7 @@ capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
 
 @click.command(help=__doc__)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write to. [default: the file's own]",
-)
+@options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
 @click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
 @click.option("--width", help="single, double or inches. [default: as it was made]")
 @click.option(

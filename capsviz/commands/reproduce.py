@@ -35,11 +35,11 @@ FOLDER = Path("runs/reproduce")
 )
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
 @click.option("--limit", type=int, metavar="N", help="Train on the first N images only.")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False),
+@options.path_option(
+    "--folder", folder=True,
     help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]",
 )  # fmt: skip
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
+@options.path_option("--data-dir", help="Folder that holds the data.")
 @options.device
 @writing.as_json
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):

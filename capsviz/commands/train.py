@@ -121,11 +121,7 @@ def _options(rows):
 @_options(OPTIMISATION)
 @_options(CHANGES)
 @options.device
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the run. [default: runs/NAME]",
-)
+@options.path_option("--output", folder=True, help="Folder of the run. [default: runs/NAME]")
 @click.option(
     "--resume",
     is_flag=True,
