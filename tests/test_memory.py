@@ -10,12 +10,6 @@ def test_free_memory_is_some_of_the_machines():
     assert 0 < memory.available(torch.device("cpu")) <= psutil.virtual_memory().total
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
-def test_free_memory_of_a_gpu_is_its_own():
-    assert 0 < memory.available("cuda") <= torch.cuda.get_device_properties(0).total_memory
-
-
 def test_what_fits_is_let_through_and_what_does_not_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda device: 2_000_000)
     memory.require(2_000_000, "a table", "use a smaller one")

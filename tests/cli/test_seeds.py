@@ -65,13 +65,6 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
     assert OverPairs().findings(whole) in done.stdout
 
 
-def test_repeated_checkpoints_are_the_same_as_a_glob(blank, runs):
-    named = [word for k in range(3) for word in ("--checkpoint", f"runs/x-{k}")]
-    done, other = transplant(*named, "--json"), transplant("--seeds-of", "runs/x-*", "--json")
-    assert json.loads(done.stdout) == json.loads(other.stdout)
-    assert len(json.loads(done.stdout)["as_own"]["runs"]) == 3
-
-
 def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
     done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)

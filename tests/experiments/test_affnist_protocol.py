@@ -182,14 +182,6 @@ def test_a_full_training_can_be_lengthened(little, tmp_path):
     assert matched["terms"]["epochs"] == 2
 
 
-def test_held_out_images_are_those_of_training_shifted_once(little):
-    a, b = (affine_scores.held_out("validation") for _ in range(2))
-    assert a.image_shape == (1, 40, 40) and torch.equal(a.images, b.images)
-    plain = data.load("mnist", "validation", pad_px=6)
-    assert torch.equal(a.images.flatten(1).sum(1), plain.images.flatten(1).sum(1))
-    assert not torch.equal(a.images, plain.images)
-
-
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -204,12 +196,6 @@ def test_held_out_images_are_those_of_training_shifted_once(little):
 def test_impossible_plans_are_refused(tmp_path, wrong, text):
     with pytest.raises(ValueError, match=text):
         Plan(tmp_path, **wrong)
-
-
-def test_a_file_that_is_no_result_is_named(tmp_path):
-    (tmp_path / "capsnet-0-full.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"capsnet-0-full\.json is not a result.*lacks network"):
-        read(tmp_path)
 
 
 @pytest.mark.parametrize("name", generalisation.NETWORKS)

@@ -161,17 +161,3 @@ def test_images_and_labels_that_cannot_be_attacked_are_refused(
 ):
     with pytest.raises(ValueError, match=match):
         attack(network, *change(tiny_images), eps=0.1)
-
-
-def test_networks_that_show_poses_alone_are_attacked_too(tiny, tiny_images):
-    class Poses(torch.nn.Module):
-        """Gives what its scores follow from, and no scores."""
-
-        config = tiny.config
-
-        def look(self, images, *, keep):
-            return {"poses": tiny.look(images, keep=("poses",))["poses"]}
-
-    found = attacks.fgsm(Poses().eval(), tiny_images, LABELS, eps=0.1)
-    expected = attacks.fgsm(tiny, tiny_images, LABELS, eps=0.1)
-    torch.testing.assert_close(found, expected)

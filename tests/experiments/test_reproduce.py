@@ -170,28 +170,6 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
 
 
-def test_a_run_that_was_begun_on_other_terms_is_looked_at_whatever_its_row(
-    table, tmp_path, monkeypatch
-):
-    """The task of another row would else be first with its result, and shut the begun one out."""
-    words = ["reproduce", "any", "--epochs", "2", "--seeds", "1", "--limit", "40"]
-    words += ["--precision", "fp32", "--folder", str(tmp_path)]
-    fit = pipeline.fit
-
-    def stopped(*given, on_epoch, **more):
-        def once(epoch, model):
-            raise KeyboardInterrupt
-
-        return fit(*given, on_epoch=once, **more)
-
-    monkeypatch.setattr(pipeline, "fit", stopped)
-    CliRunner().invoke(main, [*words, "--task", "1/2"])
-    assert [path.name for path in (tmp_path / "2-epochs/runs").iterdir()] == ["with-0"]
-    refused = CliRunner().invoke(main, [*words, "--task", "2/2", "--batch-size", "64"])
-    assert refused.exit_code == 2 and "with-0 was made by another recipe" in refused.stderr
-    assert "batch_size" in refused.stderr
-
-
 def test_the_command_of_a_table_makes_it(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
     made = reproduce.gather("any", tmp_path)
@@ -323,21 +301,6 @@ def test_rows_keep_their_own_recipes_but_for_what_the_plan_says(tmp_path):
     for cell in reproductions.get("datasets").cells():
         made = reproduce.recipe(cell, 3, reproduce.Plan(tmp_path, epochs=7))
         assert made == replace(cell.recipe, epochs=7, seed=3, precision="auto")
-
-
-def test_a_table_has_its_published_length_where_none_is_asked_for(table, tmp_path, monkeypatch):
-    table.epochs, lengths = 25, []
-    monkeypatch.setattr(
-        reproduce, "load_split", lambda recipe, *_: lengths.append(recipe.epochs) or stop()
-    )
-
-    def stop():
-        raise KeyboardInterrupt
-
-    for epochs in (None, 3):
-        with pytest.raises(KeyboardInterrupt):
-            reproduce.run("any", 1, reproduce.Plan(tmp_path, epochs=epochs))
-    assert lengths == [25, 3]
 
 
 def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):

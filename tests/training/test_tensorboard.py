@@ -6,12 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
 from helpers.bright_thirds import one_third, two_thirds
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from capsviz.data import Dataset
 from capsviz.nn import models
 from capsviz.training import tensorboard
 from capsviz.training.history import Epoch
@@ -123,13 +121,6 @@ def test_of_several_things_each_is_reconstructed_the_longest_capsule_first(
             torch.testing.assert_close(found, made.permute(1, 2, 0, 3))
     (event,) = write(tmp_path, several, model, 1).Images("input_and_reconstruction")
     assert (event.height, event.width) == (3 * 21, 16 * 21)
-
-
-def test_a_network_without_decoder_shows_no_pictures(part, tmp_path, generator):
-    images = torch.randint(0, 256, (4, 1, 21, 19), generator=generator, dtype=torch.uint8)
-    data = Dataset(images, torch.zeros(4, dtype=torch.int64), ("a", "b", "c"), "x", "x")
-    events = write(tmp_path, data, build_tiny(reconstruction_weight=0.0), 1)
-    assert events.Tags()["images"] == []
 
 
 def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part, tmp_path):

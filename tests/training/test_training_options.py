@@ -83,30 +83,6 @@ def test_gradients_are_clipped_by_the_norm_of_all_together(parts, tmp_path, long
         )
 
 
-def test_each_groups_weight_decay_enters_its_gradient(parts, tmp_path):
-    recipe = replace(STILL, weight_decay=0.5, decoder_weight_decay=1.0)
-    gradients, initial = one_step(recipe, parts[0], tmp_path)
-    state = weights(tmp_path)
-    for number, (name, gradient) in enumerate(gradients.items()):
-        decay = 1.0 if name.startswith("decoder.") else 0.5
-        expected = 0.1 * (gradient + decay * initial[name].detach())
-        torch.testing.assert_close(state[f"adam.{number}.exp_avg"], expected, rtol=2e-3, atol=1e-7)
-
-
-def test_the_decoder_moves_at_its_own_rate(parts, tmp_path):
-    recipe = replace(STILL, learning_rate=1e-4, decoder_learning_rate=1e-2)
-    recipe = replace(recipe, options={**RECIPE.options, "reconstruction_weight": 1.0})
-    gradients, initial = one_step(recipe, parts[0], tmp_path)
-    state = weights(tmp_path)
-    for name, gradient in gradients.items():  # Adam's first step: rate * g / (|g| + 1e-8)
-        rate = 1e-2 if name.startswith("decoder.") else 1e-4
-        moved = initial[name].detach() - state[f"model.{name}"]
-        clear = gradient.abs() > 1e-6
-        assert clear.any(), name
-        expected = rate * gradient[clear].sign()
-        torch.testing.assert_close(moved[clear], expected, rtol=2e-2, atol=1e-6)
-
-
 def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other(parts, tmp_path):
     recipe = replace(RECIPE, epochs=2, ema=0.45)
     expected = {k: v.double() for k, v in build_model(recipe, parts[0]).state_dict().items()}
@@ -222,20 +198,3 @@ def test_a_run_stops_after_epochs_without_a_better_one(parts, tmp_path, plateau)
     longer = replace(recipe, early_stop=5)
     _, history = fit(longer, *parts, tmp_path, resume=True)
     assert len(history) == 8 and finished(longer, history)
-
-
-def test_an_interrupted_run_counts_the_epochs_before_it(parts, tmp_path, plateau):
-    recipe = replace(RECIPE, epochs=8, early_stop=3)
-    fit_until(5, recipe, *parts, tmp_path)
-    _, history = fit(recipe, *parts, tmp_path, resume=True)
-    assert len(history) == 6
-
-
-def test_an_annealed_run_is_not_lengthened(parts, tmp_path):
-    recipe = replace(RECIPE, epochs=1, schedule="constant")
-    fit(recipe, *parts, tmp_path / "a")
-    assert len(fit(replace(recipe, epochs=2), *parts, tmp_path / "a", resume=True)[1]) == 2
-    recipe = replace(recipe, reconstruction_anneal=0.5)
-    fit(recipe, *parts, tmp_path / "b")
-    with pytest.raises(ValueError, match=r"another recipe .*epochs"):
-        fit(replace(recipe, epochs=2), *parts, tmp_path / "b", resume=True)
