@@ -155,7 +155,7 @@ def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset()
 
 def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     model = models.build("capsnet", (1, 28, 28), 3, stem="slim").eval()
-    images = torch.rand(300, *model.config["image_shape"])
+    images = torch.rand(128, *model.config["image_shape"])
     bare, fresh = checkpoint.fresh(model, 1), checkpoint.fresh(model, 1, images=images)
     features = []
     norm = next(one for one in fresh.modules() if isinstance(one, torch.nn.BatchNorm2d))
