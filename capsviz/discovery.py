@@ -96,18 +96,9 @@ def parameters(function) -> tuple[str, ...]:
 
 
 def load(package: str, name: str, *, what: str) -> ModuleType:
-    """Import one module of a package.
+    """Import one module of a package such as "capsviz.nn.routing"; `what` names it in errors.
 
-    Parameters
-    ----------
-    package  dotted name, as "capsviz.nn.routing".
-    name     the module in it.
-    what     what to call it in the error.
-
-    Raises
-    ------
-    ValueError  for an unknown name, one that two plugins have, and a plugin that cannot be
-                imported.
+    ValueError for an unknown name, one that two plugins have, and a plugin that cannot be imported.
     """
     known = entries(package)
     if name not in known:
@@ -145,9 +136,10 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
 
 def _entry_points(group: str) -> list[tuple[str, str]]:
     """Return (name, module) of installed entry points."""
+    from importlib import metadata
+
     if not _extended():
         return []
-    from importlib import metadata
 
     return [(point.name, point.module) for point in metadata.entry_points(group=group)]
 
@@ -237,15 +229,10 @@ def guarded(
     fails: str = "fails",
     but: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Turn errors of a plugin within this context into a ValueError that names it.
+    """Turn errors of a plugin within this context into a ValueError that it `fails`.
 
-    ValueError, OSError and MemoryError pass unchanged, and so does any error of our own modules.
-
-    Parameters
-    ----------
-    what   what to call the module in the error.
-    fails  what it did, in the error.
-    but    more errors that pass unchanged.
+    ValueError, OSError, MemoryError and those in `but` pass unchanged, and so does any error of our
+    own modules.
     """
     try:
         yield

@@ -46,11 +46,8 @@ def find(name: str | os.PathLike) -> Path:
     """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
 
     A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
-    folder. For the folder of an unfinished run the path is that of its state.
-
-    Raises
-    ------
-    ValueError  for anything else, naming the shipped ones.
+    folder. For the folder of an unfinished run the path is that of its state. ValueError for
+    anything else.
     """
     path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name  # a Path is a path

@@ -34,7 +34,7 @@ def command_of(name: str) -> click.Command:
     explain = click.option(
         "--explain", is_flag=True, is_eager=True, expose_value=False,
         callback=explained,
-        help="Print what is measured, how, and what not to conclude from it.",
+        help="Print what is measured, how, and what not to conclude from it."
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
     inner = tasks.option("several training runs", default=None)(inner)

@@ -64,7 +64,7 @@ def _data(default: str, what: str = "Data set.") -> Callable:
     return stack(
         click.option(
             "--dataset", metavar="NAME", help=f"{what} [default: {default}]",
-            callback=lambda context, option, value: value and value.replace("-", "_"),
+            callback=lambda context, option, value: value and value.replace("-", "_")
         ),
         path_option("--data-dir", help=where),
     )  # fmt: skip
@@ -86,16 +86,16 @@ network = stack(
     click.option(
         "--model", metavar="NAME",
         help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it is not the recipe's, the "
-        "recipe's network options are not used. [default: capsnet]",
+        "recipe's network options are not used. [default: capsnet]"
     ),
     click.option(
         "--preset", metavar="paper|authors",
-        help="CapsNet as in the paper, or as in its authors' code. [default: paper]",
+        help="CapsNet as in the paper, or as in its authors' code. [default: paper]"
     ),
     click.option(
         "--option", "more", multiple=True, metavar="NAME=VALUE",
         help="Setting of the network, e.g. class_dimensions=8; may be given several times. "
-        "`capsviz describe` lists the settings of a network.",
+        "`capsviz describe` lists the settings of a network."
     ),
 )  # fmt: skip
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
@@ -107,11 +107,11 @@ def own_network(**how) -> Callable:
     return stack(
         click.option(
             "--network", metavar="FILE.py:FUNCTION", **how,
-            help="Your own network: a function that returns a module, wrapped or not.",
+            help="Your own network: a function that returns a module, wrapped or not."
         ),
         path_option(
             "--weights", metavar="FILE", **how,
-            help="Weights for --network: .safetensors, or .pt read with weights_only=True.",
+            help="Weights for --network: .safetensors, or .pt read with weights_only=True."
         ),
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ _several = "Given several times: training runs of one recipe with different seed
 _seeds_of = click.option(
     "--seeds-of", multiple=True, metavar="'GLOB'",
     help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
-    "means over the runs; intervals are over runs and images.",
+    "means over the runs; intervals are over runs and images."
 )  # fmt: skip
 inputs = stack(_checkpoint(_one + _default), own_network(), data, device, into="inputs")
 replicates = stack(
@@ -146,11 +146,11 @@ networks = stack(
 example = stack(
     click.option(
         "--digit", default=USUAL_CLASS,
-        help="Class of the test image. [default: 2, or the last class if there are fewer]",
+        help="Class of the test image. [default: 2, or the last class if there are fewer]"
     ),
     click.option(
         "--index", default=0, show_default=True,
-        help="Number of the image within that class, from 0.",
+        help="Number of the image within that class, from 0."
     ),
 )  # fmt: skip
 picture = stack(

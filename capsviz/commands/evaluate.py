@@ -17,7 +17,7 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 @options.replicates
 @click.option(
     "--split", default="test", show_default=True, metavar="train|validation|test",
-    help="Part of the data set.",
+    help="Part of the data set."
 )  # fmt: skip
 @options.number("The first N images only.", name="limit")
 @writing.as_json

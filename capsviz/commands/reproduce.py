@@ -23,7 +23,7 @@ FOLDER = Path("runs/reproduce")
 @click.option("--seeds", default=3, show_default=True, help="Number of seeds for each row.")
 @click.option(
     "--rows", metavar="A,B", default="",
-    help="Rows by the file names of their results, without the seed. [default: all]",
+    help="Rows by the file names of their results, without the seed. [default: all]"
 )  # fmt: skip
 @tasks.option("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
@@ -37,7 +37,7 @@ FOLDER = Path("runs/reproduce")
 @click.option("--limit", type=int, metavar="N", help="Train on the first N images only.")
 @options.path_option(
     "--folder", folder=True,
-    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]",
+    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]"
 )  # fmt: skip
 @options.path_option("--data-dir", help="Folder that holds the data.")
 @options.device

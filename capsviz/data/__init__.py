@@ -219,8 +219,7 @@ def load(
 
     Raises
     ------
-    ValueError         for an unknown name, split or option, an option of another type than its
-                       default, and damaged files.
+    ValueError         for an unknown name, split or option, and damaged files.
     FileNotFoundError  if it is neither found nor downloaded; the message says where to put it.
     """
     if split not in SPLITS:

@@ -35,11 +35,6 @@ def load(split, root=None, *, download=True):
     by class in turn, each class sorted by file name, so that the first n images hold all classes
     alike; validation is the last tenth of every class, 500 each. `notice` says if they are lossy
     JPEG copies.
-
-    Raises
-    ------
-    ValueError         for damaged files, pictures of another size, or missing classes.
-    FileNotFoundError  where there are none, and they cannot be downloaded.
     """
     from torchvision.datasets import CIFAR10
 
@@ -111,10 +106,9 @@ def _select(pictures: Mapping[tuple[str, str], Path | bytes], split: str, where:
     chosen = []
     for label, keys in enumerate(by_class):
         count = 0 if split == "test" else max(round(HELD_OUT * len(keys)), 1)
-        first, last = (
-            (len(keys) - count, len(keys)) if split == "validation" else (0, -count or None)
-        )
-        chosen += [(turn, label, key) for turn, key in enumerate(keys[first:last])]
+        training = len(keys) - count
+        some = keys[training:] if split == "validation" else keys[:training]
+        chosen += [(turn, label, key) for turn, key in enumerate(some)]
     chosen.sort()
     images = torch.from_numpy(_decode([(key, pictures[key]) for _, _, key in chosen]))
     labels = torch.tensor([label for _, label, _ in chosen])

@@ -36,18 +36,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Transparent ground is white, and grey of more than 8 bits is divided by 65,535.
 
-    Parameters
-    ----------
-    image_size  side of the square, pixels: a picture's shorter side is resized to it, and the
-                centre is cropped.
-    channels    1 for grey, 3 for colour.
-
-    Raises
-    ------
-    FileNotFoundError  if there is no folder `root` or none of the split; where `root` is not given
-                       or has no class folders it is a ValueError, too.
-    ValueError         for other channels, splits with different classes, and folders that may be
-                       splits but are not named so.
+    A picture's shorter side is resized to `image_size` pixels, and the centre is cropped;
+    `channels` is 1 for grey, 3 for colour.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")

@@ -47,11 +47,6 @@ def load(split, root=None, *, eye="both", image_size=48):
     eye         "left", "right" (C = 1), or "both" as two channels (C = 2), as in the paper.
     image_size  pixels, a divisor of 96; made smaller by averaging squares of pixels. The paper
                 takes 48.
-
-    Raises
-    ------
-    ValueError         for other options, and files that are damaged or do not belong together.
-    FileNotFoundError  where a file is missing.
     """
     if eye not in EYES:
         raise ValueError(f"eye must be one of {', '.join(EYES)}, got {eye!r}")

@@ -52,13 +52,9 @@ TABLES: dict[str, Table] = {}
 
 
 def table(*labels: str, epochs: int = EPOCHS, apart: bool = False) -> Callable:
-    """Register a function as a table.
+    """Register a function as a table with these first columns and epochs of the published runs.
 
-    Parameters
-    ----------
-    labels  names of the first columns.
-    epochs  of the published runs.
-    apart   rows are not compared with each other, so that they may differ in epochs.
+    Rows that stand `apart` are not compared with each other, so that they may differ in epochs.
     """
 
     def register(cells):
@@ -92,10 +88,8 @@ def by_routing(
 ) -> list[Cell]:
     """Return a row for each routing, and one for the recipe's stem without capsules.
 
-    Parameters
-    ----------
-    published  numbers by routing, for the last column.
-    changed    fields of the recipe that differ for a routing; its "options" are added.
+    `published` are numbers by routing, for the last column; `changed` are fields of the recipe that
+    differ for a routing, to whose options its "options" are added.
     """
     rows = []
     for one in routing.available():

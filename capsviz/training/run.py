@@ -28,11 +28,8 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
 
     Flags that are None change nothing; those that are not fields of a recipe go to the network.
     The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
-    another model than the recipe's, the recipe's options are dropped.
-
-    Raises
-    ------
-    ValueError  for an unknown recipe, a damaged file, or values that `Recipe` refuses.
+    another model than the recipe's, the recipe's options are dropped. ValueError for an unknown
+    recipe, a damaged file, or values that `Recipe` refuses.
     """
     recipe, name = Recipe(), None
     if source is not None:
@@ -55,14 +52,14 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             )
         flags["reconstruction_weight"] = 0.0
     elif decoder and recipe.options.get("reconstruction_weight") == 0:
-        recipe = replace(recipe, options={**recipe.options})
-        del recipe.options["reconstruction_weight"]
+        kept = {k: v for k, v in recipe.options.items() if k != "reconstruction_weight"}
+        recipe = replace(recipe, options=kept)
     own = {f.name for f in fields(Recipe)}
-    about_data = {**recipe.dataset_options, **flags.pop("dataset_options", {})}
-    named = flags.pop("options", {})
-    options = {**recipe.options, **{k: v for k, v in flags.items() if k not in own}, **named}
     fixed = {k: v for k, v in flags.items() if k in own}
-    recipe = replace(recipe, **fixed, options=options, dataset_options=about_data)
+    fixed["dataset_options"] = recipe.dataset_options | flags.pop("dataset_options", {})
+    named = flags.pop("options", {})
+    fixed["options"] = recipe.options | {k: v for k, v in flags.items() if k not in own} | named
+    recipe = replace(recipe, **fixed)
     return name or recipe.dataset, recipe
 
 
