@@ -137,26 +137,23 @@ class Commands(click.Group):
         return [name.replace("_", "-") for name in _all_names()]
 
     def get_command(self, context, name):
-        """Import one command; None if there is none of that name."""
+        """Import one command, which names a plugin that fails; None for an unknown name."""
         stem = name.replace("-", "_")
-        for package in PACKAGES:
-            if stem in discovery.names(package):
-                return _command(package, stem, discovery.load(package, stem, what="command"))
-        return None
-
-    def resolve_command(self, context, args):
-        """As click does, with the nearest name in the message; what fails in a plugin is named."""
-        name = args[0]
-        if self.get_command(context, name) is None:
-            raise click.UsageError(discovery.unknown("command", name, self.list_commands(context)))
-        typed, command, rest = super().resolve_command(context, args)
-        stem = name.replace("-", "_")
-        package = next(one for one in PACKAGES if stem in discovery.names(one))
-        if command is not None and command.callback is not None:
-            command = copy(command)
+        package = next((one for one in PACKAGES if stem in discovery.names(one)), None)
+        if package is None:
+            return None
+        command = copy(_command(package, stem, discovery.load(package, stem, what="command")))
+        if command.callback is not None:
             guard = discovery.guarded(package, stem, what="command", but=ENDS)
             command.callback = guard(command.callback)
-        return typed, command, rest
+        return command
+
+    def resolve_command(self, context, args):
+        """As click does, with the nearest name in the message."""
+        if self.get_command(context, args[0]) is None:
+            known = self.list_commands(context)
+            raise click.UsageError(discovery.unknown("command", args[0], known))
+        return super().resolve_command(context, args)
 
     def format_commands(self, context, formatter):
         """Write the commands by `GROUPS`, each with the first line of its file's docstring."""

@@ -269,13 +269,9 @@ def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tup
 
     of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
     places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
-
-    def results(number):
-        yield tasks.Measured(*measured(number))
-
-    done = tasks.measure(places, task, results, name)
+    done = tasks.measure(places, task, measured, name)
     if done < len(runs):
         text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
         click.echo(text, err=True)
         return []
-    return [tuple(one) for place in places for one in tasks.read(place)]
+    return [tasks.read(place) for place in places]

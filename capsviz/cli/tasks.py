@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +21,6 @@ import click
 import capsviz
 
 LETTERS = 12  # of a digest in a name
-
-
-class Measured(NamedTuple):
-    """What an analysis gave of one training run."""
-
-    stem: str
-    result: NamedTuple
 
 
 def place_of(output: Path, analysis: str, of: tuple[str, str], card: dict) -> Path:
@@ -43,38 +36,37 @@ def place_of(output: Path, analysis: str, of: tuple[str, str], card: dict) -> Pa
 def measure(
     places: Sequence[Path],
     task: tuple[int, int],
-    compute: Callable[[int], Iterable[Measured]],
+    compute: Callable[[int], tuple[str, NamedTuple]],
     analysis: str,
 ) -> int:
     """Measure the runs of a task (i, n) that are not there; how many of all are there then.
 
-    `compute` gives the results of a run, by its number.
+    `compute` gives the name and the result of a run, by its number.
     """
     i, n = task
     for number, place in enumerate(places):
         if number % n == i - 1 and not place.is_dir():
-            _keep(place, compute(number), analysis)
+            _keep(place, *compute(number), analysis)
     return sum(place.is_dir() for place in places)
 
 
-def read(place: Path) -> list[Measured]:
-    """The results of one run, in the order in which they were measured."""
+def read(place: Path) -> tuple[str, NamedTuple]:
+    """The name and the result of one run."""
     from capsviz.results.files import read_result
 
-    pairs = map(read_result, sorted(place.glob("*.json")))
-    return [Measured(about["stem"], result) for result, about in pairs]
+    result, about = read_result(place / "result.json")
+    return about["stem"], result
 
 
-def _keep(place: Path, results: Iterable[Measured], analysis: str) -> None:
-    """Write them so that all are there or none."""
+def _keep(place: Path, stem: str, result: NamedTuple, analysis: str) -> None:
+    """Write its files so that all are there or none."""
     from capsviz.results.files import write_result
 
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".draft-"))
     try:
-        for number, one in enumerate(results):
-            about = {"analysis": analysis, "kind": type(one.result).__name__, "stem": one.stem}
-            write_result(draft / f"{number:02}", one.result, about | {"width": None}, draws=True)
+        about = {"analysis": analysis, "kind": type(result).__name__, "stem": stem, "width": None}
+        write_result(draft / "result", result, about, draws=True)
         os.chmod(draft, 0o755)  # mkdtemp's folders are private
         os.replace(draft, place)
     finally:

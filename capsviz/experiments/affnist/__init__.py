@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from capsviz import data
@@ -37,8 +39,9 @@ from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
-from capsviz.training.recipe import Precision, Recipe, resolve_precision
+from capsviz.training.recipe import Inside, Positive, Precision, Recipe, resolve_precision
 from capsviz.training.train import build_model, fit
+from capsviz.validation import validated
 
 NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
     "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),
@@ -52,34 +55,25 @@ KEYS = (
     "network", "seed", "state", "terms", "parameters", "held_out", "test", "affnist_like",
     "affnist",
 )  # of a result  # fmt: skip
+Images = Annotated[int, Field(ge=1, le=VARIANTS * ORIGINALS)]
 STATES = ("matched", "full")
 APART = ("epochs", "limit")  # terms in which a run may continue differently
 
 
-@dataclass(frozen=True)
+@validated
 class Plan:
     """Settings of a series; each result holds its `terms`."""
 
     folder: Path  # of results and runs
-    target: float = 0.9923  # held-out accuracy at which "matched" weights are kept
-    checks: int = 4  # of that accuracy in each epoch
-    epochs: int = 50  # of a full training
-    batch_size: int = 128  # as the authors; smaller ones reach the target in fewer epochs
+    target: Inside = 0.9923  # held-out accuracy at which "matched" weights are kept
+    checks: Positive = 4  # of that accuracy in each epoch
+    epochs: Positive = 50  # of a full training
+    batch_size: Positive = 128  # as the authors; smaller ones reach the target in fewer epochs
     ema: float | None = None  # decay of averaged weights, which need fewer epochs
     full: bool = True  # train on after the target is reached
-    limit: int | None = None  # images of affnist_like, of 320,000; None: all
-    train_limit: int | None = None  # training images, for trials
+    limit: Images | None = None  # images of affnist_like; None: all
+    train_limit: Positive | None = None  # training images, for trials
     precision: Precision = "auto"
-
-    def __post_init__(self):
-        if not 0 < self.target < 1:
-            raise ValueError(f"the accuracy to match must be in (0, 1), got {self.target:g}")
-        for name in ("checks", "epochs", "batch_size", "limit", "train_limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.limit is not None and self.limit > VARIANTS * ORIGINALS:
-            raise ValueError(f"limit: there are {VARIANTS * ORIGINALS} images, got {self.limit}")
 
     @property
     def n(self) -> int:
