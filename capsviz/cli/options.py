@@ -172,7 +172,7 @@ def open_inputs(values: dict, **more):
 
 def open_networks(values: dict, **more) -> list:
     """Open the networks that `@networks` asks for, in that order, with the same data."""
-    from capsviz.inputs import networks as module
+    from capsviz.inputs import opening as module
 
     values = dict(values)
     names = [*values.pop("first"), *values.pop("others")]

@@ -23,7 +23,7 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 @writing.as_json
 def command(split, limit, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
-    from capsviz.inputs import networks, runs
+    from capsviz.inputs import opening, runs
     from capsviz.training.evaluate import evaluate
 
     inputs, seeds = runs.first_of(inputs)
@@ -35,7 +35,7 @@ def command(split, limit, as_json, inputs):
         click.echo(writing.to_json(about) if as_json else _runs_table(about))
         return
     evaluation = evaluate(chosen.model, part, progress=writing.progress("images"))
-    (name,) = networks.apart_from_shipped([chosen.name], [chosen.source])
+    (name,) = opening.apart_from_shipped([chosen.name], [chosen.source])
     about = {
         "checkpoint": name, "dataset": part.name, "split": split, **evaluation._asdict()
     }  # fmt: skip

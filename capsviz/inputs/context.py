@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from capsviz.analysis import Analysis
-from capsviz.inputs.networks import with_baselines
-from capsviz.inputs.opening import Inputs, Picture, open_picture
+from capsviz.inputs.opening import Inputs, Picture, open_picture, with_baselines
 from capsviz.inputs.samples import usual_class
 
 

@@ -142,19 +142,3 @@ def test_settings_and_font_are_drawn_with_and_redrawn_with(run):
     assert (Path("again") / png.name).read_bytes() == png.read_bytes()
     assert run("redraw", path, "--format", "png", "--output", "b", "--font", "DejaVu Sans")
     assert (Path("b") / png.name).read_bytes() != png.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--venue", "nips"], "unknown venue 'nips'"),
-        (["--font", "Nothing Sans"], "unknown font 'Nothing Sans'"),
-        (["--font", "none.ttf"], "is not a font file"),
-        (["--rc", "none.rc"], "none.rc"),
-        (["--rc", "bad.rc"], "bad.rc, line 2"),
-    ],
-)
-def test_a_look_that_cannot_be_is_one_line(run, words, message):
-    Path("bad.rc").write_text("axes.linewidth: 1\naxes.linewidht: 3\n")
-    result = run("rotate", "--checkpoint", "digits", *words)
-    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]

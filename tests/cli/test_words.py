@@ -14,8 +14,6 @@ from capsviz import discovery
 from capsviz.cli import PACKAGES, main
 
 COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
-SINGLE = {"checkpoints", "evaluate", "nets", "weights-file", "num", "count", "samples", "out"}
-NO_STATISTIC = {"train", "reproduce"}  # their --limit is of training images
 STRANGERS = {"--no-deps", "--help"}  # words with dashes that are of other programs
 
 
@@ -27,19 +25,6 @@ def help_text(name):
     """The names of a command's options, as its help shows them."""
     params = [p for p in command(name).params if isinstance(p, click.Option)]
     return {text for option in params for text in (*option.opts, *option.secondary_opts)}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_thing_has_the_same_word_everywhere(name):
-    names = {text.lstrip("-") for text in help_text(name)}
-    assert not names & SINGLE, names & SINGLE
-    assert "limit" not in names or name in NO_STATISTIC
-    for option in command(name).params:
-        if option.name == "n":
-            assert option.opts == ["--n"], option.opts
-        if option.name in ("checkpoint", "first"):
-            assert option.opts == ["--checkpoint"]
-            assert option.multiple or name != "sweep"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

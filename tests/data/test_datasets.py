@@ -202,13 +202,6 @@ def test_asking_for_more_images_than_there_are_says_how_many_there_are():
         part.nth_of_class(2, 1000)
 
 
-def test_the_nth_image_of_a_class_is_of_that_class():
-    part = data.load("digits", "test")
-    image, place = part.nth_of_class(7, 3)
-    assert part.labels[place] == 7 and torch.equal(image[0], part.images[place])
-    assert int((part.labels[:place] == 7).sum()) == 3
-
-
 @pytest.mark.mnist
 def test_real_mnist_is_the_canonical_one(mnist_root):
     part = data.load("mnist", "test", mnist_root)

@@ -36,18 +36,6 @@ def moved(image, down, right):
     return canvas
 
 
-def test_there_is_an_image_with_two_parts_for_each_digit(plain, overlaid):
-    n = len(plain)
-    assert overlaid.images.shape == (n, 1, 36, 36) and overlaid.images.dtype == torch.uint8
-    assert overlaid.parts.shape == (n, 2, 1, 36, 36) and overlaid.parts.dtype == torch.uint8
-    assert overlaid.labels.shape == (n, 2) and overlaid.labels.dtype == torch.int64
-    assert (overlaid.name, overlaid.split, overlaid.classes) == (
-        "multimnist",
-        "test",
-        plain.classes,
-    )
-
-
 def test_an_image_is_the_sum_of_its_parts_cut_off_at_255(overlaid):
     total = overlaid.parts.numpy().astype(int).sum(1)
     np.testing.assert_array_equal(overlaid.images.numpy(), np.minimum(total, 255))

@@ -160,18 +160,3 @@ def test_a_decoder_is_not_taken_for_a_network(tmp_path, decoders, tiny, monkeypa
     assert checkpoint.shipped() == ["net"]
     with pytest.raises(ValueError, match="is not a card"):
         checkpoint.load(path)
-
-
-def test_a_decoder_is_found_beside_the_weights_or_where_training_leaves_it(
-    tmp_path, decoders, tiny, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    weights = checkpoint.save(tmp_path / "w" / "net.safetensors", tiny, {"dataset": {}})
-    beside = tmp_path / "w" / "net.primary.safetensors"
-    assert primary_decoder.find(weights, "net") == beside  # for the message that it is not there
-    trained = primary_decoder.default_folder("net") / "net.primary.safetensors"
-    trained.parent.mkdir(parents=True)
-    trained.touch()
-    assert primary_decoder.find(weights, "net") == trained
-    beside.touch()
-    assert primary_decoder.find(weights, "net") == beside

@@ -1,7 +1,7 @@
 """Published tables: their runs, an interrupted series that goes on, and what the rows say."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -295,12 +295,6 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
     assert "2 or 10 epochs of 55,000 training images, batches of 128 or 64" in caption
     assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
-
-
-def test_rows_keep_their_own_recipes_but_for_what_the_plan_says(tmp_path):
-    for cell in reproductions.get("datasets").cells():
-        made = reproduce.recipe(cell, 3, reproduce.Plan(tmp_path, epochs=7))
-        assert made == replace(cell.recipe, epochs=7, seed=3, precision="auto")
 
 
 def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):

@@ -59,22 +59,6 @@ def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
     assert set(events.Tags()["scalars"]) == expected
 
 
-def test_histograms_of_weights_and_gradients_are_those_of_the_network(model, part, tmp_path):
-    images = to_float(part.images)
-    model.objective(model(images), images, part.labels).loss.backward()
-    events = write(tmp_path, part, model, 1)
-    names = {name for name, _ in model.named_parameters()}
-    kinds = ("weights", "gradients")
-    assert set(events.Tags()["histograms"]) == {f"{k}/{name}" for k in kinds for name in names}
-    for name, weight in model.named_parameters():
-        for kind, values in (("weights", weight.detach()), ("gradients", weight.grad)):
-            (event,) = events.Histograms(f"{kind}/{name}")
-            found = event.histogram_value
-            assert event.step == 1 and found.num == values.numel()
-            assert (found.min, found.max) == (float(values.min()), float(values.max()))
-            assert found.sum == pytest.approx(float(values.double().sum()), rel=1e-4, abs=1e-5)
-
-
 def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
     model, part, tmp_path, monkeypatch
 ):

@@ -25,16 +25,6 @@ def build(classes, seed=1):
     return models.build("capsnet", (1, 21, 21), classes, **RECIPE.options)
 
 
-def test_every_weight_of_the_same_network_is_taken(tmp_path):
-    stored = store(build(3), tmp_path / "a.safetensors")
-    model, lines = build(3, seed=2), []
-    taken = start_from(model, str(tmp_path / "a.safetensors"), lines.append)
-    assert set(taken) == set(stored)
-    assert all(torch.equal(v, stored[k]) for k, v in model.state_dict().items())
-    assert len(lines) == 1 and f"{len(stored)} of {len(stored)} tensors start from" in lines[0]
-    assert "at random" not in lines[0] and "not used" not in lines[0]
-
-
 def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
     stored = store(build(5), tmp_path / "a.safetensors")
     model, lines = build(3, seed=2), []
