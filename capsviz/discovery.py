@@ -24,7 +24,6 @@ from typing import NamedTuple
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent
 QUOTES = '"""'
-COMMANDS = ("commands", "analyses")  # kinds whose modules are commands
 BESIDE = ("analyses", "trained")  # at the top of the repository; installed, within capsviz
 
 
@@ -161,12 +160,8 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
     place = entry.path or entry.module
     if not name.isidentifier():
         raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
-    taken = dict(offered)
-    if kind in COMMANDS:  # both are commands
-        for other in COMMANDS:
-            taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
-    if name in taken:
-        first = taken[name].path or taken[name].module
+    if name in offered:
+        first = offered[name].path or offered[name].module
         raise ValueError(
             f"two modules of {kind} are called '{name}': {first} and {place}; rename one of them"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,34 +17,21 @@ def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
 
     def decorate(function):
-        inner = function
+        inner, names = function, []
         if into is not None:
-            names = [name for d in decorators for name in _names(d)]
 
             @functools.wraps(function)
             def inner(**values):
                 group = {name: values.pop(name) for name in names}
                 return function(**values, **{into: group})
 
+        before = len(getattr(inner, "__click_params__", ()))
         for decorator in reversed(decorators):
             inner = decorator(inner)
+        names += [option.name for option in inner.__click_params__[before:]]
         return inner
 
-    named: Any = decorate
-    named.names = [name for d in decorators for name in _names(d)]
-    return named
-
-
-def _names(decorator: Callable) -> list[str]:
-    """Parameter names that an option decorator, or a stack of them, adds."""
-    if hasattr(decorator, "names"):
-        return decorator.names
-
-    def probe():
-        pass
-
-    decorated: Any = decorator(probe)
-    return [option.name for option in decorated.__click_params__]
+    return decorate
 
 
 def number(help_text: str, *, name: str = "n") -> Callable:
