@@ -9,14 +9,11 @@ import click
 from capsviz.cli import options, writing
 
 EXAMPLES = """
+capsviz check --network net.py:build --loss net.py:loss  # 10 s
 capsviz check --checkpoint mnist  # 30 s
 """
 
-EXAMPLE = """
-\b
-    capsviz check --network net.py:build --weights net.pt --loss net.py:loss
-    capsviz check --checkpoint mnist
-
+STATUS = """
 Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or SKIPPED (with the
 reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request. docs/check.md
 lists the checks.
@@ -25,7 +22,7 @@ FUNCTION = "FILE.py:FUNCTION"
 IMAGES = 64  # test images, the same each time
 
 
-@click.command(help=f"{__doc__}\n\n{EXAMPLE}")
+@click.command(help=f"{__doc__}\n{STATUS}")
 @options.inputs
 @click.option(
     "--image-shape", type=int, nargs=3, metavar="C H W", help="For --network without --dataset."

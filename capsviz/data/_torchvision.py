@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -121,24 +125,22 @@ def _quietly(kind, *arguments, **options):
 
 def _reachable(urls: Sequence[str]) -> bool:
     """Return whether any URL answers within START_SECONDS, name look-up included."""
-    answered = threading.Event()
+    answers: SimpleQueue[bool] = SimpleQueue()
 
     def ask(url: str) -> None:
         try:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=START_SECONDS).close()
         except urllib.error.HTTPError:
-            pass  # a server that answers with an error page is there
+            answers.put(True)  # a server that answers with an error page is there
         except OSError:
-            return
-        answered.set()
+            answers.put(False)
+        else:
+            answers.put(True)
 
-    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
-    for thread in asking:
-        thread.start()
-    waited = 0.0
-    while waited < START_SECONDS and any(t.is_alive() for t in asking):
-        if answered.wait(0.05):
-            return True
-        waited += 0.05
-    return answered.is_set()
+    end = time.monotonic() + START_SECONDS
+    for url in urls:
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
+    with suppress(Empty):
+        return any(answers.get(timeout=max(0, end - time.monotonic())) for _ in urls)
+    return False

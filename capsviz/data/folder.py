@@ -153,26 +153,22 @@ def _left_out(source: Path, others: Counter, pictures: int, errors: list[str]) -
 
 def _part(samples, source: Path, split: str, *, with_test: bool) -> list:
     """Return a split's share of each class: in the order of digests test, validation, training."""
-    shares = SHARES if with_test else {"validation": SHARES["validation"]}
     by_class: dict[int, list] = {}
     for sample in sorted(samples, key=lambda sample: _digest(sample[0], source)):
         by_class.setdefault(sample[1], []).append(sample)
-    if (rarest := min(map(len, by_class.values()))) <= len(shares):
+    others = "test and validation" if with_test else "validation"
+    least, rarest = 2 + with_test, min(map(len, by_class.values()))
+    if rarest < least:
         raise ValueError(
-            f"the pictures are split by class into training and {' and '.join(reversed(shares))}: "
-            f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or put them "
-            "into train/, validation/ and test/"
+            f"the pictures are split by class into training and {others}: expected at least "
+            f"{least} of each class, got {rarest} of one; or put them into train/, validation/ and "
+            "test/"
         )
     part = []
     for _, same in sorted(by_class.items()):
-        start = 0
-        for name in reversed(shares):
-            end = start + max(1, round(shares[name] * len(same)))
-            if name == split:
-                part += same[start:end]
-            start = end
-        if split == "train":
-            part += same[start:]
+        test = max(1, round(SHARES["test"] * len(same))) if with_test else 0
+        both = test + max(1, round(SHARES["validation"] * len(same)))
+        part += {"test": same[:test], "validation": same[test:both], "train": same[both:]}[split]
     return part
 
 

@@ -113,12 +113,6 @@ def clear(output: Path, name: str | None = None) -> None:
         files.clear(output / "epochs", *(f"{escape(name)}-*.{e}" for e in ("safetensors", "json")))
 
 
-def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
-    """Write a network's weights if the last epoch is the best so far; call `save` next."""
-    if best_epoch(history) == len(history):
-        checkpoint.write_tensors(best_path(output, history), model.state_dict())
-
-
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
     """Return what `save` wrote: tensors, and recipe and history; None if there is no run."""
     path = output / STATE

@@ -155,7 +155,8 @@ def fit(
                         hardware=hardware(device),
                     )
                 )
-                history.keep_best(output, model, record)
+                if best_epoch(record) == epoch:
+                    checkpoint.write_tensors(best_path(output, record), model.state_dict())
                 if keep is not None:
                     keep(record[-1], model)
             history.save(output, recipe, model, optimiser, average, record, card)

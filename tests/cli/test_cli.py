@@ -240,27 +240,6 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 
 
-def test_a_folder_of_colour_pictures_is_trained_on_cropped_and_flipped(run, tmp_path):
-    colours = {"red": (255, 0, 0), "blue": (0, 0, 255)}
-    for part, n in (("train", 24), ("test", 6)):
-        for name, colour in colours.items():
-            folder = tmp_path / "mine" / part / name
-            folder.mkdir(parents=True)
-            for k in range(n):
-                Image.new("RGB", (40, 36), colour).save(folder / f"{k}.jpg")
-    words = ["--dataset", "folder", "--data-dir", "mine", "--image-size", 28, "--image-channels", 3]
-    words += ["--crop-px", 24, "--shift-px", 0, "--flip", "--brightness", 0.1, "--epochs", 12]
-    words += ["--types", 2, "--channels", 8, "--batch-size", 8, "--learning-rate", 0.005]
-    result = run("train", *words, "--output", "out")
-    assert result.exit_code == 0, result.stderr
-    card = checkpoint.load(tmp_path / "out").card
-    assert card["dataset"]["image_shape"] == [3, 24, 24]
-    assert card["dataset"]["whole"] == [3, 28, 28]
-    assert card["results"]["test"]["accuracy"] == 1.0
-    evaluated = run("evaluate", "--checkpoint", "out", "--data-dir", "mine")
-    assert evaluated.exit_code == 0 and "100.00%" in evaluated.stdout
-
-
 def test_a_full_disk_in_the_middle_of_training_is_one_line(run, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -93,15 +93,6 @@ def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, mo
     assert run(*words[:-1], Path("out").absolute(), "--force").exit_code == 0
 
 
-def test_a_file_that_somebody_else_put_there_is_not_overwritten(run):
-    Path("out").mkdir()
-    Path("out/rotate-digits-2-0-step-90.png").write_text("mine")
-    result = run("rotate", "--checkpoint", "digits", *SMALL)
-    assert result.exit_code == 2 and "exists" in result.stderr
-    assert Path("out/rotate-digits-2-0-step-90.png").read_text() == "mine"
-    assert names("out") == []
-
-
 def test_a_name_that_begins_alike_is_another(tmp_path):
     (tmp_path / "view-2-angle-20.5.json").write_text("{}")
     (tmp_path / "view-2-angle-20.json.old").write_text("{}")

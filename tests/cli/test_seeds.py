@@ -172,15 +172,6 @@ def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
     assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code == 0
 
 
-def test_other_options_or_weights_are_measured_anew(runs):
-    for options in ((), ("--seed", 3)):
-        transplant("--seeds-of", "runs/x-*", "--task", "1/3", *options)
-    assert len(list((runs.parent / "out/shares").glob("*/*"))) == 2
-    train(runs / "x-0", 0, epochs=2)
-    outcome = transplant("--seeds-of", "runs/x-*", "--task", "2/3")
-    refused(outcome, "epochs")
-
-
 def test_a_task_of_one_run_is_refused(runs):
     refused(transplant("--checkpoint", "runs/x-0", "--task", "1/2"), "--task", "--seeds-of")
     refused(transplant("--seeds-of", "runs/x-*", "--task", "4/3"), "expected --task I/N")

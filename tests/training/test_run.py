@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.bright_thirds import RECIPE as SMALL
-from helpers.bright_thirds import two_thirds
 
 from capsviz import checkpoint, data, files
 from capsviz.inputs.opening import open_inputs
@@ -208,14 +206,3 @@ def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(spli
     with pytest.raises(ValueError, match="the validation split of digits has other classes"):
         pipeline.run("x", RECIPE, fewer, tmp_path, device=torch.device("cpu"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path):
-    part = two_thirds(generator)
-    splits = dict.fromkeys(data.SPLITS, part)
-    path, card = pipeline.run(
-        "pairs", replace(SMALL, epochs=1), splits, tmp_path, device=torch.device("cpu")
-    )
-    assert card["dataset"]["things"] == 2 and card["results"]["test"]["confusion"] is None
-    assert set(card["results"]["test"]["per_class"]) == {"a", "b", "c"}
-    assert checkpoint.load(path).card == card
