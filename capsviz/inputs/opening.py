@@ -151,67 +151,47 @@ def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> I
 
 
 def open_module(
-    *,
-    checkpoint: str | None = None,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
-    device: str = "auto",
-    network: str | None = None,
-    weights: str | Path | None = None,
-    data_wanted: bool = True,
+    *, data_wanted: bool = True, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
-    For checks of networks that `capsviz.wrap` refuses. Without `data_wanted` a custom network is
-    shown no data set.
+    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. Without
+    `data_wanted` a custom network is shown no data set.
     """
-    if network is None:
-        inputs = open_inputs(
-            checkpoint=checkpoint, dataset=dataset, data_dir=data_dir, device=device,
-            weights=weights, capsules=False,
-        )  # fmt: skip
+    if chosen["network"] is None:
+        inputs = open_inputs(**chosen, capsules=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
-    if checkpoint is not None:
+    if chosen["checkpoint"] is not None:
         raise ValueError("--checkpoint and --network: expected one of them")
     from capsviz.wrapping import open_module as opened
 
-    module, card = opened(network, weights, device=choose_device(device))
+    device = choose_device(chosen["device"])
+    module, card = opened(chosen["network"], chosen["weights"], device=device)
     part = notice = None
-    if dataset is not None:
-        part = data.load(dataset, "test", data_dir)
+    if chosen["dataset"] is not None:
+        part = data.load(chosen["dataset"], "test", chosen["data_dir"])
     elif data_wanted and not abilities(module).has_capsules:
-        _, part, notice = _default("test", data_dir)
+        _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
 
 
-def open_model(
-    *,
-    checkpoint: str | None = None,
-    network: str | None = None,
-    weights: str | Path | None = None,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
-    device: str = "auto",
-) -> tuple[nn.Module, str, str | None]:
+def open_model(**chosen) -> tuple[nn.Module, str, str | None]:
     """A network in evaluation mode with its card, what it is named by, and a notice.
 
-    Without a checkpoint and a network it is `mnist`. `dataset` and `data_dir` are those whose
-    images and classes a custom network takes, as `open_inputs` chooses them: ValueError if they
-    would be ignored.
+    `chosen` is as for `open_inputs`. Without a checkpoint and a network it is `mnist`. ValueError
+    for a data set that would be ignored: only a custom network needs its images and classes.
     """
-    if network is None:
-        places = {"weights": weights, "dataset": dataset, "data-dir": data_dir}
-        if idle := [f"--{name}" for name, value in places.items() if value is not None]:
+    if chosen["network"] is None:
+        idle = [name for name in ("weights", "dataset", "data_dir") if chosen[name] is not None]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
             raise ValueError(
-                f"{', '.join(idle)}: only for a network of your own, by --network FILE.py:FUNCTION"
+                f"{flags}: only for a network of your own, by --network FILE.py:FUNCTION"
             )
-        source = checkpoint or data.DEFAULT
-        return checkpoints.load(source, device=choose_device(device)), source, None
-    inputs = open_inputs(
-        checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
-        data_dir=data_dir, device=device, capsules=False,
-    )  # fmt: skip
-    return inputs.model, network, inputs.notice
+        source = chosen["checkpoint"] or data.DEFAULT
+        return checkpoints.load(source, device=choose_device(chosen["device"])), source, None
+    inputs = open_inputs(**chosen, capsules=False)
+    return inputs.model, inputs.source, inputs.notice
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
