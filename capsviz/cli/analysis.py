@@ -7,7 +7,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,14 +201,15 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
                 progress=writing.progress,
             )  # fmt: skip
 
-        for stem, result, about in _joined(name, measured, runs, figure, task):
-            paths = writing.save(stem, name, result, opened, figure, about)
-            with writing.looking(figure):
-                paths += analysis.extra_files(result, paths[-1], **own)
-            trained = all(checkpoints.is_trained(one.model) for one in opened)
-            line = words(result, networks=len(opened), trained=trained, about=about)
-            findings = [analysis.findings(result), *line]
-            writing.report(result, "\n".join(findings), paths, as_json)
+        if (joined := _joined(name, measured, runs, figure, task)) is None:
+            return
+        stem, result, about = joined
+        paths = writing.save(stem, name, result, opened, figure, about)
+        with writing.looking(figure):
+            paths += analysis.extra_files(result, paths[-1], **own)
+        trained = all(checkpoints.is_trained(one.model) for one in opened)
+        line = words(result, networks=len(opened), trained=trained, about=about)
+        writing.report(result, "\n".join([analysis.findings(result), *line]), paths, as_json)
 
     return body
 
@@ -245,11 +246,10 @@ def _require_statistic(analysis: Analysis) -> None:
         )
 
 
-def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tuple]:
-    """(stem, result, what training runs it is of), of one training run or of several."""
+def _joined(name, measured, runs: Sequence, figure: dict, task) -> tuple | None:
+    """(stem, result, what training runs it is of); None while other tasks measure some runs."""
     if len(runs) == 1:
-        yield (*measured(0), None)
-        return
+        return (*measured(0), None)
     from capsviz.inputs.runs import about
     from capsviz.statistics.replicates import over_runs
 
@@ -257,10 +257,11 @@ def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tupl
         rows = [measured(number) for number in range(len(runs))]
     else:
         rows = _shared(name, measured, runs, figure, task)
-    if rows:
-        results = [result for _, result in rows]
-        whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
-        yield f"{rows[0][0]}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
+    if not rows:
+        return None
+    results = [result for _, result in rows]
+    whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
+    return f"{rows[0][0]}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
 
 
 def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
