@@ -122,9 +122,7 @@ def changed(context: click.Context) -> dict[str, object]:
 
 def identity(context: click.Context) -> str:
     """What the numbers of the running command are made of, as one text."""
-    values = {
-        key: value for key, value in context.params.items() if key not in PRESENTATION - {"image"}
-    }
+    values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
     return json.dumps(values, default=str, sort_keys=True)
 
 

@@ -29,7 +29,6 @@ class Inputs:
     dataset: data.Dataset
     source: str  # name or path of the network, as a command takes it
     notice: str | None = None  # what the user must be told of the choice
-    drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
     alias: str | None = None  # in place of the card's name: one for all runs of a recipe
     options: dict = field(default_factory=dict, repr=False)  # that the data set was loaded with
@@ -55,11 +54,8 @@ class Inputs:
 
         ValueError for an n that is not there, or images that show several things each.
         """
-        key = len(self.dataset) if n is None else n
-        if key not in self.drawn:
-            part = self.dataset.sample(n).single()
-            self.drawn[key] = to_float(part.images), part.labels
-        return self.drawn[key]
+        part = self.dataset.sample(n).single()
+        return to_float(part.images), part.labels
 
 
 class Picture(NamedTuple):
@@ -247,12 +243,12 @@ def open_networks(
     for spec, file in own:
         model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
         check_fit(model, first.dataset)
-        networks.append(Inputs(model, first.dataset, spec, drawn=first.drawn))
+        networks.append(Inputs(model, first.dataset, spec))
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
         check_fit(model, first.dataset)
         notice = other_classes(model, first.dataset)
-        networks.append(Inputs(model, first.dataset, str(name), notice, drawn=first.drawn))
+        networks.append(Inputs(model, first.dataset, str(name), notice))
     apart = _apart([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
         raise ValueError(f"expected different networks, got {', '.join(apart)}")
@@ -294,7 +290,7 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
     for name in checkpoints.shipped():
         if name.startswith(f"{inputs.dataset.name}-"):
             model = checkpoints.load(name, device=inputs.device)
-            other = Inputs(model, inputs.dataset, name, drawn=inputs.drawn)
+            other = Inputs(model, inputs.dataset, name)
             fits = images_and_classes(model) == images_and_classes(inputs.model)
             if fits and other.name != inputs.name and not abilities(model).has_capsules:
                 networks.append(other)
