@@ -16,7 +16,7 @@ import click
 from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
-from capsviz.cli import options, tasks, writing
+from capsviz.cli import options, writing
 
 ONE = ("digit", "index", "image")  # options of one image
 
@@ -37,7 +37,6 @@ def command_of(name: str) -> click.Command:
         help="Print what is measured, how, and what not to conclude from it."
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
-    inner = tasks.option("several training runs", default=None)(inner)
     compares = any(one.compares for one in analyses)
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
@@ -167,13 +166,11 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         from capsviz.statistics.replicates import words
 
         named, seeds = first_of(values.pop(chosen_by))
-        task, picture = values.pop("task"), values.pop("picture", None)
+        picture = values.pop("picture", None)
         analysis = chosen(analyses, values | (picture or {}))
         n = values.pop("n", None)
         own = {option.name: values[option.name] for option in analysis.options}
         analysis.check(**own)
-        if task is not None and len(seeds) < 2:
-            raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
         if len(seeds) > 1:
             _require_statistic(analysis)
         if (checkpoint := analysis.checkpoint(**own)) is not None:
@@ -183,9 +180,6 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        empty = task is not None and tasks.is_empty(task, len(seeds))
-        if empty or (task is not None and writing.exists(name, figure)):
-            return
         writing.prepare(name, figure)
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
@@ -201,9 +195,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
                 progress=writing.progress,
             )  # fmt: skip
 
-        if (joined := _joined(name, measured, runs, figure, task)) is None:
-            return
-        stem, result, about = joined
+        stem, result, about = _joined(measured, runs)
         paths = writing.save(stem, name, result, opened, figure, about)
         with writing.looking(figure):
             paths += analysis.extra_files(result, paths[-1], **own)
@@ -246,33 +238,13 @@ def _require_statistic(analysis: Analysis) -> None:
         )
 
 
-def _joined(name, measured, runs: Sequence, figure: dict, task) -> tuple | None:
-    """(stem, result, what training runs it is of); None while other tasks measure some runs."""
+def _joined(measured: Callable, runs: Sequence) -> tuple:
+    """(stem, result, what training runs it is of), of one training run or of several."""
     if len(runs) == 1:
         return (*measured(0), None)
     from capsviz.inputs.runs import about
     from capsviz.statistics.replicates import over_runs
 
-    if task is None:
-        rows = [measured(number) for number in range(len(runs))]
-    else:
-        rows = _shared(name, measured, runs, figure, task)
-    if not rows:
-        return None
-    results = [result for _, result in rows]
+    (stem, *_), results = zip(*map(measured, range(len(runs))), strict=True)
     whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
-    return f"{rows[0][0]}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
-
-
-def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
-    """Stem and result of every run, once the tasks have measured all; until then none of any."""
-    from capsviz.cli import naming
-
-    of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
-    places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
-    done = tasks.measure(places, task, measured, name)
-    if done < len(runs):
-        text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
-        click.echo(text, err=True)
-        return []
-    return [tasks.read(place) for place in places]
+    return f"{stem}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)

@@ -90,26 +90,12 @@ def prepare(analysis: str, figure_options: dict) -> None:
     """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
     from capsviz.cli import naming
 
-    naming.try_folder(figure_options["output"])
-    if (path := _earlier(analysis, figure_options)) is not None:
-        naming.refuse_existing(path.with_suffix(""), force=False)
-
-
-def exists(analysis: str, figure_options: dict) -> bool:
-    """Whether a figure of this command lies in the folder already, which is said."""
-    if (path := _earlier(analysis, figure_options)) is not None:
-        click.echo(f"{path} is there already", err=True)
-    return path is not None
-
-
-def _earlier(analysis: str, figure_options: dict) -> Path | None:
-    """The JSON of the same command in the folder; None without one, or by --force."""
-    from capsviz.cli import naming
-
-    if figure_options["force"]:
-        return None
-    identity = naming.identity(click.get_current_context())
-    return naming.repeated(figure_options["output"], analysis, identity)
+    folder = figure_options["output"]
+    naming.try_folder(folder)
+    if not figure_options["force"]:
+        earlier = naming.repeated(folder, analysis, naming.identity(click.get_current_context()))
+        if earlier is not None:
+            naming.refuse_existing(earlier.with_suffix(""), force=False)
 
 
 def target(

@@ -25,13 +25,8 @@ from capsviz.statistics.estimate import FIELDS, Estimate
 INLINE_BYTES = 1_000_000
 
 
-def write_result(
-    stem: Path, result: NamedTuple, about: Mapping, *, draws: bool = False
-) -> list[Path]:
-    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON.
-
-    `draws` keeps what estimates are under resamples, for results that are to be combined.
-    """
+def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
+    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
     fields = result._asdict()
     arrays: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
     large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
@@ -44,7 +39,7 @@ def write_result(
         write_bytes(beside, content.getvalue())
         paths.insert(0, beside)
     values = {
-        name: {"npz": name} if large and name in arrays else _encode(value, draws)
+        name: {"npz": name} if large and name in arrays else _encode(value)
         for name, value in fields.items()
     }
     text = to_json({"capsviz": capsviz.__version__, **about, "result": values})
@@ -124,21 +119,18 @@ def _plain(value):
     return str(value) if isinstance(value, Path) else value
 
 
-def _encode(value, draws: bool = False):
+def _encode(value):
     if isinstance(value, Estimate):
-        names = (*FIELDS, "draws") if draws else FIELDS
-        parts = {name: getattr(value, name) for name in names}
-        of_one = {name for name in ("runs", "between", "draws") if parts.get(name) is None}
-        return {
-            "estimate": {k: _encode(part, draws) for k, part in parts.items() if k not in of_one}
-        }
+        parts = {name: getattr(value, name) for name in FIELDS}
+        of_one = {name for name in ("runs", "between") if parts.get(name) is None}
+        return {"estimate": {k: _encode(part) for k, part in parts.items() if k not in of_one}}
     if isinstance(value, np.ndarray):
         flat = value.ravel()
         # str() of a float32 is its shortest exact form, half the digits of the double
         data = [float(str(v)) for v in flat] if value.dtype == np.float32 else flat.tolist()
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Mapping):
-        return {name: _encode(one, draws) for name, one in value.items()}
+        return {name: _encode(one) for name, one in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -137,46 +137,6 @@ def test_the_accuracy_of_several_runs_is_their_mean(runs):
     )
 
 
-def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch):
-    whole = transplant("--seeds-of", "runs/x-*", "--json")
-    tasks = [transplant("--seeds-of", "runs/x-*", "--task", f"{i}/2", "--force") for i in (2, 2, 1)]
-    assert [task.exit_code for task in tasks] == [0, 0, 0], tasks[-1].output
-    for task in tasks[:2]:
-        assert task.stdout == ""
-        assert "1 of 3 training runs are measured" in task.stderr
-    assert "3 training runs of small (seeds 0, 1, 2)" in tasks[2].stdout
-    joined, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
-    assert json.loads(results.to_json(joined)) == json.loads(whole.stdout)
-    assert about["runs"]["seeds"] == [0, 1, 2]
-    monkeypatch.setattr("capsviz.inputs.context.measure_with", None)  # nothing is measured again
-    again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")
-    assert again.exit_code == 0 and "is there already" in again.stderr
-    assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0
-
-
-def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(runs):
-    done = transplant("--seeds-of", "runs/x-*", "--task", "4/5")
-    assert done.exit_code == 0 and done.stdout == ""
-    assert done.stderr == "nothing for task 4/5: there are 3 runs\n"
-    assert not (runs.parent / "out").exists()
-
-
-def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
-    def killed(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("capsviz.results.files.write_result", killed)
-        assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code != 0
-    assert not list((runs.parent / "out/shares").glob("*/*"))
-    assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code == 0
-
-
-def test_a_task_of_one_run_is_refused(runs):
-    refused(transplant("--checkpoint", "runs/x-0", "--task", "1/2"), "--task", "--seeds-of")
-    refused(transplant("--seeds-of", "runs/x-*", "--task", "4/3"), "expected --task I/N")
-
-
 def card(options, **recipe):
     """Of a run on the digits, as it was written when there were fewer settings."""
     return {
