@@ -63,15 +63,12 @@ def read(
     files: Sequence[str],
     urls: Sequence[str],
     download: bool,
-    *,
-    also: str = "",
     **arguments,
 ):
     """Return one of torchvision's data sets from the first folder that has all its files.
 
-    A download goes into the last folder. `also` is what else the user can do if it is missing, the
-    end of the message; `arguments` are those of the class. ValueError for damaged files,
-    FileNotFoundError if they are neither found nor downloaded.
+    A download goes into the last folder. ValueError for damaged files, FileNotFoundError if they
+    are neither found nor downloaded.
     """
     name = kind.__name__
     for folder in folders:
@@ -82,7 +79,7 @@ def read(
     first = target / files[0]
     example = first.name if len(files) == 1 else f"{first.name}, ..."
     where = f"put its files ({example}) in {first.parent}"
-    where += f", or name their folder by --data-dir{also}"
+    where += ", or name their folder by --data-dir"
     if not download:
         raise FileNotFoundError(f"{missing}: {where}")
     if not _reachable(urls):
