@@ -267,9 +267,3 @@ def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> D
     if "download" in inspect.signature(loader_of(name)).parameters:
         options["download"] = False
     return load(name, split, root, **options)
-
-
-def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:
-    """Return the last n training images for "validation", the others for "train"."""
-    part = slice(-n, None) if split == "validation" else slice(None, -n)
-    return images[part], labels[part]

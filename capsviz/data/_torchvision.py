@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from capsviz.data import Dataset, hold_out, search_path
+from capsviz.data import Dataset, search_path
 
 START_SECONDS = 5  # a download must start within this time
 VALIDATION = 5_000
@@ -53,7 +53,8 @@ def divide(images, labels, name: str, split: str, classes, where) -> Dataset:
             f"{name} in {where} is damaged: {len(images)} images, {len(labels)} labels"
         )
     if split != "test":
-        images, labels = hold_out(images, labels, split, VALIDATION)
+        part = slice(-VALIDATION, None) if split == "validation" else slice(-VALIDATION)
+        images, labels = images[part], labels[part]
     return Dataset(images.contiguous(), labels, tuple(classes), name, split)
 
 
