@@ -129,7 +129,6 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
         (["--venue", "nips"], "unknown venue 'nips'"),
         (["--n", 361], "expected 1 to 360"),
         (["--digit", 11], "no class 11"),
-        (["--style", "poster"], "poster"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message):
