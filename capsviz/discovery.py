@@ -2,10 +2,8 @@
 
 A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add plugins of any kind
 ("analyses", "routing", "data", "decoders", "models", "corruptions", "reproductions", "pitfalls",
-"commands": the last name of the package) by
-
-    $CAPSVIZ_PLUGINS   folders (separated as in $PATH) that hold KIND/NAME.py or KIND/NAME/
-    entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
+"commands": the last name of the package) in the folders of $CAPSVIZ_PLUGINS, separated as in $PATH,
+which hold KIND/NAME.py or KIND/NAME/.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from typing import NamedTuple
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent
 QUOTES = '"""'
-COMMANDS = ("commands", "analyses")  # kinds whose modules are commands
 BESIDE = ("analyses", "trained")  # at the top of the repository; installed, within capsviz
 
 
@@ -32,7 +29,7 @@ class Entry(NamedTuple):
     """One module that a package offers."""
 
     module: str  # the dotted name that it is imported by
-    path: Path | None  # its source file; None for an entry point
+    path: Path  # its source file
     ours: bool  # whether it comes with capsviz
 
 
@@ -57,15 +54,7 @@ def names(package: str) -> list[str]:
 
 def source(package: str, name: str) -> Path:
     """Return the source file of a module."""
-    from importlib.util import find_spec
-
-    entry = entries(package)[name]
-    if entry.path is not None:
-        return entry.path
-    spec = find_spec(entry.module)
-    if spec is None or spec.origin is None:
-        raise ValueError(f"the plugin '{name}' is {entry.module}, which is not installed")
-    return Path(spec.origin)
+    return entries(package)[name].path
 
 
 def summary(package: str, name: str) -> str:
@@ -96,18 +85,9 @@ def parameters(function) -> tuple[str, ...]:
 
 
 def load(package: str, name: str, *, what: str) -> ModuleType:
-    """Import one module of a package.
+    """Import one module of a package such as "capsviz.nn.routing"; `what` names it in errors.
 
-    Parameters
-    ----------
-    package  dotted name, as "capsviz.nn.routing".
-    name     the module in it.
-    what     what to call it in the error.
-
-    Raises
-    ------
-    ValueError  for an unknown name, one that two plugins have, and a plugin that cannot be
-                imported.
+    ValueError for an unknown name, one that two plugins have, and a plugin that cannot be imported.
     """
     known = entries(package)
     if name not in known:
@@ -116,11 +96,9 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     if entry.ours:
         return importlib.import_module(entry.module)
     try:
-        if entry.path is None:
-            return importlib.import_module(entry.module)
         return _load_file(entry.module, entry.path)
     except (Exception, SystemExit) as error:
-        words = f"{what} '{name}' of {entry.path or entry.module} cannot be imported"
+        words = f"{what} '{name}' of {entry.path} cannot be imported"
         raise ValueError(f"{words} ({type(error).__name__}: {error})") from error
 
 
@@ -137,48 +115,17 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
         if not Path(place).expanduser().is_dir():
             raise ValueError(f"${PLUGINS} names '{place}', which is not a folder")
         for name, path in _modules(Path(place).expanduser().resolve() / kind):
-            _add(offered, kind, name, Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False))
-    for name, module in _entry_points(f"capsviz.{kind}"):
-        _add(offered, kind, name, Entry(module, None, False))
+            if not name.isidentifier():
+                raise ValueError(
+                    f"'{name}' of {path} is not a module name: write it with underscores"
+                )
+            if name in offered:
+                raise ValueError(
+                    f"two modules of {kind} are called '{name}': {offered[name].path} and {path}; "
+                    "rename one of them"
+                )
+            offered[name] = Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False)
     return offered
-
-
-def _entry_points(group: str) -> list[tuple[str, str]]:
-    """Return (name, module) of installed entry points."""
-    if not _extended():
-        return []
-    from importlib import metadata
-
-    return [(point.name, point.module) for point in metadata.entry_points(group=group)]
-
-
-@cache
-def _extended() -> bool:
-    """Return whether any distribution has entry points of ours, as `importlib.metadata` is slow."""
-    folders = [Path(place) for place in sys.path if os.path.isdir(place or ".")]
-    infos = [
-        folder / name / "entry_points.txt"
-        for folder in folders
-        for name in os.listdir(folder)
-        if name.endswith((".dist-info", ".egg-info"))
-    ]
-    return any(b"[capsviz." in path.read_bytes() for path in infos if path.is_file())
-
-
-def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
-    place = entry.path or entry.module
-    if not name.isidentifier():
-        raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
-    taken = dict(offered)
-    if kind in COMMANDS:  # both are commands
-        for other in COMMANDS:
-            taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
-    if name in taken:
-        first = taken[name].path or taken[name].module
-        raise ValueError(
-            f"two modules of {kind} are called '{name}': {first} and {place}; rename one of them"
-        )
-    offered[name] = entry
 
 
 def _modules(place: Path) -> list[tuple[str, Path]]:
@@ -223,6 +170,11 @@ def unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
 
 
+def needs(what: str, *packages: str) -> str:
+    """Return the message for packages that are not installed."""
+    return f"{what} needs {', '.join(packages)}: pip install {' '.join(packages)}"
+
+
 @contextmanager
 def guarded(
     package: str,
@@ -232,15 +184,10 @@ def guarded(
     fails: str = "fails",
     but: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Turn errors of a plugin within this context into a ValueError that names it.
+    """Turn errors of a plugin within this context into a ValueError that it `fails`.
 
-    ValueError, OSError and MemoryError pass unchanged, and so does any error of our own modules.
-
-    Parameters
-    ----------
-    what   what to call the module in the error.
-    fails  what it did, in the error.
-    but    more errors that pass unchanged.
+    ValueError, OSError, MemoryError and those in `but` pass unchanged, and so does any error of our
+    own modules.
     """
     try:
         yield

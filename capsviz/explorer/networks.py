@@ -15,9 +15,14 @@ from torch import Tensor
 from capsviz import checkpoint as checkpoints
 from capsviz import data, pictures, tracing
 from capsviz.explorer import look
-from capsviz.inputs.fit import check_fit
-from capsviz.inputs.networks import apart_from_shipped
-from capsviz.inputs.opening import Inputs, choose_device, open_inputs, own_network
+from capsviz.inputs.opening import (
+    Inputs,
+    apart_from_shipped,
+    check_fit,
+    choose_device,
+    open_inputs,
+    own_network,
+)
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import needs
 from capsviz.training import thresholds

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from capsviz.checkpoint.tensors import read_tensors, sha256
+from capsviz.checkpoint import read_tensors, sha256
 from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
 from capsviz.tracing import abilities, evaluating

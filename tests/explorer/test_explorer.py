@@ -553,7 +553,7 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", "0"])
     assert done.exit_code == 1
-    assert done.stderr == "Error: the page needs Gradio: pip install 'capsviz[app]'\n"
+    assert done.stderr == "Error: the page needs gradio: pip install gradio\n"
 
 
 COMPUTING = """

@@ -24,7 +24,7 @@ MARKS = [
     pytest.mark.slow,
     browsers.NEEDED,
     pytest.mark.skipif(  # not imported, which takes seconds
-        find_spec("gradio") is None, reason="the page needs Gradio: pip install 'capsviz[app]'"
+        find_spec("gradio") is None, reason="the page needs gradio: pip install gradio"
     ),
     pytest.mark.skipif(
         not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from capsviz import checkpoint
-from capsviz.cli.errors import errors
+from capsviz.cli import errors
 from capsviz.tracing import score_name, scores, trace
 
 
