@@ -1,7 +1,9 @@
 """Checkpoints: weights as safetensors and a card that describes them, both written atomically.
 
 `NAME.safetensors` holds tensors only, `NAME.json` the card: network, data set, recipe, results,
-provenance and the SHA-256 of the weights. Nothing is unpickled.
+provenance and the SHA-256 of the weights. Nothing is unpickled. The state of an unfinished run,
+`state.safetensors`, is a checkpoint too: that of the weights that the run would end with if it
+stopped now.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +46,8 @@ def find(name: str | os.PathLike) -> Path:
     """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
 
     A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
-    folder. ValueError for anything else.
+    folder. For the folder of an unfinished run the path is that of its state. ValueError for
+    anything else.
     """
     path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name  # a Path is a path
@@ -60,10 +63,9 @@ def find(name: str | os.PathLike) -> Path:
         files = [p for p in cards if p.is_file() and not p.stem.endswith(PRIMARY)]
         if len(files) == 1:
             return files[0]
-        begun = ": its training has not ended" if (path / STATE).is_file() and not files else ""
-        raise ValueError(
-            f"expected one checkpoint with its card in '{path}', found {len(files)}{begun}"
-        )
+        if not files and (path / STATE).is_file():
+            return path / STATE
+        raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
     if path.is_file():
         raise ValueError(
             f"'{path}' is not a .safetensors file: pickled weights are not read, "
@@ -78,7 +80,9 @@ def find(name: str | os.PathLike) -> Path:
 
 
 def read_card(weights: Path) -> dict:
-    """Return the card beside a weight file; ValueError if there is none."""
+    """Return the card beside a weight file, or in a run's state; ValueError if there is none."""
+    if weights.name == STATE:
+        return _card_of_state(weights, read_about(weights))
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
@@ -129,10 +133,67 @@ def save(
         "stored_as": " and ".join(sorted(types)),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
-    network = {"name": models.name_for(model), "config": model.config}
-    card = {"format": FORMAT, **card, "model": network, "weights": weights}
+    card = {"format": FORMAT, **card, "model": network(model), "weights": weights}
     write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
     return path
+
+
+def network(model: nn.Module) -> dict:
+    """Return name and config of a network of `capsviz.nn.models`, by which it is built again."""
+    return {"name": models.name_for(model), "config": model.config}
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a weight file, or of a run's state those of the best weights so far.
+
+    ValueError for damaged files.
+    """
+    tensors, about = read_tensors(path)
+    if path.name != STATE:
+        return tensors
+    if run_of_state(path, about)["recipe"]["keep"] == "best":
+        epoch = _card_of_state(path, about)["training"]["epoch"]
+        return read_tensors(path.with_name(f"best-{epoch}.safetensors"))[0]
+    kind = "ema." if any(name.startswith("ema.") for name in tensors) else "model."
+    return {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)}
+
+
+def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> str:
+    """Return the card of an unfinished run as JSON, to be kept in its state.
+
+    `about` is the card of the run before its evaluation, `epoch` the one whose weights are the best
+    so far, `epochs` the number of finished ones.
+    """
+    weights = {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())}
+    card = {
+        "format": FORMAT,
+        **about,
+        "name": f"{about['name']}-epoch-{epoch}",  # figures of it are not those of the run
+        "training": {"epoch": epoch, "epochs": epochs, "unfinished": True},
+        "model": network(model),
+        "weights": weights,
+    }
+    return json.dumps(card)
+
+
+def _card_of_state(state: Path, about: Mapping[str, str]) -> dict:
+    if "card" not in about:
+        raise ValueError(f"{state} is a run without a card: finish it, then open its result")
+    return json.loads(about["card"])
+
+
+def run_of_state(state: Path, about: Mapping[str, str]) -> dict:
+    """Return recipe, precision and history from the strings of a state, or raise ValueError."""
+    try:
+        values = json.loads(about["run"])
+        _ = values["precision"], values["recipe"]["keep"]
+        _ = [line["epoch"] for line in values["history"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{state} is not the state of a run ({type(error).__name__}: {error}): choose another "
+            "--output"
+        ) from error
+    return values
 
 
 def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
@@ -140,7 +201,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
 
     Parameters
     ----------
-    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one.
+    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one or an
+            unfinished run.
     device  to put it on.
 
     Raises
@@ -149,9 +211,9 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
                 device that is not available.
     """
     path = find(name)
-    (tensors, _), card = read_tensors(path), read_card(path)
+    tensors, card = read_weights(path), read_card(path)
     unlike = f"the card {path.with_suffix('.json')} does not fit"
-    if card["weights"].get("sha256") != sha256(path):
+    if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(f"{unlike}: its SHA-256 is that of other weights")
     try:
         model = models.of_config(card["model"]["name"], card["model"]["config"])

@@ -1,7 +1,7 @@
 """The history of a run: one record an epoch, and the state on disk that training resumes from.
 
 The state holds the weights, Adam's moments and averaged weights, if any; with them recipe,
-precision and the records of all finished epochs.
+precision and the records of all finished epochs. It can be opened as a checkpoint, too.
 """
 
 from __future__ import annotations
@@ -83,20 +83,6 @@ def to_csv(history: list[Epoch]) -> str:
     return text.getvalue()
 
 
-def _run_of_state(state: Path, about: Mapping[str, str]) -> dict:
-    """Return recipe, precision and history from the strings of a state, or raise ValueError."""
-    try:
-        values = json.loads(about["run"])
-        _ = values["precision"], values["recipe"]["keep"]
-        _ = [line["epoch"] for line in values["history"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{state} is not the state of a run ({type(error).__name__}: {error}): choose another "
-            "--output"
-        ) from error
-    return values
-
-
 def write_csv(output: Path, history: list[Epoch]) -> None:
     """Write `epochs.csv`."""
     files.write_text(output / "epochs.csv", to_csv(history))
@@ -105,7 +91,7 @@ def write_csv(output: Path, history: list[Epoch]) -> None:
 def read_about(output: Path) -> dict | None:
     """Return recipe, precision and history of the run in a folder; None if there is no run."""
     path = output / STATE
-    return _run_of_state(path, checkpoint.read_about(path)) if path.exists() else None
+    return checkpoint.run_of_state(path, checkpoint.read_about(path)) if path.exists() else None
 
 
 def read_history(output: Path) -> list[Epoch]:
@@ -133,7 +119,7 @@ def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
     if not path.exists():
         return None
     tensors, about = checkpoint.read_tensors(path)
-    return tensors, _run_of_state(path, about)
+    return tensors, checkpoint.run_of_state(path, about)
 
 
 def save(
@@ -147,7 +133,7 @@ def save(
 ) -> None:
     """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs.
 
-    The `card` of the run before its evaluation says which images it is trained on.
+    With the `card` of the run before its evaluation, the state can be opened as a checkpoint.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
@@ -158,9 +144,13 @@ def save(
         "recipe": asdict(recipe),
         "precision": _precision(recipe, model),
         "history": [asdict(epoch) for epoch in history],
-        "images": None if card is None else card["dataset"].get("images"),
     }
-    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
+    strings = {}
+    if card is not None:
+        about["images"] = card["dataset"].get("images")
+        epoch = best_epoch(history) if recipe.keep == "best" else len(history)
+        strings["card"] = checkpoint.state_card(card, model, epoch=epoch, epochs=len(history))
+    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
         old.unlink()

@@ -82,8 +82,7 @@ def fit(
     average     moving average of its weights, instead of one by `recipe.ema`.
     team        the processes that share each batch, all of which call this; the first one reads,
                 evaluates, calls `on_epoch` and writes.
-    card        the run's card before its evaluation: with its name temporary files are cleared,
-                and a run on other images is refused.
+    card        the run's card before its evaluation, to open the state as a checkpoint.
     keep        called like `on_epoch`, but before the epoch counts as finished.
     report      called with a line for what the user should know, as when memory is short.
     on_step     called with (epoch, step, steps, loss, accuracy of the epoch so far).
@@ -239,7 +238,7 @@ def start_from(
     checkpoint, or one without weights that fit.
     """
     path = checkpoint.find(name)
-    stored, own = checkpoint.read_tensors(path)[0], model.state_dict()
+    stored, own = checkpoint.read_weights(path), model.state_dict()
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
         shapes = (_list(f"{k} {tuple(v.shape)}" for k, v in some.items()) for some in (own, stored))

@@ -115,6 +115,8 @@ def card_rows(card: Mapping) -> list[tuple[str, str]]:
         ("seed", card.get("recipe", {}).get("seed")),
         ("accuracy on the whole test set", _tested(test)),
     ]
+    if training.get("unfinished"):
+        rows.append(("note", "the run had not ended when these weights were taken"))
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
