@@ -2,8 +2,10 @@
 
 A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add plugins of any kind
 ("analyses", "routing", "data", "decoders", "models", "corruptions", "reproductions", "pitfalls",
-"commands": the last name of the package) in the folders of $CAPSVIZ_PLUGINS, separated as in $PATH,
-which hold KIND/NAME.py or KIND/NAME/.
+"commands": the last name of the package) by
+
+    $CAPSVIZ_PLUGINS   folders (separated as in $PATH) that hold KIND/NAME.py or KIND/NAME/
+    entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Entry(NamedTuple):
     """One module that a package offers."""
 
     module: str  # the dotted name that it is imported by
-    path: Path  # its source file
+    path: Path | None  # its source file; None for an entry point
     ours: bool  # whether it comes with capsviz
 
 
@@ -54,7 +56,15 @@ def names(package: str) -> list[str]:
 
 def source(package: str, name: str) -> Path:
     """Return the source file of a module."""
-    return entries(package)[name].path
+    from importlib.util import find_spec
+
+    entry = entries(package)[name]
+    if entry.path is not None:
+        return entry.path
+    spec = find_spec(entry.module)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"the plugin '{name}' is {entry.module}, which is not installed")
+    return Path(spec.origin)
 
 
 def summary(package: str, name: str) -> str:
@@ -96,9 +106,11 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     if entry.ours:
         return importlib.import_module(entry.module)
     try:
+        if entry.path is None:
+            return importlib.import_module(entry.module)
         return _load_file(entry.module, entry.path)
     except (Exception, SystemExit) as error:
-        words = f"{what} '{name}' of {entry.path} cannot be imported"
+        words = f"{what} '{name}' of {entry.path or entry.module} cannot be imported"
         raise ValueError(f"{words} ({type(error).__name__}: {error})") from error
 
 
@@ -115,17 +127,45 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
         if not Path(place).expanduser().is_dir():
             raise ValueError(f"${PLUGINS} names '{place}', which is not a folder")
         for name, path in _modules(Path(place).expanduser().resolve() / kind):
-            if not name.isidentifier():
-                raise ValueError(
-                    f"'{name}' of {path} is not a module name: write it with underscores"
-                )
-            if name in offered:
-                raise ValueError(
-                    f"two modules of {kind} are called '{name}': {offered[name].path} and {path}; "
-                    "rename one of them"
-                )
-            offered[name] = Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False)
+            _add(offered, kind, name, Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False))
+    for name, module in _entry_points(f"capsviz.{kind}"):
+        _add(offered, kind, name, Entry(module, None, False))
     return offered
+
+
+def _entry_points(group: str) -> list[tuple[str, str]]:
+    """Return (name, module) of installed entry points."""
+    from importlib import metadata
+
+    if not _extended():
+        return []
+
+    return [(point.name, point.module) for point in metadata.entry_points(group=group)]
+
+
+@cache
+def _extended() -> bool:
+    """Return whether any distribution has entry points of ours, as `importlib.metadata` is slow."""
+    folders = [Path(place) for place in sys.path if os.path.isdir(place or ".")]
+    infos = [
+        folder / name / "entry_points.txt"
+        for folder in folders
+        for name in os.listdir(folder)
+        if name.endswith((".dist-info", ".egg-info"))
+    ]
+    return any(b"[capsviz." in path.read_bytes() for path in infos if path.is_file())
+
+
+def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
+    place = entry.path or entry.module
+    if not name.isidentifier():
+        raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
+    if name in offered:
+        first = offered[name].path or offered[name].module
+        raise ValueError(
+            f"two modules of {kind} are called '{name}': {first} and {place}; rename one of them"
+        )
+    offered[name] = entry
 
 
 def _modules(place: Path) -> list[tuple[str, Path]]:

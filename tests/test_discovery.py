@@ -1,4 +1,4 @@
-"""What a package offers: ours, and a user's folders; and what is refused."""
+"""What a package offers: ours, a user's folders, installed distributions; and what is refused."""
 
 import sys
 
@@ -15,12 +15,32 @@ DATA = "capsviz.data"
 def fresh(monkeypatch):
     """No plugins but the test's own, and nothing remembered."""
     monkeypatch.delenv(discovery.PLUGINS, raising=False)
-    before = set(sys.modules)
+    before, path = set(sys.modules), list(sys.path)
     discovery._entries.cache_clear()
+    discovery._extended.cache_clear()
     yield
+    sys.path[:] = path
     for name in set(sys.modules) - before:
         del sys.modules[name]
     discovery._entries.cache_clear()
+    discovery._extended.cache_clear()
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Writes an installed distribution with entry points, on the path."""
+    site = tmp_path / "site"
+    sys.path.insert(0, str(site))
+
+    def write(points, **modules):
+        info = site / f"d{len(list(site.glob('*-info')))}-1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {info.stem}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(points)
+        for name, text in modules.items():
+            (site / f"{name}.py").write_text(text)
+
+    return write
 
 
 def test_a_file_and_a_folder_of_ones_own_are_found_and_imported_once(plugin):
@@ -37,6 +57,13 @@ def test_a_file_and_a_folder_of_ones_own_are_found_and_imported_once(plugin):
     assert discovery.load(DATA, "large", what="data set").value == 7
     assert discovery.name_of(DATA, first.__name__) == "mine"
     assert "mine" not in discovery.names("capsviz.analyses"), "a kind has its own folder"
+
+
+def test_an_installed_distribution_extends_a_kind(installed):
+    installed("[capsviz.data]\nmine = my_data\n", my_data='"""Theirs."""\nvalue = 3\n')
+    assert discovery.summary(DATA, "mine") == "Theirs."
+    assert "my_data" not in sys.modules, "what is listed is not imported"
+    assert discovery.load(DATA, "mine", what="data set").value == 3
 
 
 def test_a_name_that_is_there_twice_is_refused_with_both_places(plugin, tmp_path):
@@ -63,14 +90,16 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_can_be_listed(plugin, tex
     assert not [name for name in sys.modules if name.startswith("capsviz_plugin_")]
 
 
-def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, tmp_path):
+def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, tmp_path):
     plugin("commands/good.py", '"""Good."""\n')
     (tmp_path / "commands/dangling.py").symlink_to(tmp_path / "nowhere.py")
+    installed("[capsviz.commands]\ngone = gonepkg.sub.thing\n")
     said = CliRunner().invoke(main, ["--help"])
     assert said.exit_code == 0, said.output
     lines = {line.split()[0]: line for line in said.stdout.splitlines() if line.split()}
     assert "Good." in lines["good"] and "rotate" in lines
     assert "(cannot be read: No such file or directory)" in lines["dangling"]
+    assert "(cannot be read: ModuleNotFoundError: No module named 'gonepkg')" in lines["gone"]
 
 
 def test_commands_and_analyses_share_their_names(plugin):

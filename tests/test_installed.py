@@ -87,6 +87,11 @@ def python(*words, **options):
     )
 
 
+def install(source, target):
+    done = python(*PIP, "install", *ALONE, "--no-compile", "--target", target, source)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
     """Built from a copy of the checkout, but for its pictures; a build would leave files behind."""
@@ -147,10 +152,12 @@ def run(site, tmp_path):
         (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the user')\n")
         (tmp_path / name / "rotate.py").write_text("raise RuntimeError\n")
 
-    def invoke(*words, plugins=None):
+    def invoke(*words, plugins=None, also=()):
         """`capsviz WORDS`, or a text of Python."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CAPSVIZ"))}
         env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+        if also:
+            env["PYTHONPATH"] = os.pathsep.join(map(str, also))
         if plugins:
             env[discovery.PLUGINS] = str(plugins)
         start = ("-c",) if "\n" in str(words[0]) else ("-m", "capsviz")
@@ -277,19 +284,34 @@ def mine(name):
     }
 
 
-def test_plugins_of_a_folder_are_listed_run_and_trained_with(run, tmp_path):
+def test_plugins_of_a_folder_and_of_a_distribution_are_listed_run_and_trained_with(run, tmp_path):
+    kinds = ("analyses", "routing", "data", "decoders")
+    files = {f"theirs/{kind}.py": mine("theirs")[f"{kind}/theirs.py"] for kind in kinds}
+    points = "".join(
+        f'[project.entry-points."capsviz.{k}"]\ntheirs = "theirs.{k}"\n' for k in kinds
+    )
+    project = (
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "theirs"\nversion = "1"\n{points}'
+    )
+    source = {"pyproject.toml": project, "theirs/__init__.py": "", **files}
+    install(write(tmp_path / "source", source), tmp_path / "extra")
     plugins = write(tmp_path / "plugins", mine("own"))
-    text = good(run("--help", plugins=plugins))
-    for name in ("own", "own-parts"):
+    how = {"plugins": plugins, "also": [tmp_path / "extra"]}
+    text = good(run("--help", **how))
+    for name in ("own", "own-parts", "theirs"):
         assert re.search(rf"\n  {name} +How many images are there, of a user\?", text), name
-    own = ["--dataset", "own", "--routing", "own", "--decoder", "own", "--output", "own"]
-    commands = [["train", *own, "--types", "2", "--channels", "4", "--epochs", "1"]]
+    small = ["--types", "2", "--channels", "4", "--epochs", "1"]
+    commands = [
+        ["train", "--dataset", name, "--routing", name, "--decoder", name, *small, "--output", name]
+        for name in ("own", "theirs")
+    ]
     commands += [
-        [name, "--checkpoint", "own", "--format", "png", "--output", f"of-{name}"]
-        for name in ("own", "own-parts")
+        [one, "--checkpoint", name, "--format", "png", "--output", f"of-{one}"]
+        for one, name in (("own", "own"), ("own-parts", "own"), ("theirs", "theirs"))
     ]
     code = "from capsviz.cli import main\n"
     code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
-    text = good(run(code, plugins=plugins))
-    assert text.count("test accuracy") == 1 and text.count("there are 40 images") == 2
-    assert len(list(tmp_path.glob("of-*/*-40-images.png"))) == 2
+    text = good(run(code, **how))
+    assert text.count("test accuracy") == 2 and text.count("there are 40 images") == 3
+    assert len(list(tmp_path.glob("of-*/*-40-images.png"))) == 3
