@@ -3,7 +3,8 @@
 A file has a function `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in
 and `split` is "train", "validation" or "test". Keyword-only parameters are options of the data set,
 each with a default; `download` says whether files may be downloaded. `IMAGE_SHAPE` (C, H, W) and
-`CLASSES`, the names of the classes, may describe the data set to commands that lack its files.
+`CLASSES`, the names of the classes, may describe the data set to commands that lack its files, and
+`SPLITS` may name further splits.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from capsviz.transforms.augment import to_float
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
-KINDS = {bool: "true or false", int: "a whole number", str: "text"}  # types of options
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 @dataclass(frozen=True)
@@ -210,8 +211,8 @@ def load(
     Parameters
     ----------
     name     a file in `capsviz/data`.
-    split    "train", "validation" or "test". Validation is the last part of the training images,
-             if the data set does not define it otherwise.
+    split    "train", "validation", "test", or another that the data set has. Validation is the last
+             part of the training images, if the data set does not define it otherwise.
     root     the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
     pad_px   rows and columns of zeros to add on each side.
     crop_px  side of a square to crop from the centre, after padding; None: the whole image.
@@ -222,9 +223,10 @@ def load(
     ValueError         for an unknown name, split or option, and damaged files.
     FileNotFoundError  if it is neither found nor downloaded; the message says where to put it.
     """
-    if split not in SPLITS:
-        raise ValueError(discovery.unknown("split", split, list(SPLITS)))
     check_options(name, options)
+    splits = getattr(discovery.load("capsviz.data", name, what="dataset"), "SPLITS", SPLITS)
+    if split not in splits:
+        raise ValueError(discovery.unknown("split", split, list(splits)))
     loader = loader_of(name)
     with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
         part = loader(split, root, **options)
@@ -255,7 +257,7 @@ def check_options(name: str, options: Mapping) -> None:
         if option not in usual:
             raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}")
         kind = type(usual[option])
-        if kind in KINDS and type(value) is not kind:
+        if kind in KINDS and type(value) is not kind and (kind, type(value)) != (float, int):
             raise ValueError(
                 f"{option} of the data set '{name}' must be {KINDS[kind]}, got {value!r}"
             )

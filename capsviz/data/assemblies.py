@@ -1,0 +1,397 @@
+"""Wholes made of oriented parts, 64x64, drawn from a seed: it is known which part belongs to which.
+
+Six part shapes of equal area (triangle, corner, tee, half disc, arc, trapezoid) stand in fixed
+arrangements, the classes. Two classes share one arrangement: in the second, one part is turned by
+180 degrees about its centroid. So neither the kinds of the parts nor sums of pixels tell the two
+classes apart, only the angle between parts does. Neighbouring arrangements share kinds of parts.
+No class is another one rotated, because the parts of a whole are of different kinds.
+
+A whole has a position, an angle and a scale, each part a jitter and a brightness of its own. Where
+parts overlap, the brighter one is seen. Further parts, the distractors, belong to no whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.data import Dataset
+
+SIDE = 64
+SIZES = {
+    "train": 20_000, "validation": 2_000, "test": 10_000,
+    "test-outside": 10_000, "test-combinations": 10_000,
+}  # fmt: skip
+SPLITS = tuple(SIZES)
+OUTSIDE_DEG = 180  # rotations of test-outside go from the range of training to this
+AREA, RADIUS_PX, PATCH = 1.2, 4.5, 16  # of a part: in units of its radius, px, px around its centre
+APART_PX = {"near": 11.0, "far": 22.0}  # between the centres of neighbouring parts
+SCALE, BRIGHTNESS = (0.9, 1.1), (0.6, 1.0)
+ARRANGEMENTS, CHUNK, ROUNDS = 5, 1_000, 200
+HELD_OUT = 2  # two classes a, b with (a + b) % 5 equal to this are together in no training image
+IMAGE_SHAPE = (1, SIDE, SIDE)
+CLASSES = tuple(f"{letter}{turned}" for letter in "ABCDE" for turned in ("", "'"))
+
+
+class Assemblies(NamedTuple):
+    """N images of W wholes and P parts, the distractors last, and what is true of them.
+
+    A pose is x and y of the centre in px from the left and top, the angle in radians (from x to y),
+    and the scale.
+    """
+
+    images: Tensor  # (N, 1, 64, 64) uint8
+    classes: Tensor  # (N, W) int64, of each whole
+    poses: Tensor  # (N, W, 4) float32, of each whole
+    part_types: Tensor  # (N, P) int64, index into KINDS
+    part_poses: Tensor  # (N, P, 4) float32
+    part_wholes: Tensor  # (N, P) int64, index of its whole, -1 for a distractor
+    part_brightness: Tensor  # (N, P) float32
+
+    def save(self, path: str | Path) -> None:
+        """Write all arrays into one `.npz` file, under the names above."""
+        np.savez_compressed(path, **{k: v.numpy() for k, v in self._asdict().items()})
+
+    def alone(self, whole: int) -> Tensor:
+        """Draw the parts of one whole alone: (N, 1, 64, 64) uint8."""
+        bright = self.part_brightness.where(self.part_wholes == whole, 0.0)
+        return _draw(self.part_types, self.part_poses, bright)
+
+    def seen(self, centres: Tensor, field_px: float) -> tuple[Tensor, Tensor]:
+        """Return the part and the whole that square receptive fields see most of.
+
+        Parameters
+        ----------
+        centres   (..., 2) x and y in px, as of a grid (rows, columns, 2).
+        field_px  side of a field.
+
+        Returns
+        -------
+        Index of the part, -1 where no part fills a tenth of its area, and of its whole, -1 for a
+        distractor and where there is no part; both (N, ...).
+        """
+        N, P = self.part_types.shape
+        x, y = ((centres[..., k] - field_px / 2).round().long() for k in (0, 1))
+        low_x, high_x, low_y, high_y = (
+            edge.clamp(0, SIDE) for edge in (x, x + round(field_px), y, y + round(field_px))
+        )
+        most, best = torch.zeros(N, *x.shape), torch.full((N, *x.shape), -1)
+        for part in range(P):
+            only = self.part_brightness.where(torch.arange(P) == part, 0.0)
+            drawn = _draw(self.part_types, self.part_poses, only)[:, 0].float()
+            sums = torch.nn.functional.pad(drawn.cumsum(1).cumsum(2), (1, 0, 1, 0))
+            within = (
+                sums[:, high_y, high_x] - sums[:, low_y, high_x]
+                - sums[:, high_y, low_x] + sums[:, low_y, low_x]
+            )  # fmt: skip
+            larger = (within > most) & (within >= 0.1 * sums[:, -1, -1].view(N, *[1] * x.dim()))
+            most, best = within.where(larger, most), torch.where(larger, part, best)
+        wholes = self.part_wholes.gather(1, best.clamp(0).flatten(1)).view_as(best)
+        return best, wholes.where(best >= 0, -1)
+
+
+def load(
+    split,
+    root=None,
+    *,
+    objects=1,
+    parts=2,
+    distance="near",
+    jitter=0.5,
+    distractors=1,
+    overlap=True,
+    rotation=30,
+    seed=0,
+):
+    """Load 20,000 train, 2,000 validation or 10,000 test images (N, 1, 64, 64).
+
+    The split "test-outside" has rotations from the range of training up to 180 degrees in both
+    directions, "test-combinations" (with two objects) the pairs of classes that no other split
+    shows together.
+
+    Parameters
+    ----------
+    root         unused.
+    objects      1 or 2 wholes in an image; of two, labels are (N, 2), and `parts` of the data set
+                 shows each alone.
+    parts        2 to 4 in a whole.
+    distance     "near": the centres of neighbouring parts are 11 px apart, within a receptive field
+                 of 17 px; "far": 22 px.
+    jitter       px by which a part moves at most, and its rim by rotation.
+    distractors  number of parts that belong to no whole.
+    overlap      whether two wholes, and distractors, may lie over one another.
+    rotation     degrees: wholes are rotated by up to so much in both directions.
+
+    Raises
+    ------
+    ValueError  for values that are not possible together.
+    """
+    options = (objects, parts, distance, jitter, distractors, overlap, rotation, seed)
+    made = make(split, SIZES[split], *options)
+    alone = torch.stack([made.alone(k) for k in range(objects)], 1) if objects > 1 else None
+    labels = made.classes if objects > 1 else made.classes[:, 0]
+    return Dataset(made.images, labels, CLASSES, "assemblies", split, parts=alone)
+
+
+@lru_cache(maxsize=3)
+def make(
+    split: str,
+    n: int,
+    objects: int = 1,
+    parts: int = 2,
+    distance: str = "near",
+    jitter: float = 0.5,
+    distractors: int = 1,
+    overlap: bool = True,
+    rotation: int = 30,
+    seed: int = 0,
+) -> Assemblies:
+    """Make n images and the truth about them; the first ones are the same for any n.
+
+    Parameters and errors are those of `load`.
+    """
+    _check(split, objects, parts, distance, jitter, distractors, rotation)
+    chunks = []
+    for number in range(-(-n // CHUNK)):
+        draw = torch.Generator().manual_seed(
+            ((seed * 101 + SPLITS.index(split)) * 1_000_003 + number) % 2**63
+        )
+        truth = _draw_truth(
+            draw, split, objects, parts, APART_PX[distance], jitter, distractors, overlap, rotation
+        )
+        chunks.append(truth)
+    joined = [torch.cat(values)[:n] for values in zip(*chunks, strict=True)]
+    classes, poses, types, part_poses, wholes, bright = joined
+    images = torch.cat(
+        [
+            _draw(types[at : at + CHUNK], part_poses[at : at + CHUNK], bright[at : at + CHUNK])
+            for at in range(0, n, CHUNK)
+        ]
+    )
+    return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
+
+
+def _check(split, objects, parts, distance, jitter, distractors, rotation) -> None:
+    if split not in SPLITS:
+        raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
+    ranges = {
+        "objects": (objects, 1, 2), "parts": (parts, 2, 4), "jitter": (jitter, 0, 3),
+        "distractors": (distractors, 0, 6), "rotation": (rotation, 0, OUTSIDE_DEG),
+    }  # fmt: skip
+    for name, (value, low, high) in ranges.items():
+        if not low <= value <= high:
+            raise ValueError(f"{name} of assemblies must be {low} to {high}, got {value!r}")
+    if distance not in APART_PX:
+        raise ValueError(f"distance of assemblies must be near or far, got {distance!r}")
+    if split == "test-outside" and rotation == OUTSIDE_DEG:
+        raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
+    if split == "test-combinations" and objects == 1:
+        raise ValueError("one whole has no combinations: choose objects=2")
+
+
+def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor]:
+    """Return kinds (parts,) and poses (parts, 4) about the centre, of a class from 0 to 9."""
+    pair, turned = divmod(index, 2)
+    number = torch.arange(parts)
+    around = 2 * math.pi * number / parts
+    radius = apart_px / (2 * math.sin(math.pi / parts))
+    angle = (5 * pair + 7 * number) * (math.pi / 4) + math.pi * turned * (number == 1)
+    poses = [radius * around.cos(), radius * around.sin(), angle, torch.ones(parts)]
+    return (pair + number) % len(KINDS), torch.stack(poses, 1)
+
+
+def _draw_truth(
+    draw, split, objects, parts, apart_px, jitter, distractors, overlap, rotation
+) -> tuple[Tensor, ...]:
+    """Draw a chunk of images: the fields of `Assemblies` but the images."""
+
+    def uniform(low, high, *shape):
+        return low + (high - low) * torch.rand(*shape, generator=draw)
+
+    N, P = CHUNK, objects * parts + distractors
+    kinds, layout = (
+        torch.stack(x)
+        for x in zip(*(arrangement(k, parts, apart_px) for k in range(len(CLASSES))), strict=True)
+    )
+    classes = _classes(draw, split, objects)
+    angle = math.radians(rotation) * uniform(-1, 1, N, objects)
+    if split == "test-outside":
+        beyond = uniform(rotation, OUTSIDE_DEG, N, objects)
+        angle = torch.deg2rad(beyond) * angle.sign()
+    scale = uniform(*SCALE, N, objects)
+    rim = RADIUS_PX * REACH * SCALE[1] + jitter
+    reach = layout[0, 0, :2].norm() * scale + rim  # of a whole, around its centre
+    own_reach = torch.full((N, distractors), float(rim))
+    centres = _place(draw, torch.cat([reach, own_reach], 1), overlap)
+
+    own = layout[classes]  # (N, W, parts, 4)
+    cos, sin = angle.cos()[..., None], angle.sin()[..., None]
+    x, y = own[..., 0] * scale[..., None], own[..., 1] * scale[..., None]
+    moved = torch.stack([cos * x - sin * y, sin * x + cos * y], -1) + centres[:, :objects, None]
+    moved = moved + uniform(-jitter, jitter, *moved.shape)
+    turn = own[..., 2] + angle[..., None] + uniform(-1, 1, N, objects, parts) * jitter / RADIUS_PX
+    poses = torch.cat([moved, turn[..., None], scale[..., None, None].expand(-1, -1, parts, 1)], -1)
+    free = torch.cat(
+        [
+            centres[:, objects:],
+            uniform(-math.pi, math.pi, N, distractors, 1),
+            uniform(*SCALE, N, distractors, 1),
+        ],
+        -1,
+    )
+    wholes = torch.arange(objects).repeat_interleave(parts)
+    wholes = torch.cat([wholes, torch.full((distractors,), -1)]).expand(N, P)
+    free_kinds = torch.randint(len(KINDS), (N, distractors), generator=draw)
+    return (
+        classes,
+        torch.cat([centres[:, :objects], angle[..., None], scale[..., None]], -1),
+        torch.cat([kinds[classes].flatten(1), free_kinds], 1),
+        torch.cat([poses.flatten(1, 2), free], 1),
+        wholes,
+        uniform(*BRIGHTNESS, N, P),
+    )
+
+
+def _classes(draw, split: str, objects: int) -> Tensor:
+    """Draw the classes (CHUNK, objects) of wholes, all combinations of a split equally likely."""
+    count = len(CLASSES)
+    if objects == 1:
+        return torch.randint(count, (CHUNK, 1), generator=draw)
+    a, b = torch.meshgrid(torch.arange(count), torch.arange(count), indexing="ij")
+    allowed = ((a + b) % ARRANGEMENTS == HELD_OUT) == (split == "test-combinations")
+    both = (allowed & (a != b)).nonzero()
+    return both[torch.randint(len(both), (CHUNK,), generator=draw)]
+
+
+def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
+    """Draw centres (N, K, 2) of discs of radius `reach` (N, K) that lie inside the image."""
+    span = SIDE - 1 - 2 * reach
+    if (span < 0).any():
+        raise ValueError(
+            f"wholes of radius {float(reach.max()):.0f} px do not fit {SIDE}x{SIDE} px: choose "
+            "fewer parts, distance=near or a smaller jitter"
+        )
+    N, K = reach.shape
+    centres = torch.empty(N, K, 2)
+    left = torch.arange(N)
+    for _ in range(ROUNDS):
+        drawn = torch.rand(len(left), K, 2, generator=draw)
+        centres[left] = reach[left, :, None] + span[left, :, None] * drawn
+        if overlap or K == 1:
+            return centres
+        gaps = torch.cdist(centres[left], centres[left]) - reach[left, :, None] - reach[left, None]
+        clear = (gaps + torch.eye(K) * 4 * SIDE >= 0).flatten(1).all(1)
+        left = left[~clear]
+        if not len(left):
+            return centres
+    raise ValueError(
+        f"{K} things that do not overlap find no room in {SIDE}x{SIDE} px: choose overlap=true, "
+        "distance=near or fewer distractors"
+    )
+
+
+def _draw(types: Tensor, poses: Tensor, brightness: Tensor) -> Tensor:
+    """Draw parts, antialiased: types (N, P), poses (N, P, 4), brightness (N, P) -> uint8 images."""
+    N, P = types.shape
+    kinds, poses, bright = types.flatten(), poses.flatten(0, 1), brightness.flatten()
+    corner = (poses[:, :2] - PATCH / 2).ceil()
+    grid = torch.arange(PATCH, dtype=torch.float32)
+    dx = corner[:, 0, None] + grid - poses[:, 0, None]
+    dy = corner[:, 1, None] + grid - poses[:, 1, None]
+    cos, sin = poses[:, 2].cos()[:, None, None], poses[:, 2].sin()[:, None, None]
+    unit = (RADIUS_PX * poses[:, 3])[:, None, None]  # px
+    u = (cos * dx[:, None, :] + sin * dy[:, :, None]) / unit
+    v = (cos * dy[:, :, None] - sin * dx[:, None, :]) / unit
+    covered = torch.zeros(N * P, PATCH, PATCH)
+    for kind, shape in enumerate(KINDS):
+        of_kind = ((kinds == kind) & (bright > 0)).nonzero().flatten()
+        distance = _normalised(shape)(u[of_kind], v[of_kind]) * unit[of_kind]
+        covered[of_kind] = (0.5 - distance).clamp(0, 1)
+    wide = SIDE + 2 * PATCH  # with a margin for what is empty in a patch
+    rows, columns = (corner[:, axis, None].long() + PATCH + torch.arange(PATCH) for axis in (1, 0))
+    image = torch.arange(N).repeat_interleave(P)[:, None, None]
+    index = (image * wide + rows[:, :, None]) * wide + columns[:, None]
+    canvas = torch.zeros(N * wide * wide)
+    values = covered * bright[:, None, None]
+    canvas.scatter_reduce_(0, index.flatten(), values.flatten(), "amax")
+    within = slice(PATCH, PATCH + SIDE)
+    canvas = canvas.view(N, 1, wide, wide)[..., within, within]
+    return (canvas * 255).round().to(torch.uint8)
+
+
+def _polygon(*corners: tuple[float, float]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the signed distance to a convex polygon, corners clockwise as seen (y down)."""
+    sides = []
+    for (x, y), (to_x, to_y) in zip(corners, (*corners[1:], corners[0]), strict=True):
+        length = math.hypot(to_x - x, to_y - y)
+        sides.append(((to_y - y) / length, (x - to_x) / length, x, y))
+
+    def distance(u: Tensor, v: Tensor) -> Tensor:
+        return torch.stack([nx * (u - x) + ny * (v - y) for nx, ny, x, y in sides]).amax(0)
+
+    return distance
+
+
+def _box(left: float, top: float, right: float, bottom: float):
+    return _polygon((left, top), (right, top), (right, bottom), (left, bottom))
+
+
+TRIANGLE = _polygon((0, -1.2), (0.75, 0.8), (-0.75, 0.8))
+TRAPEZOID = _polygon((-0.3, -0.8), (0.3, -0.8), (1, 0.6), (-1, 0.6))
+UPRIGHT, FOOT = _box(-0.8, -1, -0.25, 1), _box(-0.8, 0.45, 0.9, 1)
+STEM, BAR = _box(-0.27, -1, 0.27, 1), _box(-0.9, -1, 0.9, -0.46)
+
+
+def triangle(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to a triangle that points up."""
+    return TRIANGLE(u, v)
+
+
+def corner(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to an L."""
+    return torch.minimum(UPRIGHT(u, v), FOOT(u, v))
+
+
+def tee(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to a T."""
+    return torch.minimum(STEM(u, v), BAR(u, v))
+
+
+def half_disc(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to the upper half of a disc."""
+    return torch.maximum(torch.hypot(u, v) - 1, v)
+
+
+def arc(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to the upper half of a ring."""
+    return torch.maximum((torch.hypot(u, v) - 0.85).abs() - 0.25, v - 0.2)
+
+
+def trapezoid(u: Tensor, v: Tensor) -> Tensor:
+    """Return the signed distance to a trapezoid, narrow above."""
+    return TRAPEZOID(u, v)
+
+
+KINDS = (triangle, corner, tee, half_disc, arc, trapezoid)
+REACH = 1.25  # no part is further from its centroid, in units of its radius
+
+
+@cache
+def _normalised(shape: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a shape about its centroid, with the area as drawn that all parts have."""
+    steps = torch.linspace(-2, 2, 801)
+    v, u = torch.meshgrid(steps, steps, indexing="ij")
+    grown = 1.0
+    for _ in range(4):  # the drawn edge is a pixel wide at any size
+        covered = (0.5 - shape(u, v) * grown * RADIUS_PX).clamp(0, 1)
+        area = float(covered.sum()) * (4 / 800) ** 2
+        grown = math.sqrt(AREA / area)
+    middle_u, middle_v = (float((covered * c).sum() / covered.sum()) for c in (u, v))
+    return lambda u, v: shape(u / grown + middle_u, v / grown + middle_v) * grown
