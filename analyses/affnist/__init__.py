@@ -85,52 +85,40 @@ class Series(Analysis):
         return shipped()
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: data other than MNIST, or no results."""
         if inputs.dataset.name != "mnist":
             return "it is of MNIST alone"
-        return "" if _shipped_results() else "no results come with capsviz"
+        from capsviz.analyses.affnist import series
+
+        return "" if series.results_of(series.SHIPPED) else "no results come with capsviz"
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures; "factors" where the images' transforms are known."""
         return ("",) if result.by_factor is None else ("", "factors")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw accuracy and gap of every row, or accuracy by "factors"."""
         from capsviz.analyses.affnist import draw
 
         return (draw.factors if part == "factors" else draw.table)(result, width)
 
     def verdict(self, result) -> str:
-        """Say how far the matched networks are from CapsNet, and by which factor."""
-        if result.within is None:
-            return ""
-        return " ".join(
-            apart(result, [i for i, own in enumerate(result.states) if own == state])
-            for state in dict.fromkeys(result.states)
-        ).strip()
+        return " ".join(apart(result, state) for state in dict.fromkeys(result.states)).strip()
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bars and markers are."""
         over = f"95 % intervals over {_sources(result)}"
         if part == "factors":
             return (
-                f"Accuracy on {result.n:,} images of affnist_like by each factor. Angle, shear and "
-                "scale are shown inside the training shift range, which ends at the dotted line, "
+                f"Accuracy on {result.n:,} images of affnist_like by each factor. The training "
+                "shift range ends at the dotted line; angle, shear and scale are shown inside it, "
                 f"with a different vertical scale. Bars: {over}."
             )
         text = (
             "Accuracy on affine digits after training on shifted digits alone, and its difference "
-            f"to CapsNet. Open markers: shifted test digits. Bars: {over}."
+            f"to CapsNet. Bars: {over}."
         )
         if result.within is not None:
-            text += (
-                " Circles: images inside the training shift range; triangles: outside. Accuracy "
-                "lost to each factor: Shapley values of a logistic fit of correct answers."
-            )
+            text += " Accuracy lost to each factor: Shapley values of a logistic fit."
         return text
 
     def table(self, result):
-        """Return header, rows and caption of the table beside the figure."""
         from capsviz.analyses.affnist import draw
 
         text = f"Accuracy on {result.n:,} images of affnist_like after training on shifted digits"
@@ -139,9 +127,8 @@ class Series(Analysis):
         text += ". Gap: difference to CapsNet in points, paired, over the seeds that both have."
         if result.within is not None:
             text += (
-                " Inside, outside: images shifted by at most the 6 px of training along both axes, "
-                "and the others. Lost: points that each factor takes, Shapley values of a logistic "
-                "fit of correct answers."
+                " Inside: images shifted by at most the 6 px of training along both axes. Lost: "
+                "points that each factor takes, Shapley values of a logistic fit."
             )
         weights = sorted({w for w in result.reconstruction_weight or () if w is not None})
         if weights and weights != [PAPER_WEIGHT]:
@@ -152,7 +139,6 @@ class Series(Analysis):
         return *draw.cells(result), f"{text} Intervals: 95 %, over {_sources(result)}."
 
     def stem(self, base, result) -> str:
-        """Return the name of the files."""
         return "affnist"
 
 
@@ -166,28 +152,23 @@ class Picture(Analysis):
         return variants(inputs.dataset, seed=seed)
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: data other than MNIST."""
         return "" if inputs.dataset.name == "mnist" else "it is of MNIST alone"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the digits and their variants."""
         from capsviz.analyses.affnist import draw
 
         return draw.variants(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many variants are shown."""
         return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"
 
     def caption(self, result, part="") -> str:
-        """Return what is shown."""
         return (
             "Left: one MNIST digit of each class, padded to 40×40. Right: variants of "
             "affnist_like, drawn by affNIST's description."
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files."""
         return "affnist-like-variants"
 
 
@@ -230,8 +211,7 @@ def variants(dataset, *, seed=0) -> Variants:
     """Return the first digit of each class, padded, and 16 variants, drawn as those scored."""
     from capsviz.data import affnist_like
 
-    index = [int((dataset.labels == k).nonzero()[0]) for k in range(len(dataset.classes))]
-    part = dataset.take(index)
+    part = dataset.take([int((dataset.labels == k).nonzero()[0]) for k in range(10)])
     drawn = [affnist_like.make(part, v, seed=seed)[0].images for v in range(VARIANTS)]
     images = [part.pad(affnist_like.PAD_PX).images, *drawn]
     stacked = np.stack([image.numpy() for image in images], 1)
@@ -242,52 +222,44 @@ def shipped() -> Result:
     """Return the table of the results that come with capsviz; ValueError if there are none."""
     from capsviz.analyses.affnist import series
 
-    return _with_transforms(_shipped_results(), series.SHIPPED)
+    return with_transforms(series.results_of(series.SHIPPED), series.SHIPPED)
 
 
-def apart(result: Result, rows) -> str:
-    """Say how far networks are from CapsNet inside and outside, and how much of it is position."""
-    compared = [i for i in rows if np.isfinite(result.affine.difference.value[i])]
-    if not compared:
+def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
+    """`tabulate` with the transforms of the images, if these are stored or can be drawn."""
+    from capsviz.experiments.affnist import transforms
+
+    n = max((r["affnist_like"]["n"] for r in results), default=0)
+    return tabulate(results, transforms.read(folder, n, root) if n else None)
+
+
+def apart(result: Result, state: str) -> str:
+    """Say how far the networks of a state are from CapsNet, and how much of it shift explains."""
+    gaps = result.affine.difference
+    rows = [
+        i
+        for i, own in enumerate(result.states)
+        if own == state and gaps is not None and np.isfinite(gaps.value[i])
+    ]
+    if not rows or gaps is None or result.within is None or result.beyond is None:
         return ""
     ranges = []
     for estimate in (result.within, result.beyond):
-        gaps = 100 * estimate.difference.value[compared]
-        low, high = (f"{end:+.1f}" for end in (np.nanmin(gaps), np.nanmax(gaps)))
+        points = 100 * estimate.difference.value[rows]  # type: ignore[union-attr]
+        low, high = (f"{end:+.1f}" for end in (np.nanmin(points), np.nanmax(points)))
         ranges.append(low if low == high else f"{low} to {high}")
     text = (
         f"Accuracy differs from CapsNet's by {ranges[0]} points inside the training shift range, "
         f"and by {ranges[1]} points outside."
     )
-    if result.lost is None:
+    unequal = [i for i in rows if gaps.low[i] > 0 or gaps.high[i] < 0]
+    if result.lost is None or not unequal:
         return text
-    gaps, less = result.affine.difference, result.lost.difference
-    unequal = [i for i in compared if gaps.low[i] > 0 or gaps.high[i] < 0]
-    if unequal:
-        parts = [
-            f"{-100 * less.value[i, 0]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})"
-            for i in unequal
-        ]
-        if all(_is_position(gaps.value[i], less[i]) for i in unequal):
-            text += " Position is what distinguishes the networks of unequal accuracy."
-        text += f" Points of the gap that shift explains: {', '.join(parts)}."
-    return text
-
-
-def _is_position(gap: float, less) -> bool:
-    """Return whether shift explains more than half of a gap, clearly, and most of all factors.
-
-    Parameters
-    ----------
-    gap   difference in accuracy.
-    less  Estimate (F,), differences in what each factor takes, shift first.
-    """
-    shift = less[0]
-    return bool(
-        (shift.high < 0 if gap > 0 else shift.low > 0)
-        and -shift.value / gap > 0.5
-        and int(abs(less.value).argmax()) == 0
-    )
+    shift = -100 * result.lost.difference.value[:, 0]  # type: ignore[union-attr]
+    parts = [
+        f"{shift[i]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})" for i in unequal
+    ]
+    return f"{text} Points of the gap that shift explains: {', '.join(parts)}."
 
 
 def _sources(result) -> str:
@@ -296,20 +268,6 @@ def _sources(result) -> str:
     if max(counts) == 1:
         return "digits, not over seeds"
     return "digits and seeds" if min(counts) > 1 else "digits and, where there are several, seeds"
-
-
-def _shipped_results() -> list[dict]:
-    from capsviz.analyses.affnist import series
-
-    return series.experiment.read(series.SHIPPED)
-
-
-def _with_transforms(results: list[dict], folder: Path, root=None) -> Result:
-    """`tabulate` with the transforms of the images, if these are stored or can be drawn."""
-    from capsviz.experiments.affnist import transforms
-
-    n = max((r["affnist_like"]["n"] for r in results), default=0)
-    return tabulate(results, transforms.read(folder, n, root) if n else None)
 
 
 @click.command(help=__doc__.split("\n")[0])
@@ -360,6 +318,6 @@ def command(
             series.run(networks, seeds, folder, plan, data_dir, device, task)
         if task != (1, 1):
             return  # the others' results are gathered without --run
-        result = _with_transforms(*series.read(networks, folder, make), data_dir)
+        result = with_transforms(*series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
     writing.report(result, analysis.findings(result), paths, as_json)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, mosaic
+from capsviz.results.panels import MARKERS, mosaic, name_rows, points, rule
 
 TITLES = {
     "capsnet": "CapsNet, 3 iterations",
@@ -56,10 +56,9 @@ def _network_axis(axes, names, *, labelled, wide):
     """Draw a row for each network, the first on top, named where there is room."""
     titles = [TITLES.get(name, name) for name in names]
     titles = titles if wide else [title.replace(", ", ",\n", 1) for title in titles]
-    axes.set_yticks(range(len(names)), titles)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.grid(axis="x", linewidth=0.4, color="0.9")
-    axes.tick_params(axis="y", length=0, labelleft=labelled)
+    name_rows(axes, titles)
+    axes.tick_params(axis="y", labelleft=labelled)
+    rule(axes)
 
 
 def _rows(result, names, both):
@@ -77,10 +76,8 @@ def _by_place(left, right, result, names, both) -> list:
         for field, (marker, _) in kinds.items():
             estimate = getattr(result, field)
             for axes, one in ((left, estimate[i]), (right, estimate.difference[i])):
-                if np.isnan(one.value):
-                    continue
-                axes.plot(100 * one.ci95, [y, y], color=colour, linewidth=1.2)
-                axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
+                if np.isfinite(one.value):
+                    points(axes, 100 * one, colour, marker, shift=y)
     right.axvline(0, color="0.5", linewidth=0.6)
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.set_xlabel("accuracy minus\nCapsNet's, points")
@@ -96,12 +93,11 @@ def _losses(axes, result, names, both) -> list:
     step = 0.09 if both else 0.17
     for i, y, _ in _rows(result, names, both):
         for k, colour in enumerate(FACTOR_COLOURS):
-            one, row = 100 * result.lost[i, k], y + step * (k - 1.5)
-            axes.plot(one.ci95, [row, row], color=colour, linewidth=1.2)
-            axes.plot(one.value, row, "s", color=colour, markersize=2.5)
+            shift = y + step * (k - 1.5)
+            points(axes, 100 * result.lost[i, k], colour, "s", shift=shift, markersize=2.5)
     axes.axvline(0, color="0.5", linewidth=0.6)
     axes.set_xlabel("accuracy lost to each factor,\npercentage points")
-    names = [factor.split(",")[0].removeprefix("largest ") for factor in result.factors]
+    names = ("shift", *(factor.split(",")[0] for factor in result.factors[1:]))
     return [_mark("s", c, name) for c, name in zip(FACTOR_COLOURS, names, strict=True)]
 
 
@@ -128,7 +124,7 @@ def factors(result, width):
         axes.set_xlabel(f"{factor},\ninside the range" if k else factor)
         if k:
             axes.set_ylim(5 * (low // 5), 101)
-        axes.grid(axis="y", linewidth=0.4, color="0.9")
+        rule(axes, "y")
     first = grid[0] if wide else grid[0, 0]
     first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")
     for axes in np.ravel(grid)[:: 4 if wide else 2]:

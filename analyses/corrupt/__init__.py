@@ -125,19 +125,16 @@ class Corrupt(Analysis):
         )
 
     def check(self, *, only, **_) -> None:
-        """Refuse unknown corruptions."""
         from capsviz.transforms.corruptions import choose
 
         choose(only)
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw an example of each corruption, errors as a heat map, and differences."""
         from capsviz.analyses.corrupt import draw
 
         return draw.overview(result, width)
 
     def verdict(self, result) -> str:
-        """Name the network with the smallest mean error, and the worst corruption of each."""
         worst = ", ".join(
             f"{name} under {result.corruptions[int(errors.argmax())]}"
             for name, errors in zip(result.networks, result.error.value, strict=True)
@@ -149,7 +146,6 @@ class Corrupt(Analysis):
         return text
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars are."""
         less = (
             f"minus those of {result.baseline}, not corrected for the number of corruptions"
             if len(result.networks) > 1
@@ -162,12 +158,10 @@ class Corrupt(Analysis):
         )
 
     def table(self, result):
-        """Return header, rows and caption: a row for each corruption, a column for each network."""
         from capsviz.analyses.corrupt import draw
 
         return draw.table(result)
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the source of the corrupted images."""
         kind = "mnist_c" if result.source == PUBLISHED else result.dataset
         return f"corrupt-{kind}-{result.n}-images"

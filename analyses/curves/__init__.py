@@ -48,20 +48,17 @@ class Curves(Analysis):
         return joined({inputs.name: history})
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: no record beside the weights."""
         from capsviz.analyses.curves.records import FILE
 
         there = (_folder(inputs) / FILE).is_file()
         return "" if there else f"no record of training ({FILE}) lies beside the weights"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a panel for each quantity, a colour and a line style for each run."""
         from capsviz.analyses.curves.draw import panels
 
         return panels(result, width)
 
     def verdict(self, result) -> str:
-        """Return the best epoch of every run, a line each."""
         lines = []
         for s, (name, best) in enumerate(zip(result.names, result.best, strict=True)):
             k = result.epochs[s].index(best)
@@ -78,14 +75,12 @@ class Curves(Analysis):
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the circles are."""
         return (
             "Errors, losses, reconstruction and learning rate of training, by epoch. Circles: the "
             "epoch with the highest validation accuracy."
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, of the runs; of many runs their number."""
         name = slug("-".join(["curves", *result.names]))
         return name if len(name) <= 60 else f"curves-{len(result.names)}-runs"
 

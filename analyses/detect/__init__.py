@@ -150,24 +150,20 @@ class Detect(Analysis):
         )
 
     def check(self, *, eps, steps, **_) -> None:
-        """Refuse attacks that cannot be made."""
         from capsviz.experiments import attacks
 
         attacks.check(eps, steps)
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures."""
         return ("", "distances") if result.examples is None else ("", "distances", "examples")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw AUROC and shares, or the "distances", or "examples", one of every set."""
         from capsviz.analyses.detect import draw
 
         drawings = {"": draw.sheet, "distances": draw.distances, "examples": draw.examples}
         return drawings[part](result, width)
 
     def verdict(self, result) -> str:
-        """Say which sets are detected better than by every control, and what was left out."""
         better = [
             name
             for name, low in zip(result.sets[1:], result.gain.low.min(1), strict=True)
@@ -179,7 +175,6 @@ class Detect(Analysis):
         return " ".join([text, *(f"{missing}." for missing in result.missing)])
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bars and stars are."""
         if part == "distances":
             return (
                 "Distance of every image to the reconstruction from the winning capsule, with "

@@ -99,17 +99,14 @@ class Parts(Analysis):
         )
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures; "relevance" where the network has units."""
         return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw an image in each form above the AUROC, or "relevance"."""
         from capsviz.analyses.parts import draw
 
         return (draw.relevance if part == "relevance" else draw.forms)(result, width)
 
     def verdict(self, result) -> str:
-        """Say whether the first score detects broken images better than its controls."""
         text = ""
         if result.beyond is not None:
             clauses = [
@@ -126,7 +123,6 @@ class Parts(Analysis):
         return text.strip()
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what open markers and bars are."""
         bars = (
             "Open markers: controls. Bars: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}."

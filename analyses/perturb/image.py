@@ -83,13 +83,11 @@ class Sheet(Analysis):
         )
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a row for each dimension, its effect in words beside it."""
         from capsviz.analyses.perturb import draw
 
         return draw.sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Say what is changed, and the clear effects of each dimension."""
         which = result.dimensions or range(len(result.captions))
         warning = ground(is_dark(result.images))
         return "\n".join([
@@ -99,7 +97,6 @@ class Sheet(Analysis):
         ])  # fmt: skip
 
     def caption(self, result, part="") -> str:
-        """Return what the rows show, and what the words beside them are."""
         fewer = result.count is not None and len(result.captions) < result.count
         most = ", strongest first" if fewer else ""
         clear = "" if result.tests is None else " among those that differ from zero (Holm's method)"

@@ -30,21 +30,17 @@ class Effects(Analysis):
         return measure_class(inputs, digit, n, progress=progress)
 
     def at_hand(self, inputs, digit):
-        """Return the number of images of the class, `N` at most."""
         return min(N, int((inputs.dataset.labels == digit).sum()))
 
     def stem(self, base, result):
-        """Return the name with the class in it."""
         return f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the table of effects, and the mean change of a pixel beside it."""
         from capsviz.analyses.perturb import draw
 
         return draw.table(result, width)
 
     def verdict(self, result) -> str:
-        """Name the strongest dimension, and the clear effects of each."""
         texts = captions(result)
         first = strongest(result, 1)[0]
         name = result.classes[result.capsule]
@@ -55,7 +51,6 @@ class Effects(Analysis):
         ])  # fmt: skip
 
     def caption(self, result, part="") -> str:
-        """Return what the table shows, and what its intervals are."""
         return (
             f"Effect of +{result.step:g} of each pose dimension of class "
             f"{result.classes[result.capsule]} on measures of the decoded image. Numbers are shown "

@@ -40,13 +40,11 @@ class Predict(Analysis):
     """
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a row for each picture, a column for each step."""
         from capsviz.analyses.predict.draw import sheet
 
         return sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Return a line for each picture: its class and score, and what is odd about it."""
         lines, none = [], [None] * len(result.files)
         for name, predicted, length, sse, *odd in zip(
             result.files, result.predicted, result.lengths, result.sse, result.unlike,
@@ -58,7 +56,6 @@ class Predict(Analysis):
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and when a picture is called unlike."""
         text = (
             f"Pictures on their way to the network '{result.network}', step by step, with the "
             f"predicted class, its {result.score} and the squared error of the reconstruction."

@@ -51,19 +51,16 @@ class Single(Analysis):
         )  # fmt: skip
 
     def commands(self):
-        """Return `capsviz primary train`."""
         from capsviz.analyses.primary.train import train
 
         return [train]
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a row for each capsule, beside the image from all of them."""
         from capsviz.analyses.primary import draw
 
         return draw.rows(result, width)
 
     def verdict(self, result) -> str:
-        """Compare single capsules with all of them."""
         return (
             f"Predicted as {result.classes[result.predicted]}. The SSE is {result.whole_sse:.2f} "
             f"from all {result.children:,} capsules, and {result.sse[:, -1].min():.2f} or more "
@@ -71,7 +68,6 @@ class Single(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what the rows show."""
         field = "" if result.places is None else "The rectangle is the capsule's receptive field. "
         return (
             "An image decoded from single primary capsules, whose coupling grows from left to "

@@ -61,13 +61,11 @@ class Couplings(Analysis):
         )  # fmt: skip
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the error under every condition."""
         from capsviz.analyses.primary import draw
 
         return draw.errors(result, width)
 
     def verdict(self, result) -> str:
-        """Say whether drawing needs the couplings, by the decoder trained without them."""
         added = result.sse.difference[result.conditions.index(RETRAINED)]
         low, high = float(added.low), float(added.high)
         text = "A decoder trained with uniform couplings draws the images"
@@ -83,7 +81,6 @@ class Couplings(Analysis):
         return f"{text} no worse as far as is shown, but not clearly as well."
 
     def caption(self, result, part="") -> str:
-        """Return what the bars are."""
         return (
             "Squared error of images decoded from primary capsules, with couplings replaced, and "
             "from single capsules. At the right, the difference from all capsules, paired by "

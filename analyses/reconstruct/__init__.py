@@ -131,13 +131,11 @@ class Reconstruct(Analysis):
         )
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw examples by class, confident failures, and the SSE of each class."""
         from capsviz.analyses.reconstruct import draw
 
         return draw.sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Name the classes with the smallest and the largest SSE, and the worst failure."""
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
         if len(result.failures):
             predicted, true = (
@@ -154,7 +152,6 @@ class Reconstruct(Analysis):
         return f"{text}."
 
     def caption(self, result, part="") -> str:
-        """Return two sentences and what the bars are."""
         failures = "the misclassified images with the longest wrong capsules, " * (
             len(result.failures) > 0
         )

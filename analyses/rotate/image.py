@@ -71,21 +71,17 @@ class Rotate(Analysis):
         )
 
     def check(self, *, start, stop, step, **others):
-        """Refuse angles that make no sweep."""
         angles(start, stop, step)
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a film strip above the curves of all classes."""
         from capsviz.analyses.rotate import draw
 
         return draw.film_strip(result, width)
 
     def extra_files(self, result, path, *, size, fps, **others):
-        """Write the GIF."""
         return [animation(result, path.with_suffix(".gif"), size=size, fps=fps)]
 
     def verdict(self, result) -> str:
-        """Say at which angles the predicted class changes."""
         (angle, name), *later = changes(result)
         text = f"Predicted as {name} at {angle:g}°"
         if not later:
@@ -93,7 +89,6 @@ class Rotate(Analysis):
         return text + "".join(f", as {name} from {angle:g}°" for angle, name in later) + "."
 
     def caption(self, result, part="") -> str:
-        """Return what the strip and the curves show."""
         decoded = "" if result.reconstructions is None else ", its reconstructions"
         return (
             f"One image, rotated counter-clockwise{decoded} and the class that is predicted. "

@@ -71,17 +71,14 @@ class RotateMany(Analysis):
         )
 
     def check(self, *, start, stop, step):
-        """Refuse angles that make no sweep."""
         angles(start, stop, step)
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw accuracy and the true class's score against the angle."""
         from capsviz.analyses.rotate import draw
 
         return draw.curves(result, width)
 
     def verdict(self, result) -> str:
-        """Say at which angles accuracy is highest and lowest."""
         accuracy, degrees = result.accuracy.value, result.angles_deg
         high, low = accuracy.argmax(), accuracy.argmin()
         return (
@@ -90,7 +87,6 @@ class RotateMany(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what the curves and bands are."""
         return (
             f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
             f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."

@@ -145,22 +145,18 @@ class Segment(Analysis):
         )
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: images of one object each."""
         alone = f"{inputs.dataset.name} shows one object in each image"
         return alone if inputs.dataset.parts is None else self.missing_extras()
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the digits, and the measures."""
         return ("", "measures")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw digits in two colours, or the "measures" with their controls."""
         from capsviz.analyses.segment import draw
 
         return (draw.measures if part == "measures" else draw.sheet)(result, width)
 
     def verdict(self, result) -> str:
-        """Say which controls are further from the digits than the reconstructions."""
         worse = [
             name
             for name, one in zip(result.drawings[1:], result.sse.difference[1:], strict=True)
@@ -174,7 +170,6 @@ class Segment(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars are."""
         if part == "measures":
             return (
                 "Reconstruction error (SSE) and overlap (IoU) of the digits that the two longest "
@@ -189,5 +184,4 @@ class Segment(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the first image that is shown."""
         return f"segment-{result.dataset}-{result.first}-{result.n}-images"

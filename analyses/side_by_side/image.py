@@ -101,13 +101,11 @@ class OneImage(Analysis):
         )
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw couplings, evidence and activations, a row for each network."""
         from capsviz.analyses.side_by_side import draw
 
         return draw.image(result, width)
 
     def verdict(self, result) -> str:
-        """Say what each network predicts, and how its couplings spread."""
         J, lines = len(result.classes), []
         for k, name in enumerate(result.networks):
             own, uniform = (
@@ -121,7 +119,6 @@ class OneImage(Analysis):
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows."""
         pair = " and ".join(result.classes[j] for j in result.shown)
         return (
             "One image in two networks, each with colour scales of its own: couplings of the last "

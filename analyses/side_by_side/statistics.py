@@ -84,13 +84,11 @@ class OverImages(Analysis):
         )
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw what was counted, a row for each network."""
         from capsviz.analyses.side_by_side import draw
 
         return draw.statistics(result, width)
 
     def verdict(self, result) -> str:
-        """Say which network is more accurate, and which one needs its couplings more."""
         from capsviz.statistics.words import told
 
         first, second = result.networks
@@ -102,7 +100,6 @@ class OverImages(Analysis):
         return f"Accuracy: {accuracy}. Cost of uniform couplings: {cost}."
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         return (
             f"The networks {' and '.join(result.networks)} over {result.n:,} {result.dataset} test "
             "images: accuracy with routing and with uniform couplings, the accuracy that uniform "

@@ -135,7 +135,6 @@ class Sweep(Analysis):
         )
 
     def check(self, *, warp, start, stop, step, grid, worst, **_) -> None:
-        """Refuse sizes that make no sweep, and a grid that is not used."""
         from capsviz.analyses.sweep.measure import grid_warps, sizes
 
         sizes(warp, start, stop, step)
@@ -144,16 +143,11 @@ class Sweep(Analysis):
             raise ValueError("--no-worst uses no grid: drop --grid")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the curves of all networks on one axis of sizes, and their summary."""
         from capsviz.analyses.sweep import draw
 
         return draw.sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Say which network has the highest mean accuracy, and where others differ from the first.
-
-        One network: where its accuracy is lowest.
-        """
         first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
         over = f"over {result.warp} from {first} to {last}"
         if len(result.names) == 1:
@@ -173,7 +167,6 @@ class Sweep(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bands, bars and rings are."""
         rings = (
             " Rings: sizes at which a network differs from the first (McNemar's test, with Holm's "
             "correction)."
@@ -187,5 +180,4 @@ class Sweep(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the transformation."""
         return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"

@@ -93,13 +93,11 @@ class View(Analysis):
         )  # fmt: skip
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the images, the scores of every network, and the pose."""
         from capsviz.analyses.view.draw import draw
 
         return draw(result, width)
 
     def verdict(self, result) -> str:
-        """Say what each network predicts."""
         predictions = ", and ".join(
             f"'{name}' as {result.classes[row.argmax()]} ({row.max():.3f})"
             for name, row in zip(result.networks, result.scores, strict=True)
@@ -111,7 +109,6 @@ class View(Analysis):
         return f"The image is classified by {predictions}.{true}{routing}"
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows."""
         warp = [name for name, value in result.warp.items() if value != getattr(NO_WARP, name)]
         how = f", warped ({', '.join(name.split('_')[0] for name in warp)})" if warp else ""
         decoded = "" if result.own is None else ", and what it decodes to"

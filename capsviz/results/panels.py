@@ -67,11 +67,55 @@ def intervals(axes, estimate, rows, look, left):
         axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
 
 
-def points(axes, estimate, colour, marker, name, shift):
-    """One value with its interval in each row."""
-    rows = np.arange(len(estimate)) + shift
-    axes.hlines(rows, estimate.low, estimate.high, color=colour, linewidth=1)
-    axes.plot(estimate.value, rows, marker, color=colour, markersize=3.5, label=name, clip_on=False)
+def points(axes, estimate, colour, marker, name=None, shift=0.0, **look):
+    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,)."""
+    values, ends = np.atleast_1d(estimate.value), np.reshape(estimate.ci95, (-1, 2))
+    rows = np.arange(len(values)) + shift
+    axes.hlines(rows, *ends.T, color=colour, linewidth=1)
+    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", **look}
+    axes.plot(values, rows, marker=marker, color=colour, label=name, **look)
+
+
+def name_rows(axes, names, **letters):
+    """Name the rows 0, 1, ... of a plot, the first on top."""
+    axes.set_yticks(range(len(names)), names, **letters)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def rule(axes, axis="x"):
+    """Draw pale lines at the ticks of an axis, behind all else."""
+    axes.grid(axis=axis, color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def groups(axes, estimates, names) -> list:
+    """Draw estimates (K,) of K networks, a group of rows each; return a marker of each network."""
+    K = len(estimates[0])
+    for g, estimate in enumerate(estimates):
+        for k, one in enumerate(estimate):
+            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+            points(axes, one, colour, marker, shift=g * (K + 1) + k, zorder=3)
+    axes.set_yticks(np.arange(len(names)) * (K + 1) + (K - 1) / 2, names)
+    axes.set_ylim(len(names) * (K + 1) - 1.5, -0.7)
+    axes.tick_params(axis="y", length=0)
+    percent(axes.xaxis)
+    rule(axes)
+    return axes.get_lines()[:K]
+
+
+def beside(axes, edge, places, names, **letters):
+    """Write names at the other edge of an image, "bottom" or "right"; return that axis."""
+    other = axes.secondary_xaxis(edge) if edge == "bottom" else axes.secondary_yaxis(edge)
+    other.spines[:].set_visible(False)
+    other.tick_params(length=0, pad=2)
+    (other.set_xticks if edge == "bottom" else other.set_yticks)(places, names, **letters)
+    return other
+
+
+def legend_columns(width, labels, margin=0.5, letter=0.062) -> int:
+    """Return how many of these labels stand side by side in a legend, in so many inches."""
+    return max(1, min(len(labels), int(width / (margin + letter * max(map(len, labels))))))
 
 
 def look(s: int) -> dict:
