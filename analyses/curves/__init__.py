@@ -44,7 +44,7 @@ class Curves(Analysis):
         """Return the curves of the run whose record lies beside the weights."""
         from capsviz.analyses.curves.records import read
 
-        ((_, history),) = read([_folder(inputs)]).items()
+        (history,) = read([_folder(inputs)]).values()
         return joined({inputs.name: history})
 
     def left_out(self, inputs) -> str:
@@ -86,18 +86,7 @@ class Curves(Analysis):
 
 
 def joined(histories: dict[str, dict[str, list]]) -> Result:
-    """Return the curves of runs from their records.
-
-    Parameters
-    ----------
-    histories  by run, the columns of its epochs.csv, each with a number for every epoch.
-
-    Raises
-    ------
-    ValueError  for no runs.
-    """
-    if not histories:
-        raise ValueError("expected at least one run")
+    """Return the curves of runs, from the columns of their records by the names of the runs."""
     runs = list(histories.values())
     names = [name for name in Result._fields if name not in ("names", "epochs", "best")]
     return Result(

@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from capsviz.results import COLOURS
+from capsviz.results.panels import legend_columns, rule
 
 LINES = ("-", "--", ":", "-.")  # another for each run, and colour: forty runs differ
 SPAN = 3  # highest over lowest value, from which an axis is logarithmic
@@ -24,7 +25,7 @@ PANELS = (  # field and title
 )
 BEST = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
 NONE = {"marker": "v", "markersize": 4, "markerfacecolor": "white", "linestyle": "none"}
-LETTER_INCHES, WIDEST = 0.056, 0.09  # of a letter in a legend: most, and W
+WIDEST = 0.09  # inches of the widest letter in a legend
 
 
 def panels(result, width):
@@ -73,26 +74,23 @@ def _values(result, field: str) -> list[np.ndarray]:
 def _panel(axes, result, looks, field, title, runs) -> bool:
     """Draw one quantity; return whether zeros lie off its logarithmic axis."""
     logarithmic = _scale(axes, np.concatenate(runs), field)
+    foot = {"transform": axes.get_xaxis_transform()}  # where zeros are marked
     few = max(map(len, runs)) <= FEW
     for epochs, values, look, best in zip(result.epochs, runs, looks, result.best, strict=True):
-        positive = np.where(values > 0, values, np.nan) if logarithmic else values
-        axes.plot(epochs, positive, marker="." if few or len(epochs) == 1 else None, **look)
-        zeros = [x for x, value in zip(epochs, values, strict=True) if logarithmic and value == 0]
-        for x in zeros:
-            _point(axes, x, 0, look, NONE, at_the_foot=True)
+        gone = (values == 0) & logarithmic
+        shown = np.where(gone, np.nan, values)
+        axes.plot(epochs, shown, marker="." if few or len(epochs) == 1 else None, **look)
+        mark = {"color": look["color"], "clip_on": False, "zorder": 4}
+        for x in np.array(epochs)[gone]:
+            axes.plot(x, 0, **mark, **NONE, **foot)
         if field.startswith("validation"):
-            _point(axes, best, values[epochs.index(best)], look, BEST, at_the_foot=best in zeros)
+            k = epochs.index(best)
+            axes.plot(best, values[k], **mark, **BEST, **(foot if gone[k] else {}))
     axes.set_title(title)
     axes.set_xlim(0, 1.03 * max(epochs[-1] for epochs in result.epochs))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
-    axes.grid(axis="y", linewidth=0.4, color="0.9")
+    rule(axes, "y")
     return logarithmic and any((values == 0).any() for values in runs)
-
-
-def _point(axes, x, y, look, mark, *, at_the_foot: bool) -> None:
-    """Mark an epoch; zeros are marked at the lower end of a logarithmic axis."""
-    where = {"transform": axes.get_xaxis_transform()} if at_the_foot else {}
-    axes.plot(x, y, color=look["color"], clip_on=False, zorder=4, **where, **mark)
 
 
 def _scale(axes, values, field: str) -> bool:
@@ -116,11 +114,9 @@ def _legend(figure, names, looks, marks, width) -> int:
     """Draw the legend of runs and marks above the panels; return the number of its lines."""
     room = int((width - 0.6) / WIDEST)
     labels = [n if len(n) <= room else f"…{n[1 - room :]}" for n in names]
-    labels = [label.replace("$", r"\$") for label in labels]
-    labels += [label for label, _ in marks]
+    labels = [label.replace("$", r"\$") for label in labels] + [label for label, _ in marks]
     handles = [Line2D([], [], **look) for look in looks]
     handles += [Line2D([], [], color="0.3", **mark) for _, mark in marks]
-    widest = 0.55 + LETTER_INCHES * max(map(len, labels))
-    columns = max(1, min(len(labels), int(width / widest)))
+    columns = legend_columns(width, labels, margin=0.55)
     figure.legend(handles, labels, loc="outside upper center", ncols=columns)
     return -(-len(labels) // columns)

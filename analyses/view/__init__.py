@@ -5,12 +5,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.analysis import Analysis, Default, Flag
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Warp(NamedTuple):
+    """How an image is warped; these change nothing."""
+
+    angle_deg: float = 0.0  # counter-clockwise
+    scale: float = 1.0
+    shear: float = 0.0  # pixels down per pixel to the right
+    shift_x_px: float = 0.0  # to the right
+    shift_y_px: float = 0.0  # down
+
 
 NO_WARP = Warp()
 
@@ -31,7 +44,7 @@ class Result(NamedTuple):
     routing: str  # "as trained", or what was changed in the first network's routing
     classes: list[str]
     label: int | None  # true class, if it is known
-    kinds: list[str] | None = None  # K: "capsule length", "activation" or "probability"
+    kinds: list[str]  # K: "capsule length", "activation" or "probability"
 
 
 class View(Analysis):
@@ -80,7 +93,7 @@ class View(Analysis):
         network, *others = networks.values()
         if changed:
             require_decoder(network)
-        E = trace(network, image, keep=("poses",)).poses.shape[-1]
+        E = trace(network, image, keep=("poses",)).require("poses").shape[-1]
         changes = np.zeros(E)
         for dimension, by in changed:
             if not 0 <= dimension < E:
@@ -126,11 +139,7 @@ def compute(
 
     Parameters
     ----------
-    label                  true class, if it is known.
-    classes                names of the classes.
-    others                 K - 1 further networks, with capsules or without.
-    names                  of the K networks.
-    warp                   of the image.
+    others, names          K - 1 further networks, and the names of all.
     capsule                class whose pose is decoded; None: that of the longest capsule.
     changes                (E,) added to that pose; None: nothing.
     couplings, iterations  of the first network's routing, as of `tracing.trace`.
@@ -138,8 +147,7 @@ def compute(
 
     Raises
     ------
-    ValueError  for a scale that is not above 0, a class that is not there, or as many changes as
-                the pose has no dimensions.
+    ValueError  for a scale that is not above 0, or a class or changes that the pose does not have.
     """
     from capsviz.nn.functional import predict
     from capsviz.tracing import score_name, scores, trace
@@ -148,9 +156,9 @@ def compute(
     frame = warped(image.cpu(), warp)
     keep = ("poses", "lengths")
     traced = trace(network, frame, keep=keep, couplings=couplings, iterations=iterations)
-    poses = traced.poses[-1, 0].float().numpy()
+    poses, lengths = traced.require("poses")[-1, 0].float().numpy(), traced.require("lengths")
     J, E = poses.shape
-    capsule = int(predict(traced.lengths)) if capsule is None else int(capsule)
+    capsule = int(predict(lengths)) if capsule is None else int(capsule)
     changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
     if not 0 <= capsule < J:
         raise ValueError(f"the network has no class {capsule}, expected 0 to {J - 1}")
@@ -161,9 +169,7 @@ def compute(
         warped=to_uint8(frame[0].float()),
         warp={name: float(value) for name, value in warp._asdict().items()},
         networks=list(names),
-        scores=np.stack(
-            [traced.lengths[0].float(), *(scores(one, frame)[0].float() for one in others)]
-        ),
+        scores=np.stack([lengths[0].float(), *(scores(one, frame)[0].float() for one in others)]),
         capsule=capsule,
         pose=poses[capsule],
         changes=changes,
@@ -174,3 +180,42 @@ def compute(
         label=label,
         kinds=[score_name(one, frame) for one in (network, *others)],
     )
+
+
+def warped(image: Tensor, how: Warp) -> Tensor:
+    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
+
+    Raises
+    ------
+    ValueError  for a scale that is not above 0, or an angle beyond 360°.
+    """
+    from capsviz.transforms.warps import matrix, warp
+
+    if how == NO_WARP:
+        return image
+    if not how.scale > 0:
+        raise ValueError(f"a scale must be above 0, got {how.scale:g}")
+    if not abs(how.angle_deg) <= 360:
+        raise ValueError(f"an angle must lie within -360° and 360°, got {how.angle_deg:g}°")
+    angle, scale, shear, right, down = how
+    scales = {"scale_x": scale, "scale_y": scale}
+    shifts = {"shift_x_px": right, "shift_y_px": down}
+    frame = (image.shape[-2], image.shape[-1])
+    return warp(image, matrix(frame, angle_deg=angle, shear=shear, **scales, **shifts)).clamp(0, 1)
+
+
+def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | None:
+    """Decode a class's pose of (J, E) after adding `changes` (E,): (C, H, W) uint8.
+
+    None for a network without a decoder.
+    """
+    import torch
+
+    from capsviz.tracing import decode, reconstructs
+    from capsviz.transforms.augment import to_uint8
+
+    if not reconstructs(model):
+        return None
+    changed = torch.from_numpy(poses.copy())[None]
+    changed[0, capsule] += torch.tensor(changes, dtype=changed.dtype)
+    return to_uint8(decode(model, changed, torch.tensor([capsule]))[0].float())

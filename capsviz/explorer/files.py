@@ -12,7 +12,7 @@ from typing import Any
 
 from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
-from capsviz.analyses.view.measure import warped
+from capsviz.analyses.view import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import Networks

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from capsviz import results, tracing
 from capsviz.analyses import view
-from capsviz.analyses.view.measure import Warp, redecode, warped
+from capsviz.analyses.view import Warp, redecode, warped
 from capsviz.cli import main
 from capsviz.transforms.warps import rotate
 
