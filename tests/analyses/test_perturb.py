@@ -1,6 +1,7 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from torch import nn
 
 from capsviz import results
 from capsviz.analyses import perturb
-from capsviz.analyses.perturb import image
 from capsviz.analyses.perturb import measure as statistics_of
 from capsviz.cli import main
 from capsviz.data import Dataset
@@ -264,13 +264,10 @@ def test_the_datas_range_goes_from_quantile_to_quantile_and_holds_the_images_own
         assert others == pytest.approx(np.linspace(*statistics.quantiles[d], 10))
 
 
-def test_the_winning_or_the_true_class_is_chosen(foreign, twos):
-    with torch.no_grad():
-        winner = int(foreign.look(twos[:1], keep=())["lengths"].argmax())
-    assert image.choose(foreign, twos[:1], 2) == winner
-    assert image.choose(foreign, twos[:1], 2, pose="true") == 2
+def test_the_true_class_must_be_known(foreign, twos):
+    picture = SimpleNamespace(image=twos[:1], label=None)
     with pytest.raises(ValueError, match="not known"):
-        image.choose(foreign, twos[:1], None, pose="true")
+        perturb.Sheet().measure(foreign, picture=picture, inputs=None, pose="true")
 
 
 def test_colour_images_without_a_label_are_drawn(generator):
@@ -309,9 +306,7 @@ def test_a_sheet_keeps_its_layout_when_it_is_saved_again(foreign, twos, statisti
     assert [axes.get_position().bounds for axes in figure.axes] == before
 
 
-def test_what_cannot_be_is_refused(foreign, twos, statistics, tiny_images):
-    with pytest.raises(ValueError, match="paper, data"):
-        perturb.change_each(foreign, twos[:1], statistics=statistics, span="wide")
+def test_a_network_without_a_decoder_is_refused(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
     with pytest.raises(ValueError, match="no decoder"):
         statistics_of.evaluate(model, tiny_images, capsule=0, classes=["a"], dataset="x")
@@ -337,18 +332,10 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     assert done.stdout.strip() == perturb.Sheet().findings(result)
 
 
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [
-        (1, "has 1 image of class 0: it takes 2 images at least, got 5"),
-        (2, "has 2 images of class 0: expected these 2, got 5"),
-        (3, "has 3 images of class 0: expected 2 to 3, got 5"),
-    ],
-)
-def test_more_images_of_a_class_than_there_are_are_refused(count, said, tiny, tiny_images):
-    images = (tiny_images[:count] * 255).byte()
-    part = Dataset(images, torch.zeros(count, dtype=torch.long), ("a", "b", "c"), "made", "test")
-    with pytest.raises(ValueError, match=f"^made test {said}$"):
+def test_more_images_of_a_class_than_there_are_are_refused(tiny, tiny_images):
+    images = (tiny_images[:2] * 255).byte()
+    part = Dataset(images, torch.zeros(2, dtype=torch.long), ("a", "b", "c"), "made", "test")
+    with pytest.raises(ValueError, match="has 2 images of class 0: expected at least 2 of them"):
         perturb.measure_class(Inputs(tiny, part, "tiny"), 0, 5)
 
 
