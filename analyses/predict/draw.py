@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from capsviz.analyses.predict.remarks import remarks
 from capsviz.results.panels import mosaic
+from capsviz.statistics.detection import remarks
 
 HEADS = {
     "original": "original",
@@ -62,7 +62,7 @@ def _words(result, row) -> str:
     texts = [name, prediction + ("" if sse is None else f", SSE {sse:.1f}")]
     if result.unlike[row] is False:
         texts.append("like the training data")
-    odd = (part[row] if part else None for part in (result.reasons, result.pieces))
-    for text in remarks(result.unlike[row], *odd, result.score):
+    odd = (result.unlike[row], result.reasons[row], result.pieces[row])
+    for text in remarks(*odd, result.score):
         texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
     return "\n".join(texts)

@@ -10,13 +10,13 @@ import numpy as np
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.predict.remarks import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
+from capsviz.statistics.detection import remarks
 from capsviz.tracing.needs import routing_words
 
 MEANINGS = {  # of each intervention

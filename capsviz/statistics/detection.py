@@ -18,8 +18,22 @@ PERCENTILE = 95.0  # of the distances of validation images: the threshold of the
 SHARE = 0.05  # of validation images that are flagged by one measure or the other
 REASONS = {"length": "short capsule", "distance": "far reconstruction"}
 LOW = {"activation": "low activation", "probability": "low probability"}  # of other scores
+USUAL_PIECES = 2  # of ink: of 5,000 validation digits of MNIST, 0.2 % have more
 RESAMPLES = 1000
 RANKED = 1 << 20  # distances ranked at a time, over resamples
+
+
+def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") -> list[str]:
+    """Return what is odd about a picture, in words; `score` is what a class gets."""
+    texts = []
+    if unlike:
+        named = REASONS | ({"length": LOW[score]} if score in LOW else {})
+        why = f" ({', '.join(named[name] for name in reasons)})" if reasons else ""
+        texts.append(f"unlike the training data{why}")
+    if pieces is not None and pieces > 1:
+        more = ": more than one digit?" if pieces > USUAL_PIECES else ""
+        texts.append(f"{pieces} separate pieces of ink{more}")
+    return texts
 
 
 def threshold(distances: np.ndarray, percentile: float = PERCENTILE) -> float:
