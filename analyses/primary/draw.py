@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from capsviz.results.panels import show
+from capsviz.results.panels import label_end, name_rows, points, show
 
 FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
 GAP, GROUP = 0.04, 0.12  # inches between pictures, between groups of them
@@ -36,7 +36,13 @@ def rows(result, width):
         picture = show(axes, result.image, "input" if k == 0 else None)
         name = f"capsule {result.types[k]}"
         if result.places is not None:
-            axes.add_patch(_field(*result.fields[k]))
+            top, bottom, left, right = result.fields[k]
+            axes.add_patch(
+                Rectangle(
+                    (left - 0.5, top - 0.5), right - left, bottom - top,
+                    fill=False, edgecolor=FIELD, linewidth=1.2, clip_on=False,
+                )
+            )  # fmt: skip
             row, column = result.places[k]
             name = f"type {result.types[k]}\nrow {row}, col {column}"
         axes.set_ylabel(
@@ -78,17 +84,12 @@ def errors(result, width):
         (left, every, result.sse),
         (right, controls, result.sse.difference),
     ):
-        values, intervals = estimate.value, estimate.ci95
         for y, i in enumerate(which):
-            colour = CONTROL if i in controls else ROUTED
-            axes.plot(intervals[i], [y, y], color=colour)
-            axes.plot(values[i], y, "o", color=colour)
-            axes.annotate(
-                f"{values[i]:.2f}" if axes is left else f"{values[i]:+.2f}",
-                (intervals[i, 1], y), (4, 0), textcoords="offset points", va="center", fontsize=6,
-            )  # fmt: skip
-        names = [result.conditions[i] for i in which]
-        axes.set(yticks=range(len(which)), yticklabels=names, ylim=(len(which) - 0.4, -0.6))
+            one, colour = estimate[i], CONTROL if i in controls else ROUTED
+            points(axes, one, colour, "o", shift=y)
+            note = f"{one.value:.2f}" if axes is left else f"{one.value:+.2f}"
+            label_end(axes, one.high, y, note)
+        name_rows(axes, [result.conditions[i] for i in which])
     left.set(xlim=(0, 1.25 * result.sse.high.max()), xlabel="SSE, mean per image")
     figure.suptitle(f"{result.n:,} images of {result.dataset}, bars: 95 %")
     right.axvline(0, color="#7F7F7F", linewidth=0.6)
@@ -96,13 +97,6 @@ def errors(result, width):
     right.set(xlabel="added to the SSE of all capsules")
     right.set_title("replacing the couplings")
     return figure
-
-
-def _field(top, bottom, left, right):
-    return Rectangle(
-        (left - 0.5, top - 0.5), right - left, bottom - top,
-        fill=False, edgecolor=FIELD, linewidth=1.2, clip_on=False,
-    )  # fmt: skip
 
 
 def _share(share) -> str:

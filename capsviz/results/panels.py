@@ -83,6 +83,13 @@ def name_rows(axes, names, **letters):
     axes.tick_params(axis="y", length=0)
 
 
+def label_end(axes, x, y, text):
+    """Write a number beside the end of its interval."""
+    axes.annotate(
+        text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6
+    )  # fmt: skip
+
+
 def rule(axes, axis="x"):
     """Draw pale lines at the ticks of an axis, behind all else."""
     axes.grid(axis=axis, color="#DDDDDD", linewidth=0.5)
