@@ -36,8 +36,8 @@ class Result(NamedTuple):
     n: int
     dataset: str
     source: str  # of the corrupted images
-    mce: Estimate | None = None  # (K,) mean of the ratios over the corruptions; None in older files
-    relative_mce: Estimate | None = None  # (K,) the same of the excess over the clean error
+    mce: Estimate  # (K,) mean of the ratios over the corruptions
+    relative_mce: Estimate  # (K,) the same of the excess over the clean error
 
     axes = {
         **dict.fromkeys(("clean", "mean", *RATIOS), ("networks",)),
@@ -87,9 +87,7 @@ class Corrupt(Analysis):
         mnist_c: Annotated[bool, "Read the real MNIST-C instead of generating it."] = False,
         seed: Seed = 0,
     ) -> Result:
-        """Corrupt every image (N, 1, H, W) in every way, and give the results to all networks.
-
-        One corruption does not depend on the others. `inputs` is needed for the real MNIST-C alone.
+        """Corrupt every image (N, 1, H, W) in every way, each by draws of its own.
 
         Raises
         ------
@@ -146,15 +144,11 @@ class Corrupt(Analysis):
         return text
 
     def caption(self, result, part="") -> str:
-        less = (
-            f"minus those of {result.baseline}, not corrected for the number of corruptions"
-            if len(result.networks) > 1
-            else "of each corruption"
-        )
+        less = f", minus those of {result.baseline}" if len(result.networks) > 1 else ""
         return (
             f"An example of each corruption, and the error of each network on {result.n:,} "
-            f"{result.dataset} images ({result.source}). Wide figures also show the errors with "
-            f"intervals, {less}. Bars: 95 % intervals over images."
+            f"{result.dataset} images ({result.source}). Wide figures also show the errors{less}. "
+            "Bars: 95 % intervals over images, not corrected for the number of corruptions."
         )
 
     def table(self, result):

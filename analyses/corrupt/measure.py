@@ -48,14 +48,13 @@ def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
 
 
 def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
-    """Fields of a result, by name.
+    """Return fields of a result, by name.
 
     Parameters
     ----------
-    clean   (K, N) whether a network misclassifies an original image.
-    wrong   (K, C, N) the same under each corruption.
-    first   index of the baseline among the networks.
-    counts  (R, N) how often each image is in each resample.
+    clean, wrong  (K, N) and (K, C, N) whether a network misclassifies an image.
+    first         index of the baseline among the networks.
+    counts        (R, N) how often each image is in each resample.
     """
     n = clean.shape[1]
     error, error_drawn = wrong.mean(2), _resampled(wrong, counts)
@@ -116,7 +115,7 @@ def _ratios(error, drawn, first, n) -> Estimate:
     networks that err on the same images are not known to err alike.
     """
     drawn = mean_of_ratios(drawn, first)
-    ends = _ends(drawn)
+    ends = np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)
     alike = np.ptp(drawn, axis=0) == 0
     alike[first] = False
     ends[alike] = np.nan
@@ -128,8 +127,3 @@ def _resampled(wrong, counts) -> np.ndarray:
     K, C, n = wrong.shape
     sums = counts @ wrong.reshape(K * C, n).T.astype(np.float32)
     return sums.reshape(-1, K, C).astype(float) / n
-
-
-def _ends(drawn) -> np.ndarray:
-    """(K, 2) of resampled numbers (R, K)."""
-    return np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)

@@ -164,14 +164,9 @@ class Detect(Analysis):
         return drawings[part](result, width)
 
     def verdict(self, result) -> str:
-        better = [
-            name
-            for name, low in zip(result.sets[1:], result.gain.low.min(1), strict=True)
-            if low > 0
-        ]
-        text = "The distance to the reconstruction detects {} better than every control.".format(
-            ", ".join(better) or "no set"
-        )
+        gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
+        better = ", ".join(name for name, low in gains if low > 0) or "no set"
+        text = f"The distance to the reconstruction detects {better} better than every control."
         return " ".join([text, *(f"{missing}." for missing in result.missing)])
 
     def caption(self, result, part="") -> str:

@@ -79,26 +79,27 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        if per_class < 1:
-            raise ValueError(f"expected at least 1 example of each class, got {per_class}")
         rows = set(_first_of_each(labels.numpy(), per_class).tolist())
-        examples, worst, predicted, errors = {}, [], [], []
+        examples: dict[int, np.ndarray] = {}
+        worst: list[tuple] = []
+        winners, losses = [], []
         for start in progress(range(0, len(images), CHUNK_IMAGES)):
             part = slice(start, start + CHUNK_IMAGES)
             batch, truth = images[part].float(), labels[part]
             traced = trace(network, batch, keep=("poses", "lengths"))
-            winner = predict(traced.lengths)
-            decoded = [decode(network, traced.poses[-1], k).float() for k in (winner, truth)]
+            poses, activations = traced.require("poses")[-1], traced.require("lengths")
+            winner = predict(activations)
+            decoded = [decode(network, poses, k).float() for k in (winner, truth)]
             stacked = to_uint8(torch.stack([batch, *decoded], 1))
-            errors.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
-            predicted.append(winner)
+            losses.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
+            winners.append(winner)
             examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in rows}
             pairs = torch.stack([winner, truth], 1)
-            for i, lengths in enumerate(traced.lengths.gather(1, pairs).float().numpy()):
+            for i, lengths in enumerate(activations.gather(1, pairs).float().numpy()):
                 if winner[i] != truth[i]:
                     worst.append((lengths, start + i, stacked[i]))
             worst = sorted(worst, key=lambda one: (-one[0][0], one[1]))[:failures]
-        predicted, errors = torch.cat(predicted).numpy(), torch.cat(errors).double().numpy()
+        predicted, errors = torch.cat(winners).numpy(), torch.cat(losses).double().numpy()
         labels, n = labels.numpy(), len(images)
         order = sorted(examples, key=lambda place: (labels[place], place))
         places = np.array([place for _, place, _ in worst], dtype=int)

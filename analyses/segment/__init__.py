@@ -77,10 +77,7 @@ class Segment(Analysis):
         ] = 4,
         seed: Seed = 0,
     ) -> Result:
-        """Classify, decode and measure n images that show two objects each.
-
-        The misclassified images with the longest wrong capsules are shown. The seed is that of the
-        absent classes.
+        """Classify, decode and measure n images of two objects; the seed is of absent classes.
 
         Raises
         ------
@@ -119,8 +116,8 @@ class Segment(Analysis):
         examples = part.take(slice(index, index + count))
         pairs = measures.look(network, examples, measures.draws(examples, seed))
         pairs = pairs.join([one for *_, one in worst])
-        hits, n = torch.cat(hits), len(measured)
-        both, one = int((hits == 2).sum()), int((hits >= 1).sum())
+        correct, n = torch.cat(hits), len(measured)
+        both, one = ((correct >= count).sum().item() for count in (2, 1))
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
         return Result(
             inputs=to_uint8(pairs.images),
@@ -133,8 +130,8 @@ class Segment(Analysis):
             absent=pairs.absent.numpy(),
             first=index,
             failures=len(worst),
-            right=Estimate(both / n, wilson(both, n), n),
-            one_right=Estimate(one / n, wilson(one, n), n),
+            right=Estimate(np.array(both / n), np.array(wilson(both, n)), n),
+            one_right=Estimate(np.array(one / n), np.array(wilson(one, n)), n),
             sse=measures.summary(torch.cat(sse)),
             iou=measures.summary(torch.cat(iou)),
             drawings=list(DRAWN),

@@ -64,17 +64,11 @@ def _curves(axes, result, field):
         axes.yaxis.set_major_formatter(_points)
     elif field == "accuracy":
         percent(axes.yaxis)
+    every = max(1, len(result.sizes) // 24)
     for k in range(int(signed), len(result.names)):
-        colour = _colour(k)
-        axes.plot(
-            result.sizes,
-            values[k],
-            LINES[k % len(LINES)],
-            color=colour,
-            marker=MARKERS[k % len(MARKERS)],
-            markersize=2.6,
-            markevery=max(1, len(result.sizes) // 24),
-        )
+        colour, marker = _colour(k), MARKERS[k % len(MARKERS)]
+        look = {"color": colour, "marker": marker, "markersize": 2.6, "markevery": every}
+        axes.plot(result.sizes, values[k], LINES[k % len(LINES)], **look)
         axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
         if signed:
             ringed = unequal(result, k)

@@ -22,21 +22,19 @@ SIZES = 3600  # at most
 
 
 def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
-    """Sizes (A,) of a warp from start to stop, both included where the step allows.
+    """Return sizes (A,) of a warp from start to stop, both included where the step allows.
 
-    Parameters
-    ----------
-    name               of `capsviz.transforms.warps.FAMILIES`.
-    start, stop, step  in its unit; None: its own.
+    In the warp's unit; None: its own.
 
     Raises
     ------
     ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
     """
-    own = family(name)
-    start = float(own.start if start is None else start)
-    stop = float(own.stop if stop is None else stop)
-    step = float(own.step if step is None else step)
+    own, given = family(name), (start, stop, step)
+    start, stop, step = (
+        float(usual if value is None else value)
+        for usual, value in zip((own.start, own.stop, own.step), given, strict=True)
+    )
     if not (np.isfinite([start, stop, step]).all() and step > 0):
         raise ValueError(
             f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
@@ -89,13 +87,9 @@ def check(networks: dict, images: Tensor) -> None:
 
 
 def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which=None):
-    """Warp images by one matrix, chunk by chunk, and show each chunk to all networks.
+    """Warp images by a matrix (1, 2, 3), chunk by chunk, and show each chunk to all networks.
 
-    Parameters
-    ----------
-    images, labels  (N, C, H, W) and (N,), on the CPU.
-    by              (1, 2, 3) from `capsviz.transforms.warps`.
-    which           (K, N) which images each network is given; None: all. The others stay zero.
+    `which` (K, N) images each network is given; None: all. The others stay zero.
 
     Returns
     -------
@@ -135,13 +129,9 @@ def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> E
     """Return the share (K,) of images that are correct under every warp.
 
     Under each warp, a network is given only the images that were correct under all before.
-
-    Parameters
-    ----------
-    warps  an iterable of what `matrix` takes.
     """
     n, right = len(images), np.ones((len(models), len(images)), bool)
-    frame = tuple(images.shape[2:])
+    frame = (images.shape[2], images.shape[3])
     for one in warps:
         right &= look(models, images, labels, classes, matrix(frame, **one), right)[0]
     apart = paired_each((right & ~right[0]).sum(1), (right[0] & ~right).sum(1), n)

@@ -52,7 +52,7 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
     vectors, predicted = [], []
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         traced = trace(model, images[start : start + CHUNK_IMAGES], keep=(part, "lengths"))
-        winner = predict(traced.lengths)
+        winner = predict(traced.require("lengths"))
         value = getattr(traced, part)
         value = value if part == "primary" else value[-1]
         if of == "poses":

@@ -83,6 +83,27 @@ def name_rows(axes, names, **letters):
     axes.tick_params(axis="y", length=0)
 
 
+def album(figure, pictures, columns, rows, above, below=None, *, colours=None, rotation=0):
+    """Draw pictures (rows, n, C, H, W) in lines of `columns`, with texts above and below each.
+
+    Returns
+    -------
+    The axis of the texts below the last line, if there are any.
+    """
+    n, under = pictures.shape[1], None
+    for line, axes in enumerate(figure.subplots(-(-n // columns), 1, squeeze=False)[:, 0]):
+        part = slice(line * columns, (line + 1) * columns)
+        y, x = mosaic(axes, pictures[:, part], columns)
+        axes.set_yticks(y, rows, linespacing=1.0)
+        axes.set_xticks(x, above[part], rotation=rotation)
+        axes.xaxis.tick_top()
+        for text, colour in zip(axes.get_xticklabels(), (colours or [])[part], strict=False):
+            text.set_color(colour)
+        if below is not None:
+            under = beside(axes, "bottom", x, below[part])
+    return under
+
+
 def label_end(axes, x, y, text):
     """Write a number beside the end of its interval."""
     axes.annotate(

@@ -10,7 +10,7 @@ from helpers.figure_checks import assert_redrawn
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from capsviz.analyses.parts import OF, Parts, broken, measure, relevance
+from capsviz.analyses.parts import OF, Parts, measure, relevance
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 
@@ -71,17 +71,17 @@ def test_a_network_that_matches_whole_templates_can(templates, labelled):
 
 def test_quarters_are_exchanged_crosswise():
     image = torch.arange(16.0).view(1, 1, 4, 4)
-    found = broken.quarters_exchanged(image, None, None)[0][0, 0]
+    found = measure.quarters_exchanged(image, None, None)[0][0, 0]
     expected = [[10, 11, 8, 9], [14, 15, 12, 13], [2, 3, 0, 1], [6, 7, 4, 5]]
     assert found.tolist() == expected
-    odd = broken.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0][0, 0]
+    odd = measure.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0][0, 0]
     assert (odd[2] == 0).all() and (odd[:, 2] == 0).all() and odd.sum() == 16
 
 
 def test_halves_are_those_of_the_partners(labelled, generator):
     images, labels = labelled
     for alike in (False, True):
-        partner = broken.partners(labels, generator, alike=alike)
+        partner = measure.partners(labels, generator, alike=alike)
         assert ((labels[partner] == labels) == alike).all()
         assert (partner != torch.arange(60)).all()
     forms = {name: one for name, (one, _) in measure.broken(images, labels, seed=0).items()}

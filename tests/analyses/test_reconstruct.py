@@ -191,11 +191,3 @@ def test_the_command_writes_figures_and_numbers_and_prints_its_findings(blank, t
     *found, run = done.stdout.strip().splitlines()
     assert found == Reconstruct().findings(result).splitlines()
     assert run.startswith("one training run: intervals are over images")
-
-
-def test_no_examples_of_a_class_are_refused(tiny, tiny_images):
-    with pytest.raises(ValueError, match="expected at least 1 example of each class, got 0"):
-        measured(
-            tiny, tiny_images, torch.arange(len(tiny_images)) % 3, classes=["a", "b", "c"],
-            dataset="noise", per_class=0,
-        )  # fmt: skip

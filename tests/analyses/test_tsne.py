@@ -177,7 +177,7 @@ def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
 def test_thumbnails_do_not_overlap():
     points = np.random.default_rng(4).normal(size=(300, 2))
     side = 0.075 * np.ptp(points, axis=0).max()
-    found = draw.beside(points, range(16), side)
+    found = draw.places(points, range(16), side)
     for i in range(16):
         others = np.delete(found, i, axis=0)
         assert np.abs(others - found[i]).max(1).min() > side
