@@ -142,9 +142,10 @@ class Affine(Analysis):
 
     def caption(self, result, part="") -> str:
         return (
-            "An image and affine variants of it, with the larger of the two shifts. Below: "
-            "accuracy on the untransformed images and on variants inside and outside the training "
-            f"shift range. Bars: 95 % intervals over {result.n:,} images of {result.dataset}."
+            "An image and affine variants of it (rotated, sheared, scaled and shifted at once), "
+            "with the larger of the two shifts. Below: accuracy on the untransformed images and on "
+            "variants inside and outside the training shift range. Bars: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset}."
         )
 
     def table(self, result):
@@ -156,8 +157,9 @@ class Affine(Analysis):
         text = (
             f"Accuracy in percent on {result.n} {result.dataset} images, and on {result.variants} "
             f"affine variants of each, shifted by up to {result.trained_px:g} px (inside the "
-            "training shift range) or further (outside). Gap: accuracy on the original images "
-            "minus that on variants, in points. Intervals: 95 %, over the images."
+            f"training shift range, {100 * result.share_within:.0f} % of the variants) or further "
+            "(outside). Gap: accuracy on the original images minus that on variants, in points. "
+            "Intervals: 95 %, over the images."
         )
         return header, rows, text
 

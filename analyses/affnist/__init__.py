@@ -106,16 +106,19 @@ class Series(Analysis):
         over = f"95 % intervals over {_sources(result)}"
         if part == "factors":
             return (
-                f"Accuracy on {result.n:,} images of affnist_like by each factor. The training "
-                "shift range ends at the dotted line; angle, shear and scale are shown inside it, "
+                f"Accuracy on {result.n:,} images of affnist_like by each factor. Angle, shear and "
+                "scale are shown inside the training shift range, which ends at the dotted line, "
                 f"with a different vertical scale. Bars: {over}."
             )
         text = (
             "Accuracy on affine digits after training on shifted digits alone, and its difference "
-            f"to CapsNet. Bars: {over}."
+            f"to CapsNet. Open markers: shifted test digits. Bars: {over}."
         )
         if result.within is not None:
-            text += " Accuracy lost to each factor: Shapley values of a logistic fit."
+            text += (
+                " Circles: images inside the training shift range; triangles: outside. Accuracy "
+                "lost to each factor: Shapley values of a logistic fit of correct answers."
+            )
         return text
 
     def table(self, result):
@@ -127,8 +130,9 @@ class Series(Analysis):
         text += ". Gap: difference to CapsNet in points, paired, over the seeds that both have."
         if result.within is not None:
             text += (
-                " Inside: images shifted by at most the 6 px of training along both axes. Lost: "
-                "points that each factor takes, Shapley values of a logistic fit."
+                " Inside, outside: images shifted by at most the 6 px of training along both axes, "
+                "and the others. Lost: points that each factor takes, Shapley values of a logistic "
+                "fit of correct answers."
             )
         weights = sorted({w for w in result.reconstruction_weight or () if w is not None})
         if weights and weights != [PAPER_WEIGHT]:

@@ -144,11 +144,13 @@ class Corrupt(Analysis):
         return text
 
     def caption(self, result, part="") -> str:
-        less = f", minus those of {result.baseline}" if len(result.networks) > 1 else ""
+        less = "of each corruption"
+        if len(result.networks) > 1:
+            less = f"minus those of {result.baseline}, not corrected for the number of corruptions"
         return (
             f"An example of each corruption, and the error of each network on {result.n:,} "
-            f"{result.dataset} images ({result.source}). Wide figures also show the errors{less}. "
-            "Bars: 95 % intervals over images, not corrected for the number of corruptions."
+            f"{result.dataset} images ({result.source}). Wide figures also show the errors with "
+            f"intervals, {less}. Bars: 95 % intervals over images."
         )
 
     def table(self, result):

@@ -68,7 +68,6 @@ class Detect(Analysis):
     """
     usual_n = 200
     figure_set = {"eps": (0.1, 0.3), "steps": 15}
-    figure_set_images = (2, 100)
     slow = True
     headline = ("misread", "undetected")
 
@@ -153,6 +152,10 @@ class Detect(Analysis):
         from capsviz.experiments import attacks
 
         attacks.check(eps, steps)
+
+    def in_figure_set(self, n, inputs, digit):
+        """Return 100 at most: every image is attacked many times."""
+        return min(max(n, 2), 100, len(inputs.dataset))
 
     def parts(self, result) -> tuple[str, ...]:
         return ("", "distances") if result.examples is None else ("", "distances", "examples")

@@ -63,7 +63,6 @@ class Parts(Analysis):
     capsviz parts --n 200  # about 10 s
     """
     slow = True
-    figure_set_images = (60, None)  # of fewer, a class may have a single image
     headline = ("beyond", "perturbed", "selected")
 
     def measure(self, networks, images, labels, *, dataset, seed: Seed = 0) -> Result:
@@ -97,6 +96,10 @@ class Parts(Analysis):
             below=children_words(first),
             **relevance.relevance(first, images, seed=seed)._asdict(),
         )
+
+    def in_figure_set(self, n, inputs, digit):
+        """Return 60 at least: of fewer, a class may have a single image."""
+        return min(max(n, 60), len(inputs.dataset))
 
     def parts(self, result) -> tuple[str, ...]:
         return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")

@@ -125,8 +125,8 @@ class Effects(Analysis):
         """Measure n images of the class `digit`, always the same ones."""
         return measure_class(inputs, digit, n, progress=progress)
 
-    def at_hand(self, inputs, digit):
-        return min(N, int((inputs.dataset.labels == digit).sum()))
+    def in_figure_set(self, n, inputs, digit):
+        return min(n, N, int((inputs.dataset.labels == digit).sum()))
 
     def stem(self, base, result):
         """Return the name with the class in it."""

@@ -11,8 +11,6 @@ import click
 
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
-USUAL = 1000  # images of a statistic, where the split has as many
-
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
@@ -253,11 +251,6 @@ def of_network(texts: tuple[str, ...]) -> dict[str, object]:
             way = f"give it by {flags[name]}" if name in flags else "it comes from RECIPE"
             raise ValueError(f"--option {name}: {name} is no option of the network, {way}")
     return values
-
-
-def usual(n: int | None, inputs) -> int:
-    """How many images a statistic is of: n, or for None `USUAL`, or all if there are fewer."""
-    return min(USUAL, len(inputs.dataset)) if n is None else n
 
 
 def typed(*names: str) -> list[str]:

@@ -80,7 +80,7 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
            axis are shown: of several networks, the first.
     """
     found = []
-    for name, key, one in _estimates(result):
+    for name, key, one in estimates_of(result):
         shape = one.value.shape
         places = list(np.ndindex(shape)) if one.value.size <= most else []
         if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
@@ -95,7 +95,8 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
 def left_out(result: NamedTuple) -> list[str]:
     """Return the names of the estimates that are too long for a table."""
-    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+    found = estimates_of(result)
+    return [_title(result, name) for name, _, one in found if one.value.size > LARGEST]
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
@@ -152,8 +153,8 @@ def written(value: float, form: str) -> str:
     return "–" if not np.isfinite(value) else number(value, form)
 
 
-def _estimates(result: NamedTuple):
-    """(field, key, estimate): those in lists and tables too, by their position or key."""
+def estimates_of(result: NamedTuple):
+    """Yield (field, key, estimate) of a result, in lists and tables by position or key."""
     for name, value in result._asdict().items():
         if isinstance(value, Estimate):
             yield name, "", value

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.numbers import estimates_of
 from capsviz.statistics.runs import combine
 from capsviz.statistics.words import number
 
@@ -25,7 +26,7 @@ class Combined(NamedTuple):
 def over_runs(
     results: Sequence[NamedTuple], rules: Mapping[str, Callable | None] | None = None
 ) -> Combined:
-    """One result of the kind of several, each of a training run, field by field.
+    """One result of several of one kind, each of a training run, field by field.
 
     An `Estimate` becomes the mean over runs, in lists and tables too; what is equal in all runs
     stays; other fields are the first run's, if there is no rule.
@@ -38,11 +39,8 @@ def over_runs(
 
     Raises
     ------
-    ValueError  for results of several kinds, or estimates of unequal shapes.
+    ValueError  for estimates of unequal shapes.
     """
-    kinds = sorted({type(one).__name__ for one in results})
-    if len(kinds) > 1:
-        raise ValueError(f"expected results of one kind, got {', '.join(kinds)}")
     values: dict[str, Any] = {}
     of_first: list[str] = []
     rules = rules or {}
@@ -117,20 +115,18 @@ def _holds_estimate(value) -> bool:
 
 
 def mean(parts: Sequence) -> Any:
-    """For `OVER_RUNS`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
+    """For `over_runs`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
     if isinstance(parts[0], dict):
         return {key: mean([one[key] for one in parts]) for key in parts[0]}
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
 
 
 def within(low: float | None, high: float) -> Callable:
-    """For `OVER_RUNS`: the mean of estimates that lie in a range; None: without an end below.
+    """For `over_runs`: the mean of estimates that lie in a range, their differences in its width.
 
-    Differences of them lie within its width. Where a value does not lie there (a coupling
-    below 0, of a routing that has such), nothing is cut off. Of tables and lists of estimates each;
-    None stays.
+    Where a value does not lie there, as a coupling below 0, nothing is cut off. Of tables and lists
+    of estimates each; None stays.
     """
-
     lowest = -np.inf if low is None else low
 
     def rule(parts: Sequence) -> Any:
@@ -157,22 +153,8 @@ at_most_one = within(None, 1)  # of R², and of what is made of it
 
 
 def largest(parts: Sequence) -> np.ndarray:
-    """For `OVER_RUNS`: the largest over runs; of p-values, so that what is said holds in each."""
+    """For `over_runs`: the largest; of p-values, so that what is said holds in each run."""
     return np.max(parts, axis=0)
-
-
-def count(result: NamedTuple) -> int:
-    """Training runs behind the estimates of a result; 0 for a result without any."""
-    estimates = [one for _, one in estimates_of(result)]
-    return max((1 if one.runs is None else len(one.runs) for one in estimates), default=0)
-
-
-def estimates_of(result: NamedTuple):
-    """(field, estimate) of a result, those in its lists and tables too."""
-    for name, value in zip(result._fields, result, strict=True):
-        inside = value.values() if isinstance(value, dict) else value
-        inside = inside if isinstance(value, list | dict) else [value]
-        yield from ((name, one) for one in inside if isinstance(one, Estimate))
 
 
 def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None = None):
@@ -184,16 +166,17 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     trained   whether they are known to be trained.
     about     of several runs: "recipe", "seeds", and the fields "of_first".
     """
-    runs = count(result)
-    if not runs:
+    found = [one for _, _, one in estimates_of(result)]
+    if not found:
         return []
     if about is None:
         one = "one training run" if trained else "one network"
         if networks > 1:
             one = f"{'one training run' if trained else 'one set of weights'} of each network"
         return [f"{one}: intervals are over images, and hold for these weights alone"]
+    seeds = about["seeds"]
     text = (
-        f"{runs} training runs of {about['recipe']} (seeds {', '.join(map(str, about['seeds']))}): "
+        f"{len(seeds)} training runs of {about['recipe']} (seeds {', '.join(map(str, seeds))}): "
         "values are their means, intervals over runs and images"
     )
     if networks > 1:
@@ -210,7 +193,7 @@ def _between(result) -> list[str]:
     Of a field of several numbers the median.
     """
     shares: dict[str, Any] = {}
-    for name, one in estimates_of(result):
+    for name, _, one in estimates_of(result):
         if one.runs is not None and (varied := np.ptp(one.runs, 0) > 0).any():
             share = float(np.median(one.between[varied]))
             most = "at most " if one.draws is None else ""

@@ -105,21 +105,6 @@ def test_results_that_cannot_be_compared_are_refused(series):
         affnist.tabulate([*series, result("resnet", 0, [1, 0])])
 
 
-def test_full_results_of_unlike_length_are_refused_and_matched_ones_are_not(series):
-    longer = {**series[2], "seed": 5, "terms": {**series[2]["terms"], "epochs": 90}}
-    assert affnist.tabulate([*series, longer]).seeds[1] == [0, 2, 5]
-    with pytest.raises(ValueError, match="differ in epochs of full training: 50, 90"):
-        affnist.tabulate([*series, {**longer, "state": "full"}])
-
-
-def test_real_affnist_is_reported_where_it_was_scored(series):
-    series[0]["affnist"] = {"accuracy": 0.79, "n": 10}
-    assert np.isnan(affnist.tabulate(series).affnist).all()  # one seed of two
-    series[1]["affnist"] = {"accuracy": 0.77, "n": 10}
-    table = affnist.tabulate(series)
-    assert table.affnist[0] == pytest.approx(0.78) and np.isnan(table.affnist[1:]).all()
-
-
 def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(
@@ -137,16 +122,6 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
 
 
-def test_a_series_in_which_none_reached_the_target_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(series_of.experiment, "run", lambda *_, **__: None)
-    monkeypatch.setattr(series_of.transforms, "store", lambda *_: None)
-    words = ["affnist", "--run", "--matched-only", "--epochs", "2", "--folder", str(tmp_path)]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 1 and not done.stdout
-    assert "no network reached a held-out accuracy of 99.23% in 2 epochs" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 def test_variants_stand_beside_their_original(digits):
     part = data.load("digits", "test")
     table = affnist.variants(part)
@@ -154,28 +129,6 @@ def test_variants_stand_beside_their_original(digits):
     first = part.images[int((part.labels == 4).nonzero()[0]), 0].numpy()
     np.testing.assert_array_equal(table.images[4, 0, 0, 6:-6, 6:-6], first)
     assert len({image.tobytes() for image in table.images[4]}) == 17
-
-
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
-    table = affnist.tabulate(series)
-    path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
-    again, _ = results.read_result(path)
-    np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
-    drawn = results.draw("affnist", again, width)
-    left = drawn.axes[0]
-    assert [t.get_text().replace("\n", " ") for t in left.get_yticklabels()] == [
-        "CapsNet, 3 iterations",
-        "ConvNet, average pooling",
-    ]
-    for style, values in (("full", table.affine.value), ("none", table.test)):
-        points = [
-            x
-            for line in left.lines
-            if line.get_marker() in "os" and line.get_fillstyle() == style
-            for x in line.get_xdata()
-        ]
-        np.testing.assert_allclose(points, 100 * values)
 
 
 def command(*words, **more):
@@ -206,14 +159,9 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
     ("words", "code", "text"),
     [
         (("--task", "1/2"), 2, "drop --task or add --run"),
-        (("--run", "--task", "3/2"), 2, "--task I/N with I from 1 to N, got '3/2'"),
-        (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
         (("--folder", "nowhere"), 1, "there is no folder 'nowhere'"),
-        (("--n", "5", "--epochs", "3"), 2, "drop --epochs, --n or add --run"),
         (("--n", "5"), 2, "drop --n or add --run"),
-        (("--run", "--match-accuracy", "99.23"), 2, "must be in (0, 1), got 99.23"),
-        (("--run", "--epochs", "0"), 2, "epochs must be at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(words, code, text, tmp_path, monkeypatch):

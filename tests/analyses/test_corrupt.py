@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 
-from capsviz import data, results
+from capsviz import data
 from capsviz.analyses.corrupt import Corrupt, measure
 from capsviz.analyses.corrupt.measure import statistics
-from capsviz.cli import main
 from capsviz.inputs.opening import Inputs
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -99,17 +97,6 @@ def test_means_and_ratios_are_of_the_errors(result):
     assert result.total.ci95[0].tolist() == [1, 1]
 
 
-def test_it_is_drawn_without_its_pictures_which_statistics_need_not_keep(result):
-    with_them, without = (
-        results.draw("corrupt", one) for one in (result, result._replace(examples=None))
-    )
-    assert len(with_them.axes[0].images) == 1 + len(ONLY) and not without.axes[0].images
-    named = [
-        [text.get_text() for text in one.axes[0].get_yticklabels()] for one in (with_them, without)
-    ]
-    assert named[0] == named[1]
-
-
 def test_the_mean_of_ratios_is_no_ratio_of_sums():
     """Errors 0.5 and 0.1 of the baseline, 0.5 and 0.4 of the other: 2.5, and 1.5."""
     wrong = np.zeros((2, 2, 100), bool)
@@ -121,19 +108,6 @@ def test_the_mean_of_ratios_is_no_ratio_of_sums():
     assert values["total"].value == pytest.approx([1, 1.5])
     low, high = values["mce"].ci95[1]
     assert low < 2.5 < high and np.array_equal(values["mce"].ci95[0], [1, 1])
-
-
-def test_resampled_intervals_have_the_width_of_the_standard_error():
-    generator = np.random.default_rng(0)
-    wrong = generator.random((2, 3, 400)) < np.array([0.2, 0.5])[:, None, None]
-    counts = draw_resamples(400)
-    found = statistics(wrong[:, 0], wrong, 0, counts)
-    for estimate, values in (
-        (found["mean"], wrong[1].mean(0)),
-        (found["mean"].difference, wrong[1].mean(0) - wrong[0].mean(0)),
-    ):
-        low, high = estimate.ci95[1]
-        assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
 def test_networks_that_err_on_the_same_images_are_not_known_to_err_alike():
@@ -167,12 +141,6 @@ def test_a_corruption_does_not_depend_on_the_others_nor_the_device(models, sampl
     assert same(moved, result)
     other = measured(models, *sample, seed=4)
     assert not np.array_equal(other.examples[1], result.examples[1])
-
-
-def test_given_images_are_taken_as_the_real_set(models, sample, monkeypatch):
-    monkeypatch.setattr(measure, "published", lambda inputs, n: lambda name: sample[0])
-    found = measured(models, *sample, mnist_c=True)
-    assert found.source == "MNIST-C" and np.allclose(found.error.value, found.clean.value[:, None])
 
 
 def test_the_baseline_may_be_any_of_the_networks(models, sample, result):
@@ -214,38 +182,6 @@ def test_a_corruption_of_ones_own_counts_where_it_is_named(plugin, models, sampl
     assert found.source == "corruptions of which some are not MNIST-C's"
 
 
-def run(*args):
-    return CliRunner().invoke(main, ["corrupt", *map(str, args)])
-
-
-def test_the_command_writes_figure_table_and_numbers(blank, tmp_path):
-    done = run("--checkpoint", "digits", "--n", 20, "--only", "stripe", "--output", tmp_path)
-    assert done.exit_code == 0, done.stderr
-    stem = "corrupt-digits-20-images-only-stripe"
-    kinds = {"pdf", "png", "md", "tex", "json"}
-    assert {p.name for p in tmp_path.iterdir()} == {f"{stem}.{kind}" for kind in kinds}
-    result, _ = results.read_result(tmp_path / f"{stem}.json")
-    assert result.corruptions == ["stripe"] and result.n == 20
-    assert "| stripe |" in (tmp_path / f"{stem}.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--only", "frog"], "unknown corruption 'frog'"),
-        (["--baseline", "mnist"], "unknown baseline 'mnist'"),
-        (["--n", "1"], "at least 2 images"),
-        (["--n", "0"], "expected 1 to 360 images of digits test, got 0"),
-        (["--n", "9999"], "expected 1 to 360"),
-        (["--mnist-c"], "MNIST-C is of MNIST's test images, got digits"),
-    ],
-)
-def test_wrong_input_is_refused_in_one_line(given, message, tmp_path):
-    done = run("--checkpoint", "digits", *given, "--output", tmp_path / "out")
-    assert done.exit_code in (1, 2) and message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
-
-
 def write_published(root, dataset):
     """The images of a data set, inverted, as MNIST-C's files of fog."""
     folder = root / "mnist_c" / "fog"
@@ -266,11 +202,6 @@ def test_published_images_are_those_of_the_clean_ones(digits, tmp_path):
     np.save(tmp_path / "mnist_c" / "fog" / "test_labels.npy", 9 - digits[1].numpy())
     with pytest.raises(ValueError, match="labels of MNIST-C's fog are not those of MNIST"):
         measure.published(inputs, 7)("fog")
-
-
-def test_no_network_is_refused():
-    with pytest.raises(ValueError, match="expected at least one network, got none"):
-        measured({}, torch.rand(2, 1, 28, 28), torch.tensor([0, 1]))
 
 
 def test_the_mean_of_one_corruption_has_its_interval_and_no_error_no_certainty():

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from capsviz import checkpoint, results
-from capsviz.analyses.curves import Curves, Result, joined
+from capsviz.analyses.curves import Curves, joined
 from capsviz.analyses.curves import records as files
 from capsviz.cli import main
 from capsviz.training import history
@@ -51,24 +51,6 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
     assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
     for column, values in columns.items():
         assert values == [getattr(epoch, column) for epoch in epochs]
-
-
-def test_parts_of_the_training_loss_are_drawn_of_the_runs_that_recorded_them(tmp_path):
-    parts = {"train_margin_loss": [0.3, 0.2, 0.1], "train_reconstruction_loss": [30.0, 20.0, 10.0]}
-    runs = [make(tmp_path / "new", **parts), make(tmp_path / "old")]
-    result = joined(files.read(runs))
-    for name, title in (
-        ("train_margin_loss", "training margin loss"),
-        ("train_reconstruction_loss", "training reconstruction"),
-    ):
-        assert getattr(result, name) == [parts[name], [None] * 3]
-        new, old = drawn(result, title)[2]
-        np.testing.assert_array_equal(new.get_ydata(), parts[name])
-        assert np.isnan(old.get_ydata()).all()
-    figure = results.draw("curves", joined(files.read(runs[1:])))
-    assert not {"training margin loss", "training reconstruction"} & {
-        axes.get_title() for axes in figure.axes if axes.axison
-    }
 
 
 def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
@@ -138,17 +120,6 @@ def test_what_no_run_has_gets_no_panel(tmp_path):
     assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
 
 
-def test_forty_runs_differ_and_one_more_is_refused(tmp_path):
-    runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(41)]
-    _, _, lines = drawn(joined(files.read(runs[:40])), "training loss")
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 40
-    result = command(*runs, "--output", tmp_path / "out")
-    assert (
-        result.exit_code == 2 and "at most 40 runs" in result.output and "got 41" in result.output
-    )
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_command_writes_what_redraw_draws_again(tmp_path):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", sse=False)]
     out = tmp_path / "out"
@@ -168,15 +139,6 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert (out / "curves-a-b.png").read_bytes() == b"kept"
     assert CliRunner().invoke(main, [*words, "--force"]).exit_code == 0
     assert (out / "curves-a-b.png").read_bytes() == picture
-
-
-def test_many_or_long_names_make_a_short_file_name():
-    def named(*names):
-        empty = {field: [] for field in Result._fields}
-        return Curves().stem("", Result(**empty | {"names": list(names)}))
-
-    assert named("x/a", "b") == "curves-x-a-b"
-    assert named("a" * 30, "b" * 30) == "curves-2-runs"
 
 
 def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):

@@ -1,7 +1,5 @@
 """Parts: how images are broken, what detects it, and relevance mass with a known answer."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -123,15 +121,6 @@ def test_pixels_are_measured_without_any_network(labelled):
     assert values[2, 3] == pytest.approx(min(apart.values()), rel=1e-5)
 
 
-def test_the_image_that_a_half_was_taken_of_is_not_the_nearest(labelled):
-    images, labels = labelled
-    changed, donors = measure.broken(images, labels, seed=0)["halves of one class"]
-    away = torch.cdist(changed.flatten(1).double(), images.flatten(1).double())
-    rows = torch.arange(len(images))
-    away[rows, rows] = away[rows, donors] = torch.inf
-    np.testing.assert_allclose(measure.of_pixels(changed, images, donors)[2], away.amin(1))
-
-
 def test_what_is_told_beyond_a_control_is_so_by_the_same_images(templates, labelled):
     result = Parts().measure({"one": Templates(templates)}, *labelled, dataset="noise")
     places = {name: result.kinds.index(name) for name in result.kinds}
@@ -226,10 +215,3 @@ def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
         assert_redrawn("parts", result, tmp_path)
     with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
         Parts().measure({"plain": plain}, images, torch.zeros(12).long(), dataset="noise")
-
-
-def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
-    done = analyse("parts", "--n", "60", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 60
-    assert (tmp_path / "parts-digits-60-images.svg").exists()

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
-from conftest import build_tiny
 from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from torch import nn
@@ -15,12 +13,10 @@ from torch import nn
 from capsviz import results
 from capsviz.analyses import perturb
 from capsviz.analyses.perturb import measure as statistics_of
-from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.inputs.opening import Inputs, open_inputs
 from capsviz.results import sets as paperset
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.moments import moments
 
 DIGITS = [str(k) for k in range(10)]
@@ -118,12 +114,6 @@ def test_a_caption_names_a_second_effect_that_is_at_least_half_as_large(measured
     assert perturb.captions(both)[1] == "wider by 1.00 ±0.01 px"
 
 
-def test_a_caption_needs_an_effect_that_is_clear_of_zero(measured):
-    wide = np.stack([measured.effect.value - 99, measured.effect.value + 99], 2)
-    measured = measured._replace(effect=Estimate(measured.effect.value, wide))
-    assert perturb.captions(measured) == ["no clear effect"] * 4
-
-
 def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
     """Twin: p-values from scipy, corrected step by step; intervals alone would let more through."""
     from scipy.stats import t
@@ -142,23 +132,6 @@ def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
     assert np.array_equal(clear.ravel(), level) and 0 < clear.sum() < 24
     outside = (measured.effect.low > 0) | (measured.effect.high < 0)
     assert clear.sum() < outside.sum() and (outside | ~clear).all()
-
-
-@pytest.mark.parametrize("n", [2, 3, 100])
-def test_of_noise_alone_hardly_any_table_has_a_clear_effect(measured, n):
-    """Of 96 uncorrected intervals about five would leave out zero, in nearly every table."""
-    draw, wrong = np.random.default_rng(5), 0
-    for _ in range(200):
-        effect = Estimate(*mean_interval(draw.normal(size=(n, 16, 6))), n)
-        wrong += bool(statistics_of.clear(measured._replace(effect=effect, n=n)).any())
-    assert wrong <= 22  # 5 % of 200, and four standard deviations
-
-
-def test_an_effect_that_never_varies_is_clear_only_if_it_is_there(measured):
-    effect = np.zeros((4, 6))
-    effect[2, 1] = 0.3
-    fixed = Estimate(effect, np.stack([effect, effect], 2))
-    assert np.argwhere(statistics_of.clear(measured._replace(effect=fixed))).tolist() == [[2, 1]]
 
 
 def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
@@ -297,21 +270,6 @@ def test_images_whose_reconstruction_is_black_are_left_out(boxes):
         statistics_of.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
 
 
-def test_a_sheet_keeps_its_layout_when_it_is_saved_again(foreign, twos, statistics, tmp_path):
-    sheet = perturb.change_each(foreign, twos[:1], 2, statistics=statistics)
-    figure = results.draw("perturb", sheet)
-    before = [axes.get_position().bounds for axes in figure.axes]
-    for kind in ("pdf", "png"):
-        results.save_figure(figure, tmp_path / f"x.{kind}")
-    assert [axes.get_position().bounds for axes in figure.axes] == before
-
-
-def test_a_network_without_a_decoder_is_refused(tiny_images):
-    model = build_tiny(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="no decoder"):
-        statistics_of.evaluate(model, tiny_images, capsule=0, classes=["a"], dataset="x")
-
-
 def test_the_figure_set_shows_what_the_commands_show():
     opened = open_inputs(checkpoint="digits")
     made = paperset.results_of("perturb", opened, paperset.Settings(n=360))
@@ -321,29 +279,11 @@ def test_the_figure_set_shows_what_the_commands_show():
     assert sheet.captions == [perturb.captions(table)[d] for d in sheet.dimensions]
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
-    given = ["perturb", "--digit", "3", "--range", "data", "--checkpoint", "digits"]
-    given += ["--output", str(tmp_path)]
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 0, done.output
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == [f"perturb-digits-3-0-range-data.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = results.read_result(tmp_path / "perturb-digits-3-0-range-data.json")
-    assert done.stdout.strip() == perturb.Sheet().findings(result)
-
-
 def test_more_images_of_a_class_than_there_are_are_refused(tiny, tiny_images):
     images = (tiny_images[:2] * 255).byte()
     part = Dataset(images, torch.zeros(2, dtype=torch.long), ("a", "b", "c"), "made", "test")
     with pytest.raises(ValueError, match="has 2 images of class 0: expected at least 2 of them"):
         perturb.measure_class(Inputs(tiny, part, "tiny"), 0, 5)
-
-
-def test_the_table_is_of_the_digit_that_is_asked_for(blank, tmp_path):
-    asked = ["perturb", "--n", "9", "--digit", "3", "--checkpoint", "digits"]
-    done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "perturb-digits-3-9-images.json").exists()
 
 
 def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, twos):

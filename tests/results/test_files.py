@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from capsviz import discovery
+from capsviz.analysis import Analysis
 from capsviz.results import files as results
 from capsviz.statistics.estimate import Estimate
 
@@ -48,7 +49,7 @@ def result(**others):
 def mine(monkeypatch):
     """An analysis of one's own, whose module may be given more."""
     module = ModuleType("mine")
-    module.Result = Result
+    module.Mine = type("Mine", (Analysis,), {"Result": Result})
     monkeypatch.setattr(discovery, "load", lambda package, name, what: module)
     return module
 

@@ -14,7 +14,6 @@ from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.results import report as reports
 from capsviz.results.report import choose
-from capsviz.results.report import page as pages
 from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
@@ -147,7 +146,9 @@ def test_without_names_several_networks_share_a_few_analyses():
 def test_every_analysis_has_a_question_and_the_sections_of_the_page(name):
     question, sections = reports.about(name)
     assert question.endswith((".", "?"))
-    assert {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(pages.SECTIONS)
+    assert (
+        {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(reports.SECTIONS)
+    )
     assert all(sections.values())
 
 
@@ -193,17 +194,17 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
     (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
     contents = contents._replace(sections=[few])
     monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
-    whole = pages.render(contents)
+    whole = reports.render(contents)
     assert "data:image/svg" in whole and "data:image/png" not in whole
     limit = int(0.7 * len(whole.encode()))
     small = tmp_path / "small.html"
     words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
-    monkeypatch.setattr(pages, "LIMIT_BYTES", limit)
+    monkeypatch.setattr(reports, "LIMIT_BYTES", limit)
     done = invoke(*words, small)
     assert done.exit_code == 0, done.output
     assert len(small.read_bytes()) < limit
     assert "data:image/png" in small.read_text(encoding="utf-8")
-    monkeypatch.setattr(pages, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(reports, "LIMIT_BYTES", 1000)
     done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
 

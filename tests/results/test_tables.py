@@ -50,12 +50,6 @@ def test_signs_become_what_latex_writes_them_as(text, expected):
     assert tables.escape(text) == expected
 
 
-@pytest.mark.parametrize("make", [tables.markdown, lambda h, r: tables.latex(h, r, "", "x")])
-def test_a_row_of_another_length_is_refused(make):
-    with pytest.raises(ValueError, match=r"expected 3 cells in a row, got 2: \['a', 'b'\]"):
-        make(HEADER, [*ROWS, ["a", "b"]])
-
-
 def test_both_are_written_beside_each_other(tmp_path):
     paths = tables.write(tmp_path / "new" / "net.v1", HEADER, ROWS, "Error in %.")
     assert [p.name for p in paths] == ["net.v1.md", "net.v1.tex"]
@@ -134,10 +128,3 @@ def test_a_file_that_latex_cannot_read_is_included_by_another_name(file, readabl
     assert lines[0] == f"% LaTeX cannot read {file}: copy it to {readable} beside the document"
     assert f"]{{{readable}}}" in lines[3] and r"\label{fig:50-}" in lines[-2]
     assert not any("%" in line for line in lines[1:])
-
-
-def test_other_files_are_included_as_they_are():
-    assert (
-        "]{my figures/a_b-0.1.pdf}"
-        in tables.environment("my figures/a_b-0.1.pdf", "", "a", 3.25)[2]
-    )

@@ -51,30 +51,6 @@ def test_intervals_cover_the_true_mean(S, sources):
     assert ((unknown.high - unknown.low) >= (whole.high - whole.low) - 1e-9).mean() > 0.99
 
 
-def test_what_is_known_of_common_resamples_makes_intervals_narrower():
-    made = simulated(5, 100, 0, 0, 1, common=True)
-    whole, unknown = runs.combine(made), runs.combine([one.undrawn() for one in made])
-    assert (whole.high - whole.low).mean() < 0.75 * (unknown.high - unknown.low).mean()
-
-
-def test_intervals_over_images_alone_would_not_cover():
-    made = simulated(5, 100, 0.3, 1, 0, common=True)
-    value = np.mean([one.value for one in made], 0)
-    half = np.mean([one.high - one.low for one in made], 0) / 2
-    assert (abs(value) <= half).mean() < 0.9 < covered(runs.combine(made))
-
-
-def test_percentiles_of_five_resampled_runs_would_be_too_narrow():
-    """Why the part of the runs is Student's and no bootstrap."""
-    generator = np.random.default_rng(1)
-    values = generator.normal(0, 1, (5, TIMES))
-    drawn = values[generator.integers(5, size=(400, 5))].mean(1)
-    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    assert ((low <= 0) & (high >= 0)).mean() < 0.9
-    known = [Estimate(one, np.stack([one, one], -1)) for one in values]
-    assert 0.935 < covered(runs.combine(known)) < 0.965
-
-
 @pytest.mark.parametrize(("sources", "low", "high"), [
     ((0, 1, 0), 0, 0), ((1, 0, 0.01), 0.99, 1), ((0.1, 1, 0), 0.3, 0.6), ((0, 0, 1), 0, 0.15),
 ])  # fmt: skip
@@ -185,7 +161,6 @@ def test_a_result_is_combined_field_by_field():
     assert whole.by_type.runs is None and whole.by_type.value == 0
     assert whole.p.tolist() == [0.1, 0.5] and whole.wrong == 0 and whole.names == ["net"]
     assert of_first == ["by_type", "wrong"]
-    assert replicates.count(whole) == 3 and replicates.count(result(0)) == 1
 
 
 def test_results_that_do_not_match_are_refused():
@@ -194,8 +169,6 @@ def test_results_that_do_not_match_are_refused():
         replicates.over_runs([result(0), other])
     with pytest.raises(ValueError, match="share: some of the runs have none"):
         replicates.over_runs([result(0), result(1)._replace(share=None)])
-    with pytest.raises(ValueError, match="expected results of one kind"):
-        replicates.over_runs([result(0), (1,)])
 
 
 def test_words_say_how_many_runs():
@@ -246,26 +219,11 @@ def test_tables_and_lists_end_where_their_estimates_do():
     assert below.high == 1 and below.low < 0 and replicates.within_one(parts)[1] is None
 
 
-def test_what_lies_between_0_and_1_has_intervals_that_do():
-    """Accuracies of variants are no shares of the images: they are not known to be bounded."""
-    values = [np.array([0.97, 0.5]), np.array([0.99, 0.52])]
-    each = [Estimate(one, np.stack([one - 0.02, one + 0.01], -1), 30) for one in values]
-    plain, kept = runs.combine(each), replicates.within_one(each)
-    assert plain.high[0] > 1 and kept.high[0] == 1
-    np.testing.assert_array_equal(plain.ci95[1], kept.ci95[1])
-    np.testing.assert_array_equal(plain.value, kept.value)
-
-
 def test_what_leaves_the_range_in_a_run_keeps_its_interval():
     """Sums of couplings of max-min routing are above 1, couplings of self-attention below 0."""
     each = [Estimate([v, 0.9], [[v - 0.02, v + 0.02], [0.8, 1]], 500) for v in (2.63, 2.69, 2.68)]
     whole = replicates.within_one(each)
     assert whole.low[0] < whole.value[0] < whole.high[0]
-
-
-def test_runs_have_values_of_the_shape_of_their_mean():
-    with pytest.raises(ValueError, match=r"runs' values \(7,\), as their mean, got \(2, 7\)"):
-        Estimate(np.zeros(7), np.zeros((7, 2)), runs=np.zeros((3, 2, 7)))
 
 
 def test_shares_of_runs_and_their_differences_stay_in_their_range():
