@@ -70,13 +70,7 @@ class Affine(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, a negative shift, images with foreground at their
-                    border, or too few variants inside or outside the training shift range.
-        """
+        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks."""
         from capsviz.analyses.affine import measure
         from capsviz.data.affnist_like import apply
         from capsviz.statistics.comparison import draw_resamples

@@ -87,12 +87,7 @@ class Corrupt(Analysis):
         mnist_c: Annotated[bool, "Read the real MNIST-C instead of generating it."] = False,
         seed: Seed = 0,
     ) -> Result:
-        """Corrupt every image (N, 1, H, W) in every way, each by draws of its own.
-
-        Raises
-        ------
-        ValueError  for an unknown baseline or corruption, fewer than 2 images, or colour images.
-        """
+        """Corrupt every image (N, 1, H, W) in every way, each by draws of its own."""
         from capsviz.analyses.corrupt import measure
         from capsviz.statistics.comparison import draw_resamples
         from capsviz.transforms.augment import to_uint8

@@ -93,11 +93,6 @@ class Detect(Analysis):
 
         The threshold is set on validation images of the same data set. No result depends on how
         many images are attacked together.
-
-        Raises
-        ------
-        ValueError   for fewer than 2 images, an eps outside (0, 1], or a network without a decoder.
-        ImportError  without foolbox.
         """
         import torch
 

@@ -70,10 +70,6 @@ class Parts(Analysis):
 
         The first network is the one whose units are looked at. The seed is that of partners,
         directions and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images of each of 2 classes.
         """
         from capsviz.analyses.parts import measure, relevance
         from capsviz.tracing.network import children_words

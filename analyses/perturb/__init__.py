@@ -73,12 +73,7 @@ class Sheet(Analysis):
             bool, Flag("--all"), "All dimensions, not the six strongest alone."
         ] = False,
     ) -> Result:  # fmt: skip
-        """Change each dimension of the pose, and describe it by its effects over the class.
-
-        Raises
-        ------
-        ValueError  for the true class's pose where the class is not known.
-        """
+        """Change each dimension of the pose, and describe it by its effects over the class."""
         from capsviz.nn.functional import predict
         from capsviz.tracing import scores
 

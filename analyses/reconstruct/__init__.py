@@ -65,10 +65,6 @@ class Reconstruct(Analysis):
         """Decode every image twice: with its predicted class, and with its true class.
 
         The confident failures are the misclassified images with the longest wrong capsules.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, or a network without a decoder.
         """
         import torch
 

@@ -77,13 +77,7 @@ class Segment(Analysis):
         ] = 4,
         seed: Seed = 0,
     ) -> Result:
-        """Classify, decode and measure n images of two objects; the seed is of absent classes.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, images without two parts, fewer than 5 classes, or
-                    examples that are not there.
-        """
+        """Classify, decode and measure n images of two objects; the seed is of absent classes."""
         import torch
 
         from capsviz.analyses.segment import measure as measures

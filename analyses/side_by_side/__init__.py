@@ -74,12 +74,7 @@ class OneImage(Analysis):
     figure_set = None
 
     def measure(self, networks, image, label=None, *, classes) -> Result:
-        """Look at one image in two networks, routed and with uniform couplings.
-
-        Raises
-        ------
-        ValueError  for other than 2 networks, or one that lacks what is drawn.
-        """
+        """Look at one image in two networks, routed and with uniform couplings."""
         from capsviz.tracing import coupling_sd, measures, trace
         from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
@@ -166,13 +161,7 @@ class OverImages(Analysis):
     def measure(
         self, networks, images, labels, *, classes, dataset, progress=iter, seed: Seed = 0
     ) -> Statistics:
-        """Compare two networks over the same images; the seed is of the bootstrap.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, other than 2 networks, or one that lacks what is
-                    measured.
-        """
+        """Compare two networks over the same images; the seed is of the bootstrap."""
         from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
         from capsviz.tracing import trace
         from capsviz.tracing.many import require_all_to_all

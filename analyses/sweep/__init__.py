@@ -85,11 +85,6 @@ class Sweep(Analysis):
         """Give the same transformed images to all networks, one size after the other.
 
         Memory does not grow with the number of sizes. The first network is the reference.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, networks of other images or classes, or sizes or a grid
-                    that `sizes` or `grid_warps` of measure.py refuse.
         """
         from capsviz.analyses.sweep import measure as measures
         from capsviz.statistics import calibration, comparison

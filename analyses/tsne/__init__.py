@@ -77,13 +77,7 @@ class Tsne(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Map N images (N, C, H, W) by their capsules and by their pixels.
-
-        Raises
-        ------
-        ValueError   for too few images or classes, or vectors that are all the same.
-        MemoryError  if vectors and distances would not fit.
-        """
+        """Map N images (N, C, H, W) by their capsules and by their pixels."""
         from capsviz.analyses.tsne import measure as by
         from capsviz.tracing.network import children_words
         from capsviz.transforms.augment import to_uint8

@@ -81,13 +81,7 @@ class View(Analysis):
             "Add to a dimension of that pose, counted from 0. May be given several times.",
         ] = (),
     ) -> Result:
-        """Warp an image, classify it by all networks, and decode a pose of the first.
-
-        Raises
-        ------
-        ValueError  for a scale that is not above 0, a class or dimension that is not there, or
-                    changes for a network without a decoder.
-        """
+        """Warp an image, classify it by all networks, and decode a pose of the first."""
         from capsviz.tracing import require_decoder, trace
 
         network, *others = networks.values()

@@ -19,7 +19,7 @@ import capsviz
 from capsviz import discovery, results
 from capsviz.cli import main
 from capsviz.results import sets as paperset
-from capsviz.statistics.intervals import require_two
+from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.words import shortened
 from capsviz.tracing import remember
 
@@ -77,7 +77,7 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkey
     def broken(*sweep):
         raise ValueError("no luck")
 
-    monkeypatch.setattr("capsviz.statistics.intervals.require_two", broken)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", broken)
     result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path / "x")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
@@ -152,11 +152,11 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     def killed(*sweep):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("capsviz.statistics.intervals.require_two", killed)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 2
-    monkeypatch.setattr("capsviz.statistics.intervals.require_two", require_two)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", wilson_each)
     again = run(*words)
     assert again.exit_code == 0, again.stderr
     assert "reconstruct: kept, 1 drawn before" in again.stderr
