@@ -87,9 +87,7 @@ class Series(Analysis):
     def left_out(self, inputs) -> str:
         if inputs.dataset.name != "mnist":
             return "it is of MNIST alone"
-        from capsviz.analyses.affnist import series
-
-        return "" if series.results_of(series.SHIPPED) else "no results come with capsviz"
+        return "" if _shipped() else "no results come with capsviz"
 
     def parts(self, result) -> tuple[str, ...]:
         return ("",) if result.by_factor is None else ("", "factors")
@@ -226,7 +224,14 @@ def shipped() -> Result:
     """Return the table of the results that come with capsviz; ValueError if there are none."""
     from capsviz.analyses.affnist import series
 
-    return with_transforms(series.results_of(series.SHIPPED), series.SHIPPED)
+    return with_transforms(_shipped(), series.SHIPPED)
+
+
+def _shipped() -> list[dict]:
+    from capsviz.analyses.affnist import series
+    from capsviz.experiments import affnist
+
+    return affnist.read(series.SHIPPED)
 
 
 def with_transforms(results: list[dict], folder: Path, root=None) -> Result:

@@ -11,7 +11,6 @@ from tqdm import tqdm
 from capsviz import discovery
 from capsviz.cli import options, tasks
 from capsviz.experiments import affnist as experiment
-from capsviz.experiments.affnist import read as results_of
 from capsviz.experiments.affnist import transforms
 from capsviz.experiments.reproduce import share
 from capsviz.inputs.opening import choose_device
@@ -69,9 +68,9 @@ def read(networks, folder, make) -> tuple[list[dict], Path]:
     source = folder or FOLDER
     if folder is not None and not folder.is_dir():
         raise FileNotFoundError(f"there is no folder '{folder}'")
-    results = results_of(source)
+    results = experiment.read(source)
     if not results and folder is None and not make:
         source = SHIPPED
-        if results := results_of(source):
+        if results := experiment.read(source):
             click.echo("no results in runs/affnist: these are the shipped ones", err=True)
     return [r for r in results if not networks or r["network"] in networks], source

@@ -81,8 +81,7 @@ def _errors(axes, result, cell):
 def _intervals(axes, result):
     """Errors of a single network, or differences from the baseline's, with their intervals."""
     several, C = len(result.networks) > 1, len(result.corruptions)
-    first = result.networks.index(result.baseline)
-    drawn = [k for k in range(len(result.networks)) if k != first] if several else [first]
+    drawn = range(int(several), len(result.networks))
     offsets = np.linspace(-0.28, 0.28, len(drawn)) if several and len(drawn) > 1 else [0]
     for k, offset in zip(drawn, offsets, strict=True):
         parts = [result.clean[[k]], result.error[k], result.mean[[k]]]

@@ -44,7 +44,8 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
         return stack([compare_means(pair, counts, shares=False) for pair in pairs], axis=1)
 
     perturbed = selected = None
-    chosen, explained = [], float("nan")
+    chosen: list[int] = []
+    explained = float("nan")
     if reconstructs(model):
         traced = trace(model, images, keep=("poses", "lengths"))
         winner, poses = traced.require("lengths").argmax(1), traced.require("poses")[-1]

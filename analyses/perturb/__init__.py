@@ -60,9 +60,6 @@ class Sheet(Analysis):
 
     def measure(
         self, network, *, picture, inputs, progress=iter,
-        pose: Annotated[
-            Literal["winning", "true"], "Whose pose of the image to change."
-        ] = "winning",
         span: Annotated[
             Literal["paper", "data"] | None,
             Flag("--range"),
@@ -73,15 +70,11 @@ class Sheet(Analysis):
             bool, Flag("--all"), "All dimensions, not the six strongest alone."
         ] = False,
     ) -> Result:  # fmt: skip
-        """Change each dimension of the pose, and describe it by its effects over the class."""
+        """Change each dimension of the predicted class's pose; describe it by its effects."""
         from capsviz.nn.functional import predict
         from capsviz.tracing import scores
 
-        capsule = picture.label
-        if pose == "winning":
-            capsule = int(predict(scores(network, picture.image.cpu())))
-        elif capsule is None:
-            raise ValueError("the true class of this image is not known: use the winning pose")
+        capsule = int(predict(scores(network, picture.image.cpu())))
         statistics = measure_class(inputs, capsule, progress=progress)
         return change_each(
             network, picture.image, picture.label, statistics=statistics, span=span, every=every

@@ -87,9 +87,6 @@ class Rotate(Analysis):
             score=score_name(network, rotated),
         )
 
-    def check(self, *, start, stop, step, **others):
-        angles(start, stop, step)
-
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.rotate import draw
 
@@ -148,9 +145,6 @@ class RotateMany(Analysis):
             dataset=dataset,
             score=score_name(network, images),
         )
-
-    def check(self, *, start, stop, step):
-        angles(start, stop, step)
 
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.rotate import draw

@@ -13,8 +13,6 @@ from capsviz.analysis import Analysis, Default, Flag, Seed
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
-RESAMPLES = 1000  # of the bootstrap
-
 
 class Result(NamedTuple):
     """K networks on N images under A sizes of a transformation; intervals are 95 %.
@@ -91,11 +89,13 @@ class Sweep(Analysis):
         from capsviz.tracing import score_name
         from capsviz.transforms.warps import family, family_matrix
 
+        if not worst and grid != 5:
+            raise ValueError("--no-worst uses no grid: drop --grid")
         sizes = measures.sizes(warp, start, stop, step)
         warps = measures.grid_warps(grid) if worst else []
         images, labels = images.cpu(), labels.cpu()
         measures.check(networks, images)
-        counts = comparison.draw_resamples(len(images), resamples=RESAMPLES, seed=seed)
+        counts = comparison.draw_resamples(len(images), seed=seed)
         models, frame = list(networks.values()), tuple(images.shape[2:])
         given = (models, images, labels, len(classes))
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
@@ -126,16 +126,8 @@ class Sweep(Analysis):
             grid=grid if worst else None,
             n=len(images),
             dataset=dataset,
-            resamples=RESAMPLES,
+            resamples=comparison.RESAMPLES,
         )
-
-    def check(self, *, warp, start, stop, step, grid, worst, **_) -> None:
-        from capsviz.analyses.sweep.measure import grid_warps, sizes
-
-        sizes(warp, start, stop, step)
-        grid_warps(grid)
-        if not worst and grid != 5:
-            raise ValueError("--no-worst uses no grid: drop --grid")
 
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.sweep import draw

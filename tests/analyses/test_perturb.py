@@ -1,7 +1,6 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,12 +234,6 @@ def test_the_datas_range_goes_from_quantile_to_quantile_and_holds_the_images_own
     for d in range(5):
         others = np.delete(found.values[d], found.own[d])
         assert others == pytest.approx(np.linspace(*statistics.quantiles[d], 10))
-
-
-def test_the_true_class_must_be_known(foreign, twos):
-    picture = SimpleNamespace(image=twos[:1], label=None)
-    with pytest.raises(ValueError, match="not known"):
-        perturb.Sheet().measure(foreign, picture=picture, inputs=None, pose="true")
 
 
 def test_colour_images_without_a_label_are_drawn(generator):

@@ -10,18 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
-from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 
-import capsviz
 from capsviz import discovery, results
 from capsviz.cli import main
 from capsviz.results import sets as paperset
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.words import shortened
-from capsviz.tracing import remember
 
 
 def run(*args):
@@ -126,23 +122,6 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message)
 def test_every_analysis_of_one_network_takes_part():
     apart = {"predict", "side_by_side", "view"}  # of a user's pictures, of two networks
     assert set(paperset.offering()) == set(discovery.names("capsviz.analyses")) - apart
-
-
-def test_within_a_set_nothing_is_traced_twice():
-    model, images = Foreign(), torch.rand(4, 1, 28, 28)
-    calls = []
-    look = model.look
-    model.look = lambda *a, **k: calls.append(1) or look(*a, **k)
-    with remember():
-        first = capsviz.trace(model, images)
-        before = len(calls)
-        again = capsviz.trace(model, images, keep=("poses",))
-        assert len(calls) == before and again.poses is first.poses and again.votes is None
-        capsviz.trace(model, images, iterations=1)
-        assert len(calls) > before
-    before = len(calls)
-    capsviz.trace(model, images)
-    assert len(calls) > before
 
 
 def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch):

@@ -1,8 +1,6 @@
 """Tables: every cell arrives, signs are escaped, LaTeX compiles."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
 from matplotlib.font_manager import FontProperties
@@ -107,16 +105,6 @@ def test_a_table_wider_than_a_page_goes_on_below_with_the_names_of_its_rows():
     assert all(300 < points(one, 8.5) <= 504 for one in tabulars)  # small letters are wider: cmr8
     whole = [[cell for one in tabulars for cell in one[k][2:]] for k in range(3)]
     assert whole == [row[2:] for row in (header, *rows)]
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not here")
-def test_latex_compiles(tmp_path):
-    tables.write(tmp_path / "table", HEADER, ROWS, "Error in %.")
-    document = r"\documentclass{article}\begin{document}\input{table}\end{document}"
-    (tmp_path / "whole.tex").write_text(document)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "whole.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,10 @@ def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(c
     assert np.abs(found.ci95[0] - found.value) == pytest.approx([half, half], rel=0.15)
 
 
-@pytest.mark.parametrize("error", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize("error", [0.0, 0.1])
 def test_intervals_hold_the_true_calibration_error(error):
     """Of the second network; the first is calibrated, and scores are spread in another way."""
-    n, times = 1000, 60
+    n, times = 1000, 40
     draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
     held = np.zeros(2)
     for _ in range(times):

@@ -60,12 +60,6 @@ def test_the_share_of_the_variance_between_runs(sources, low, high):
     assert low - 1e-9 <= share <= high + 1e-9
 
 
-def test_without_common_resamples_the_share_is_an_upper_bound():
-    made = simulated(10, 100, 0, 0, 1, common=True)
-    known, bound = runs.combine(made), runs.combine([one.undrawn() for one in made])
-    assert (bound.between >= known.between).all() and np.median(bound.between) > 0.4
-
-
 def test_shares_stay_shares():
     right = np.array([49, 50, 50, 44, 50])
     made = [Estimate(k / 50, wilson_each(k, 50), 50) for k in right]
