@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
 from capsviz.analyses.perturb.measure import clear, ground, plus_minus
@@ -29,40 +28,39 @@ def sheet(result, width):
     """Draw every dimension over its range, a row each, its effect in words beside it."""
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
-    left, words = (0.45, 1.45) if narrow else (0.8, 1.6)  # inches
-    names = _names(result, narrow)
-    left += max(0.0, 0.055 * (max(map(len, "\n".join(names).split("\n"))) - 14))
+    left, words = (0.5, 1.5) if narrow else (0.8, 1.7)  # inches
     numbers = _columns(result, width - left - words)
-    text = wrapped(_heading_text(result), width - 1.4, 6)
-    head, foot = max(0.8, 0.16 + 0.135 * (text.count("\n") + 1)), 0.5
     columns = numbers.shape[1]
     across = min(width - left - words, CELL * columns)
-    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP)
-    height = head + down + foot
-    # Not "none": saving sets that back to the house style's own layout.
-    figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
-    _heading(figure, result, text)
-    axes = figure.add_axes((left / width, foot / height, across / width, down / height))
+    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP) + 0.5
+    text = wrapped(_heading_text(result), width - 1.5, 6)
+    head = max(0.8, 0.2 + 0.135 * (text.count("\n") + 1))
+    figure = Figure(figsize=(width, head + down))
+    upper, lower = figure.subfigures(2, 1, height_ratios=[head, down])
+    first, second, third = upper.subplots(1, 3, width_ratios=[0.5, 0.5, width - 1.2])
+    show(first, result.input, "input")
+    show(second, result.reconstruction, "decoded")
+    third.set_axis_off()
+    third.text(0, 1.2, text, va="top", fontsize=6, linespacing=1.3)
+    axes = lower.subplots()
     y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
-    axes.set_yticks(y, names)
+    axes.set_yticks(y, _names(result, narrow))
     for d, own in enumerate(result.own):
         (column,) = np.flatnonzero(numbers[d] == own)
         corner = (column * (wide + GAP) - 1.5, d * (tall + GAP) - 1.5)
-        axes.add_patch(
-            Rectangle(corner, wide + 2, tall + 2, fill=False, color=OWN, linewidth=1, clip_on=False)
-        )
+        look = {"fill": False, "color": OWN, "linewidth": 1, "clip_on": False}
+        axes.add_patch(Rectangle(corner, wide + 2, tall + 2, **look))
+    axes.set_xticks([])
     if result.span == "paper":
         shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
-        texts = [f"{s:+.2f}" if s else "0" for s in shifts[some].round(6)]
-        texts = [text.replace("-", "\N{MINUS SIGN}") for text in texts]
+        texts = [f"{s:+.2f}".replace("-", "−") if s else "0" for s in shifts[some].round(6)]
         axes.set_xticks(x[some], texts)
         axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:
-        axes.set_xticks([])
         axes.set_xlabel("5 % to 95 % quantile of the class\nframed: the image's own value")
-    texts = [wrapped(one, words - 0.05, 6.3) for one in result.captions]
+    texts = [wrapped(one, words - 0.2, 6.3) for one in result.captions]
     beside(axes, "right", y, texts, fontsize=6, linespacing=1.05)
     return figure
 
@@ -97,18 +95,6 @@ def _heading_text(result) -> str:
         f"{result.tests} tests), relative to their spread in the class; ±: 95 %, n = {result.n}"
         f"{ground(result.images)}"
     )
-
-
-def _heading(figure, result, text):
-    """Input, reconstruction, and what they are."""
-    side, (width, height) = 0.5, figure.get_size_inches()
-    pictures = {"input": result.input, "decoded": result.reconstruction}
-    for i, (name, image) in enumerate(pictures.items()):
-        place = (0.1 + 0.6 * i, height - 0.2 - side, side, side)
-        axes = figure.add_axes(np.divide(place, (width, height, width, height)))
-        show(axes, image)
-        axes.set_title(name, fontsize=6.5, pad=2)
-    figure.text(1.3 / width, 1 - 0.06 / height, text, va="top", fontsize=6, linespacing=1.3)
 
 
 def table(result, width):

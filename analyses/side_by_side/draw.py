@@ -115,7 +115,8 @@ def _ends(part, drawn, axes, ticks, label=None):
     bar = part.colorbar(drawn, ax=axes, fraction=0.08, aspect=8, pad=0.02)
     if len(ticks) > 1:
         bar.ax.set_ylim(ticks[0], ticks[-1])
-    bar.set_ticks(ticks, labels=[f"{t:.3g}" if abs(t) >= 1e-3 else f"{t:g}" for t in ticks])
+    labels = [f"{t:.3g}" if abs(t) >= 1e-3 else f"{t:g}" for t in ticks]
+    bar.set_ticks(ticks, labels=[label.replace("-", "−") for label in labels])
     bar.outline.set_visible(False)
     if label:
         bar.set_label(label)

@@ -128,7 +128,8 @@ def _scores(axes, result, titles, *, wrap):
     ):
         points(axes, one, colour, marker, title, shift)
     rows = np.arange(len(result.score_names))
-    names = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
+    pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
+    names = [pair.replace("-", "−") for pair in pairs]
     beside(axes, "right", rows, names)
     names = [wrapped(name, 1.1) if wrap else name for name in result.score_names]
     name_rows(axes, names, linespacing=0.95)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from capsviz import data, discovery, results
+from capsviz import data, results
 from capsviz.analyses import affnist
 from capsviz.analyses.affnist import measure
 from capsviz.analyses.affnist import series as series_of
@@ -269,16 +269,3 @@ def test_the_shipped_series_is_distinguished_by_position():
     np.testing.assert_allclose(table.within.value, [0.954, 0.961, 0.956, 0.957], atol=0.001)
     np.testing.assert_allclose(table.beyond.value, [0.705, 0.738, 0.913, 0.962], atol=0.001)
     assert (table.lost.value[:3].argmax(1) == 0).all() and table.lost.high[3, 0] < 0.01
-
-
-def test_the_shipped_figure_is_of_the_shipped_results():
-    drawn, _ = results.read_result(discovery.root() / "figures" / "affnist.json")
-    table = affnist.shipped()
-    assert drawn.networks == table.networks
-    for name in ("held_out", "test"):
-        np.testing.assert_array_equal(getattr(drawn, name), getattr(table, name))
-    for a, b in (
-        (drawn.affine, table.affine),
-        (drawn.affine.difference, table.affine.difference),
-    ):
-        np.testing.assert_allclose(a.ci95, b.ci95)

@@ -12,13 +12,11 @@ from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from capsviz import results
 from capsviz.analyses import detect
 from capsviz.analyses.detect import Detect, measure
 from capsviz.cli import main
 from capsviz.experiments import attacks
 from capsviz.inputs.opening import open_inputs
-from capsviz.statistics import numbers
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms import warps
 
@@ -184,18 +182,6 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
     held_out, others, missing = measure.beside(opened, 5)
     assert len(held_out) == 180 and others == {} and "it has 4 images" in missing[0]
     assert measure.beside(opened, 4)[1]["fashion_mnist"].shape == (4, 1, 28, 28)
-
-
-def test_a_result_survives_being_written_and_names_its_numbers(result, tmp_path):
-    results.save(tmp_path / "x", "detect", result, formats=(), width="single")
-    read, _ = results.read_result(tmp_path / "x.json")
-    assert same(read, result)
-    assert all(
-        results.draw("detect", read, "single", p).axes for p in results.parts("detect", read)
-    )
-    labels = [row.label for row in numbers.rows(result, ("auroc",), most=100)]
-    assert labels[1] == "AUROC, FGSM 0.1, another capsule"
-    assert "fashion" in Detect().verdict(result._replace(missing=["fashion is left out"]))
 
 
 def test_the_command_attacks_the_embedded_digits(blank, tmp_path):

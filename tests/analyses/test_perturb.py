@@ -1,11 +1,8 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
-from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from torch import nn
 
@@ -234,20 +231,6 @@ def test_the_datas_range_goes_from_quantile_to_quantile_and_holds_the_images_own
     for d in range(5):
         others = np.delete(found.values[d], found.own[d])
         assert others == pytest.approx(np.linspace(*statistics.quantiles[d], 10))
-
-
-def test_colour_images_without_a_label_are_drawn(generator):
-    model = Foreign(image_shape=(3, 20, 24), classes=4)
-    images = torch.rand(6, 3, 20, 24, generator=generator)
-    names = ["aeroplane", "automobile", "bird", "cat"]
-    found = statistics_of.evaluate(model, images, capsule=1, classes=names, dataset="x")
-    sheets = [
-        perturb.change_each(model, images[:1], statistics=found, span=span)
-        for span in ("paper", "data")
-    ]
-    assert {sheet.images.shape for sheet in sheets} == {(5, 11, 3, 20, 24)}
-    for result, width in product([*sheets, found], (3.5, 7.16)):
-        assert_fits(results.draw("perturb", result, width))
 
 
 def test_images_whose_reconstruction_is_black_are_left_out(boxes):

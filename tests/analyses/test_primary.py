@@ -16,7 +16,6 @@ from capsviz.analyses import primary
 from capsviz.analyses.primary import measure as controls
 from capsviz.cli import main
 from capsviz.experiments.primary_decoder import PrimaryDecoder, decode, file_name
-from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
 from capsviz.transforms.augment import to_float
 
@@ -176,27 +175,6 @@ def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     found = primary.evaluate(build_tiny(iterations=1), decoders, tiny_images, dataset="noise")
     at = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.UNIFORM)]
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("added", "interval", "words"),
-    [
-        (0.5, (0.4, 0.6), "worse: the couplings help"),
-        (0.05, (0.02, 0.08), "as well, within 1 % of the SSE"),
-        (0.0, (-0.02, 0.02), "as well, within 1 % of the SSE"),
-        (0.01, (-0.1, 0.12), "not clearly as well"),
-        (-0.5, (-0.6, -0.4), "better: the couplings do not help"),
-    ],
-)
-def test_the_verdict_follows_the_interval_of_the_retrained_decoder(
-    statistics, added, interval, words
-):
-    place = statistics.conditions.index(controls.RETRAINED)
-    sse, extra = statistics.sse.value.copy(), statistics.sse.difference.value.copy()
-    ci95 = statistics.sse.difference.ci95.copy()
-    sse[0], extra[place], ci95[place] = 10.0, added, interval
-    changed = Estimate(sse, statistics.sse.ci95, 8, Estimate(extra, ci95))
-    assert words in primary.Couplings().verdict(statistics._replace(sse=changed))
 
 
 def test_without_a_grid_there_are_no_positions(digits):

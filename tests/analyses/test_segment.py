@@ -188,13 +188,6 @@ def test_misclassified_images_with_the_longest_wrong_capsule_follow(result, part
         check_example(result, row, part.labels[place], slowly[place])
 
 
-def test_without_misclassified_images_none_are_shown(model, part):
-    right = part.take(slice(10))
-    found = measured(model, right, count=1)
-    assert found.failures == 0 and found.right.value == 1 and len(found.inputs) == 1
-    assert_fits(results.draw("segment", found, "single"))
-
-
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
     found = measured(model, part, count=shown, failures=failures)

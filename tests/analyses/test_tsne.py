@@ -5,7 +5,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from helpers.figure_checks import assert_fits
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from sklearn.manifold import trustworthiness
@@ -13,7 +12,6 @@ from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from capsviz import results
 from capsviz.analyses.tsne import Part, Tsne, measure
 from capsviz.inputs import context
 from capsviz.inputs.opening import open_inputs
@@ -152,17 +150,6 @@ def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
     assert (mapped.labels[rest] != mapped.predicted[rest]).all()
     expected = sample[0][mapped.thumbnails].numpy()
     assert np.abs(mapped.thumbnail_images / 255 - expected).max() <= 0.51 / 255
-
-
-def test_many_classes_of_colour_images_are_drawn(generator):
-    model = Foreign(image_shape=(3, 20, 24), classes=12)
-    images = torch.rand(60, 3, 20, 24, generator=generator)
-    labels = torch.arange(60) % 12
-    names = [f"class number {k}" for k in range(12)]
-    found = measured(model, images, labels, classes=names, method="pca", of="couplings")
-    assert found.paths.shape == (2, 0, 25, 2)
-    for width in (3.5, 7.16):
-        assert_fits(results.draw("tsne", found, width))
 
 
 def test_images_may_be_on_another_device(mapped, model, sample):

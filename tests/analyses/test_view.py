@@ -32,13 +32,6 @@ def test_the_scores_are_those_of_each_network_on_the_warped_image(tiny, tiny_ima
     assert (found.image != found.warped).any()
 
 
-def test_without_a_warp_the_image_stays(tiny_images):
-    assert warped(tiny_images[:1], Warp()) is not None
-    assert torch.equal(warped(tiny_images[:1], Warp()), tiny_images[:1])
-    moved = warped(tiny_images[:1], Warp(shift_x_px=2.0, shift_y_px=1.0))
-    torch.testing.assert_close(moved[..., 1:, 2:], tiny_images[:1, :, :-1, :-2])
-
-
 @pytest.mark.parametrize(
     "wrong", [{"angle_deg": -361.0}, {"angle_deg": float("nan")}, {"scale": 0.0}]
 )

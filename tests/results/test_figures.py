@@ -135,26 +135,6 @@ def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_pat
     assert not (tmp_path / "new").exists()
 
 
-def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
-    from PIL import Image
-
-    frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
-    frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
-    frames[4][:] = 255
-    path = results.animate(frames, tmp_path / "x.gif", fps=10)
-    with Image.open(path) as gif:
-        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
-            5,
-            (30, 20),
-            100,
-            0,
-        )
-        gif.seek(3)
-        assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)
-        gif.seek(4)
-        assert gif.convert("RGB").getpixel((7, 7)) == (255, 255, 255)
-
-
 def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
     axes = Figure().add_subplot()
     ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from helpers.browser import NEEDED, browser
 
 from capsviz import discovery
-from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.results import report as reports
 from capsviz.results.report import choose
@@ -163,7 +162,7 @@ def test_numbers_are_named_by_what_the_result_names():
     long = Estimate(np.zeros(30), np.zeros((30, 2)))
     result = Result(two, long, ["a", "b"])
     row = numbers.rows(result)[1]
-    assert (row.label, row.text, row.interval, row.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
+    assert (row.label, row.text, row.interval, row.one.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
     assert row.paired == "-0.2 [-0.3, -0.1]"
     assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
 
@@ -210,15 +209,6 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
 
 
 def test_axes_of_one_length_are_not_taken_for_another():
-    result = affine.Result(
-        ["one", "two"], Estimate(np.zeros((2, 3)), np.zeros((2, 3, 2))),
-        Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
-    )  # fmt: skip
-    names = [row.label for row in numbers.rows(result)]
-    assert names[:3] == ["accuracy, one, untransformed", "accuracy, one, inside",
-                         "accuracy, one, outside"]  # fmt: skip
-    assert names[-2:] == ["gap, two, inside", "gap, two, outside"]
-
     class Ten(NamedTuple):
         hits: Estimate
         classes: list[str]

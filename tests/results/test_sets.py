@@ -171,29 +171,6 @@ def test_a_set_without_what_latex_includes_says_so(tmp_path):
     assert "no figures.tex: LaTeX includes pdf or png, got --format svg\n" in result.stderr
 
 
-def test_latex_includes_the_picture_that_there_is(tmp_path):
-    source = discovery.root() / "figures" / "rotate-mnist-2-0.json"
-    file = Path(shutil.copy(source, tmp_path))
-
-    def included(*words):
-        done = CliRunner().invoke(main, ["redraw", str(file), "--latex", *words])
-        (name,) = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", done.stdout)
-        assert done.exit_code == 0
-        return Path(name).name, done.stderr
-
-    name, said = included()
-    assert name == "rotate-mnist-2-0.pdf"
-    assert said == (
-        f"there is no rotate-mnist-2-0.pdf or rotate-mnist-2-0.png in {tmp_path}: "
-        "capsviz redraw draws it\n"
-    )
-    for kind in ("png", "pdf"):
-        file.with_suffix(f".{kind}").touch()
-        assert included() == (f"rotate-mnist-2-0.{kind}", "")
-    assert included("--format", "png") == ("rotate-mnist-2-0.png", "")
-    assert "there is no rotate-mnist-2-0.svg in" in included("--format", "svg")[1]
-
-
 def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     for path in (discovery.root() / "figures").glob("routing-mnist-2-0*"):
         shutil.copy(path, tmp_path)

@@ -97,16 +97,6 @@ def test_shares_near_one_are_covered():
     assert hit >= 0.93 * 200
 
 
-def test_an_estimate_over_runs_keeps_the_runs_through_parts_factors_and_stacks():
-    made = [Estimate(np.array([1.0, 2 + k]), np.zeros((2, 2)), 9) for k in range(3)]
-    whole = runs.combine(made)
-    np.testing.assert_array_equal(whole.runs, [[1, 2], [1, 3], [1, 4]])
-    np.testing.assert_array_equal((100 * whole)[1].runs, [200, 300, 400])
-    assert whole.n == 9 and whole[0].between == 0 < whole[1].between
-    both = stack([whole, whole], 1)
-    assert both.runs.shape == (3, 2, 2) and both[1, 0].runs.tolist() == [2, 3, 4]
-
-
 def test_differences_are_combined_as_they_are_paired():
     def one(k):
         less = Estimate(0.1, (0.09, 0.11), 50)  # the same in every run, whose levels differ

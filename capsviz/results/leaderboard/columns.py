@@ -112,14 +112,9 @@ def faithfulness(result):
             yield FIRST, result.gap.difference[k]
 
 
-def within(result):
-    """Yield accuracies of `capsviz affine` inside the training shift range."""
-    yield from zip(_names(result.networks), result.accuracy[:, 1], strict=True)
-
-
-def beyond(result):
-    """Yield accuracies of `capsviz affine` outside the training shift range."""
-    yield from zip(_names(result.networks), result.accuracy[:, 2], strict=True)
+def affine(place: int, result):
+    """Yield accuracies of `capsviz affine` on its first, second or third kind of image."""
+    yield from zip(_names(result.networks), result.accuracy[:, place], strict=True)
 
 
 def affnist(field: str, result):
@@ -139,15 +134,14 @@ def _names(names) -> list[str | None]:
 
 
 ROUTING = ("routing", "Statistics")
-AFFINE: Any = {"unset": ("trained_px",)}
 OWN: Any = {"unset": ("iterations",), "higher": None}  # with the network's own iterations
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
-           {("affine", "Result"): within, ("affnist", "Result"): partial(affnist, "within")},
-           **AFFINE),
+           {("affine", "Result"): partial(affine, 1),
+            ("affnist", "Result"): partial(affnist, "within")}, unset=("trained_px",)),
     Column("outside", "accuracy on affine variants outside the training shift range",
-           {("affine", "Result"): beyond, ("affnist", "Result"): partial(affnist, "beyond")},
-           **AFFINE),
+           {("affine", "Result"): partial(affine, 2),
+            ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",)),
     Column("corrupted", "mean error over the corruptions of MNIST-C",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
