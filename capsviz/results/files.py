@@ -53,15 +53,6 @@ def write_result(
     return paths
 
 
-def _but(path: Path, error: Exception) -> str:
-    """What a file is that is no result: a card, or what could not be read of it."""
-    try:
-        card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        card = False
-    return ", but the card of weights" if card else f" ({type(error).__name__})"
-
-
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
     """A result and what was written about it; ValueError for a file that holds none."""
     path = Path(path)
@@ -70,7 +61,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ValueError(f"there is no file '{path}'") from error
     except ValueError as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz ({error})") from error
     return parse_result(about, path)
 
 
@@ -80,7 +71,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz, which has {error}") from error
     kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(name)
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
     values = {name: _decode(value, arrays) for name, value in values.items()}

@@ -20,7 +20,6 @@ COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
 GAP = 12  # points between columns
 SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
 NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
-UNREADABLE = re.compile(r'[%#{}\\~^"]')  # by LaTeX, in the name of a file or a label
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
 
@@ -160,18 +159,9 @@ def environment(
     *,
     place: str = "t",
 ) -> list[str]:
-    """Return the lines of a figure environment; one wider than a column goes over both.
-
-    A path that LaTeX cannot read is replaced by its name, with a comment.
-    """
+    """Return the lines of a figure environment; one wider than a column goes over both."""
     star = "*" if inches > column + 0.01 else ""
-    notes, label = [], UNREADABLE.sub("-", label)
-    if UNREADABLE.search(file):
-        readable = UNREADABLE.sub("-", file.rpartition("/")[2])
-        notes = [f"% LaTeX cannot read {file}: copy it to {readable} beside the document"]
-        file = readable
     return [
-        *notes,
         rf"\begin{{figure{star}}}[{place}]",
         r"  \centering",
         rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",

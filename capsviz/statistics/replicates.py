@@ -11,9 +11,6 @@ import numpy as np
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.numbers import estimates_of
 from capsviz.statistics.runs import combine
-from capsviz.statistics.words import number
-
-NAMED = 5  # fields whose variance between runs is told in words
 
 
 class Combined(NamedTuple):
@@ -166,8 +163,7 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     trained   whether they are known to be trained.
     about     of several runs: "recipe", "seeds", and the fields "of_first".
     """
-    found = [one for _, _, one in estimates_of(result)]
-    if not found:
+    if not any(True for _ in estimates_of(result)):
         return []
     if about is None:
         one = "one training run" if trained else "one network"
@@ -181,26 +177,7 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     )
     if networks > 1:
         text += "; of each other network one run"
-    lines = [text, *_between(result)]
+    lines = [text]
     if about["of_first"]:
         lines.append(f"of the first run alone: {', '.join(about['of_first'])}")
     return lines
-
-
-def _between(result) -> list[str]:
-    """How much of the variance of one run's value lies between runs, the largest of all fields.
-
-    Of a field of several numbers the median.
-    """
-    shares: dict[str, Any] = {}
-    for name, _, one in estimates_of(result):
-        if one.runs is not None and (varied := np.ptp(one.runs, 0) > 0).any():
-            share = float(np.median(one.between[varied]))
-            most = "at most " if one.draws is None else ""
-            shares[name] = max(shares.get(name, (-1.0, "")), (share, most))
-    if not shares:
-        return ["all runs have the same values"]
-    largest = sorted(shares.items(), key=lambda row: -row[1][0])
-    parts = [f"{name} {most}{number(share, '.0%')}" for name, (share, most) in largest[:NAMED]]
-    more = f" ({len(shares) - NAMED} others less)" if len(shares) > NAMED else ""
-    return [f"of the variance of one run's value lies between runs: {', '.join(parts)}{more}"]

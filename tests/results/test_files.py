@@ -122,9 +122,3 @@ def test_an_unknown_field_is_refused(mine, tmp_path):
     path = write_old(tmp_path / "x", lambda values: values.update(more=1))
     with pytest.raises(ValueError, match="another version of 'mine'"):
         results.read_result(path)
-
-
-def test_a_card_is_called_what_it_is(tmp_path):
-    path = discovery.folder("capsviz.trained") / "digits.json"
-    with pytest.raises(ValueError, match="is not a result of capsviz, but the card of weights"):
-        results.read_result(path)

@@ -105,14 +105,3 @@ def test_a_table_wider_than_a_page_goes_on_below_with_the_names_of_its_rows():
     assert all(300 < points(one, 8.5) <= 504 for one in tabulars)  # small letters are wider: cmr8
     whole = [[cell for one in tabulars for cell in one[k][2:]] for k in range(3)]
     assert whole == [row[2:] for row in (header, *rows)]
-
-
-@pytest.mark.parametrize(
-    ("file", "readable"),
-    [("out 50%_#1/rotate-2-0.pdf", "rotate-2-0.pdf"), ("out/50%{~}.pdf", "50----.pdf")],
-)
-def test_a_file_that_latex_cannot_read_is_included_by_another_name(file, readable):
-    lines = tables.environment(file, "A caption.", "50%", 3.25)
-    assert lines[0] == f"% LaTeX cannot read {file}: copy it to {readable} beside the document"
-    assert f"]{{{readable}}}" in lines[3] and r"\label{fig:50-}" in lines[-2]
-    assert not any("%" in line for line in lines[1:])
