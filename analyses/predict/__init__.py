@@ -199,7 +199,7 @@ def command(
     limits, why = thresholds.limits(model)
     if why is not None:
         click.echo(f"not known which pictures are unlike the training data: {why}", err=True)
-    unread: list[str] = []
+    unread = []
 
     def failed(line: str) -> None:
         unread.append(line)

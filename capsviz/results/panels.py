@@ -37,12 +37,9 @@ def mosaic(axes, pictures, columns):
     """
     rows, n, channels, height, width = pictures.shape
     tall, wide = height + GAP, width + GAP
-    colours = 3 if channels >= 3 else 1
-    image = np.full((colours, rows * tall - GAP, n * wide - GAP), 255, np.uint8)
-    for r in range(rows):
-        for c in range(n):
-            part = np.s_[:, r * tall : r * tall + height, c * wide : c * wide + width]
-            image[part] = pictures[r, c, :colours]
+    apart = np.pad(pictures, [(0, 0)] * 3 + [(0, GAP)] * 2, constant_values=255)
+    image = apart.transpose(2, 0, 3, 1, 4).reshape(channels, rows * tall, n * wide)
+    image = image[:, :-GAP, :-GAP]
     drawn = axes.imshow(picture(image), cmap="gray", vmin=0, vmax=255)
     drawn.pictures = (rows, n)  # how many it holds
     axes.set_xlim(-0.5, columns * wide - GAP - 0.5)
@@ -209,21 +206,13 @@ def spread(targets, heights, low: float, high: float) -> np.ndarray:
 
     Between low and high where there is room for all; else from low on upwards.
     """
+    from scipy.optimize import isotonic_regression  # takes time to import
+
     targets, heights = np.asarray(targets, float), np.asarray(heights, float)
     order = np.argsort(targets, kind="stable")
     sizes = heights[order]
     starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
-    free = targets[order] - starts
-    blocks = []  # of boxes that touch: [mean of their free places, count], ascending (isotonic)
-    for one in free:
-        blocks.append([one, 1])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, count = blocks.pop()
-            blocks[-1] = [
-                (blocks[-1][0] * blocks[-1][1] + mean * count) / (blocks[-1][1] + count),
-                blocks[-1][1] + count,
-            ]
-    places = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    places = isotonic_regression(targets[order] - starts).x  # boxes that touch share their mean
     top = high - sizes[-1] / 2 - starts[-1]
     places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
     middles = np.empty(len(targets))

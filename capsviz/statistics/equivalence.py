@@ -108,12 +108,9 @@ def paired(
 
 def detectable(sd: float, n: int) -> float:
     """Return the smallest true difference that n pairs show with 80 % power, two-sided at 5 %."""
-    low, high = 0.0, 100.0  # in units of sd
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = power_to_detect(middle, 1.0, n) >= POWER
-        low, high = (low, middle) if enough else (middle, high)
-    return high * sd
+    from scipy.optimize import brentq
+
+    return sd * brentq(lambda size: power_to_detect(size, 1.0, n) - POWER, 0, 100)
 
 
 def power_to_detect(difference: float, sd: float, n: int) -> float:

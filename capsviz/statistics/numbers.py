@@ -45,7 +45,7 @@ class Row(NamedTuple):
     @property
     def text(self) -> str:
         """The value."""
-        return written(self.one.value, self.form)
+        return written(float(self.one.value), self.form)
 
     @property
     def interval(self) -> str:
@@ -59,7 +59,9 @@ class Row(NamedTuple):
         if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
         sign = "+" if less.value >= 0 else ""
-        return f"{sign}{written(less.value, self.form)} {Row('', '', less, self.form).interval}"
+        return (
+            f"{sign}{written(float(less.value), self.form)} {Row('', '', less, self.form).interval}"
+        )
 
 
 def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
@@ -147,7 +149,7 @@ def to_frame(result: NamedTuple):
 
 def written(value: float, form: str) -> str:
     """Return a number as text; "–" where it is not finite."""
-    return "–" if not np.isfinite(value) else number(float(value), form)
+    return "–" if not np.isfinite(value) else number(value, form)
 
 
 def estimates_of(result: NamedTuple):

@@ -75,40 +75,40 @@ def _ruled(name: str, parts: list, rule) -> tuple[Any, list[str]]:
 def _combined(parts: list) -> tuple[Any, bool]:
     """The mean of estimates, or of all in a list or table of them; else the first, and False."""
     first = parts[0]
-    if isinstance(first, Estimate):
-        if not all(isinstance(one, Estimate) for one in parts):
-            raise ValueError("some of the runs have none")
-        return combine(parts), True
-    if isinstance(first, dict) and any(isinstance(one, Estimate) for one in first.values()):
-        if any(list(one) != list(first) for one in parts):
-            raise ValueError("the runs do not have the same estimates")
-        return {key: _combined([one[key] for one in parts])[0] for key in first}, True
-    if isinstance(first, list) and any(isinstance(one, Estimate) for one in first):
-        if any(len(one) != len(first) for one in parts):
-            raise ValueError("the runs do not have the same estimates")
-        return [_combined(list(row))[0] for row in zip(*parts, strict=True)], True
-    return first, False
+    inside = first.values() if isinstance(first, dict) else first
+    inside = inside if isinstance(first, list | dict) else [first]
+    if not any(isinstance(one, Estimate) for one in inside):
+        return first, False
+    return _mapped(parts, _mean_or_first), True
+
+
+def _mean_or_first(parts: list) -> Any:
+    if not isinstance(parts[0], Estimate):
+        return parts[0]
+    if not all(isinstance(one, Estimate) for one in parts):
+        raise ValueError("some of the runs have none")
+    return combine(parts)
+
+
+def _mapped(parts: Sequence, rule: Callable) -> Any:
+    """Apply a rule to what the runs have, one by one inside of tables and lists."""
+    first = parts[0]
+    if isinstance(first, dict | list) and any(len(one) != len(first) for one in parts):
+        raise ValueError("the runs do not have the same estimates")
+    if isinstance(first, dict):
+        return {key: _mapped([one[key] for one in parts], rule) for key in first}
+    if isinstance(first, list):
+        return [_mapped(row, rule) for row in zip(*parts, strict=True)]
+    return rule(parts)
 
 
 def _equal(one, other) -> bool:
     """Whether two values of a field, but for estimates, are the same; NaN is NaN."""
-    if isinstance(one, Estimate | list | dict) and any(map(_holds_estimate, (one, other))):
+    try:
+        np.testing.assert_equal(one, other)
+    except (AssertionError, TypeError, ValueError):
         return False
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        one, other = np.asarray(one), np.asarray(other)
-        floating = one.dtype.kind == other.dtype.kind == "f"
-        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=floating))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return one == other or (one != one and other != other)
-
-
-def _holds_estimate(value) -> bool:
-    inside = value.values() if isinstance(value, dict) else value
-    inside = inside if isinstance(value, list | dict) else [value]
-    return any(isinstance(one, Estimate) for one in inside)
+    return True
 
 
 def mean(parts: Sequence) -> Any:
@@ -126,14 +126,9 @@ def within(low: float | None, high: float) -> Callable:
     """
     lowest = -np.inf if low is None else low
 
-    def rule(parts: Sequence) -> Any:
-        first = parts[0]
+    def clipped(parts: Sequence) -> Any:
         if any(one is None for one in parts):
-            return first
-        if isinstance(first, dict):
-            return {key: rule([one[key] for one in parts]) for key in first}
-        if isinstance(first, list):
-            return [rule(list(row)) for row in zip(*parts, strict=True)]
+            return parts[0]
         one = combine(parts)
         if any((part.value > high).any() or (part.value < lowest).any() for part in parts):
             return one
@@ -142,7 +137,7 @@ def within(low: float | None, high: float) -> Callable:
             less = replace(less, ci95=np.clip(less.ci95, low - high, high - low))
         return replace(one, ci95=np.clip(one.ci95, low, high), difference=less)
 
-    return rule
+    return lambda parts: _mapped(parts, clipped)
 
 
 within_one = within(0, 1)  # of means that are no shares of the images
