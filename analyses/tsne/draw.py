@@ -40,7 +40,18 @@ def maps(result, width):
 def scores(result, width):
     """How well each map and its numbers keep the classes, with intervals."""
     figure = Figure(figsize=(width, 1.9))
-    _scores(figure.subplots(), result, _titles(result), wrap=width < 5)
+    axes = figure.subplots()
+    looks = zip((CAPSULES, PIXELS), "os", _titles(result), (-0.15, 0.15), strict=True)
+    for one, look in zip(result.scores, looks, strict=True):
+        points(axes, one, *look)
+    names = [wrapped(name, 1.1) if width < 5 else name for name in result.score_names]
+    name_rows(axes, names, linespacing=0.95)
+    pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
+    beside(axes, "right", range(len(names)), [pair.replace("-", "−") for pair in pairs])
+    axes.set_xlim(min(0, result.scores.ci95.min() - 0.02), 1.01)
+    axes.set_xlabel("score and 95 % interval, k = 10")
+    rule(axes)
+    figure.legend(loc="outside lower center", ncols=2)
     figure.suptitle(_name(result))
     return figure
 
@@ -120,23 +131,6 @@ def _path(axes, path, label, predicted):
         ring = {"color": "white", "markeredgecolor": colours[end], "markersize": 6}
         axes.plot(*path[end], "o", zorder=9, **ring)
         axes.plot(*path[end], marker=sign, color="black", markersize=4, zorder=10)
-
-
-def _scores(axes, result, titles, *, wrap):
-    for one, colour, marker, title, shift in zip(
-        result.scores, (CAPSULES, PIXELS), "os", titles, (-0.15, 0.15), strict=True
-    ):
-        points(axes, one, colour, marker, title, shift)
-    rows = np.arange(len(result.score_names))
-    pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
-    names = [pair.replace("-", "−") for pair in pairs]
-    beside(axes, "right", rows, names)
-    names = [wrapped(name, 1.1) if wrap else name for name in result.score_names]
-    name_rows(axes, names, linespacing=0.95)
-    axes.set_xlim(min(0, result.scores.ci95.min() - 0.02), 1.01)
-    axes.set_xlabel("score and 95 % interval, k = 10")
-    rule(axes)
-    axes.figure.legend(loc="outside lower center", ncols=2)
 
 
 def _legend(figure, result, columns):

@@ -22,45 +22,21 @@ from capsviz import discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
-from capsviz.results.files import read_result, to_json, write_result
-from capsviz.results.house import (
-    INCHES,
-    check_font,
-    check_venue,
-    chosen,
-    column,
-    inches,
-    look,
-    read_rc,
-    style,
-    width_for,
-)
+from capsviz.results.files import read_result as read_result
+from capsviz.results.files import to_json as to_json
+from capsviz.results.files import write_result as write_result
+from capsviz.results.house import INCHES as INCHES
+from capsviz.results.house import check_font as check_font
+from capsviz.results.house import check_venue as check_venue
+from capsviz.results.house import chosen as chosen
+from capsviz.results.house import column as column
+from capsviz.results.house import inches as inches
+from capsviz.results.house import look as look
+from capsviz.results.house import read_rc as read_rc
+from capsviz.results.house import style as style
+from capsviz.results.house import width_for as width_for
 from capsviz.statistics.words import shortened
 
-__all__ = [
-    "INCHES",
-    "animate",
-    "caption",
-    "check_font",
-    "check_formats",
-    "check_venue",
-    "chosen",
-    "column",
-    "draw",
-    "export",
-    "inches",
-    "look",
-    "parts",
-    "printable",
-    "read_rc",
-    "read_result",
-    "save",
-    "save_figure",
-    "style",
-    "to_json",
-    "width_for",
-    "write_result",
-]  # fmt: skip
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
 COLOURS = tuple(

@@ -165,6 +165,3 @@ def test_the_command_takes_the_shifts_of_the_recipe(blank, tmp_path):
     assert done.exit_code == 0, done.stderr
     result, _ = results.read_result(tmp_path / "affine-digits-20-images.json")
     assert result.trained_px == 2 and result.n == 20 and result.variants == 4
-    wider = run("--checkpoint", "digits", "--n", 20, "--within", 3, "--output", tmp_path)
-    assert wider.exit_code == 0 and "at most 3 px" in wider.stdout
-    assert (tmp_path / "affine-digits-20-images-within-3.md").is_file()

@@ -14,7 +14,6 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.tracing import scores
-from capsviz.transforms import corruptions
 
 ONLY = ("fog", "scale", "stripe")
 
@@ -163,15 +162,6 @@ def test_the_table_has_every_corruption_mean_and_ratio(result):
     none = Estimate(np.full(3, np.nan), np.full((3, 2), np.nan))
     rows = Corrupt().table(result._replace(mce=none))[1]
     assert rows[-4] == ["mCE", "–", "–", "–"]
-
-
-def test_a_corruption_of_ones_own_counts_where_it_is_named(plugin, models, sample):
-    plugin("corruptions/dark.py", "def corrupt(images, generator): return images / 2")
-    assert "dark" in corruptions.names() and "dark" not in corruptions.choose(())
-    assert len(corruptions.choose(())) == 15
-    found = measured(models, *sample, only=("dark", "fog"))
-    assert found.corruptions == ["dark", "fog"]
-    assert found.source == "corruptions of which some are not MNIST-C's"
 
 
 def write_published(root, dataset):

@@ -18,7 +18,6 @@ from capsviz.cli import main
 from capsviz.data.multimnist import make
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
-from capsviz.statistics.intervals import wilson
 
 SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
 IOU = [*SSE[:4], "all foreground to both", "digits themselves"]
@@ -128,22 +127,13 @@ def test_error_and_overlap_are_those_of_single_digits(model, part, slowly, resul
             assert one.ci95 == pytest.approx(interval, rel=1e-3, abs=1e-4)
 
 
-def test_a_prediction_is_right_in_any_order(result):
-    for estimate, count in ((result.right, 10), (result.one_right, 20)):
-        assert estimate.value == count / 30 and tuple(estimate.ci95) == wilson(count, 30)
-    assert result.n == 30
-
-
 @pytest.mark.parametrize(
     ("predicted", "labels", "aligned"),
     [
         ((3, 5), (3, 5), (3, 5)),
         ((5, 3), (3, 5), (3, 5)),
-        ((3, 9), (3, 5), (3, 9)),
         ((9, 3), (3, 5), (3, 9)),
-        ((5, 9), (3, 5), (9, 5)),
         ((9, 5), (3, 5), (9, 5)),
-        ((8, 9), (3, 5), (8, 9)),
         ((9, 8), (3, 5), (8, 9)),
         ((8, 9), (5, 3), (9, 8)),
     ],

@@ -13,10 +13,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from capsviz.analyses.tsne import Part, Tsne, measure
-from capsviz.inputs import context
-from capsviz.inputs.opening import open_inputs
 from capsviz.nn.models import build
-from capsviz.results.sets import Settings
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate
 
@@ -171,13 +168,6 @@ def test_what_cannot_be_mapped_is_refused(model, sample, options, n, message):
     images, labels = sample[0][:n], sample[1][:n]
     with pytest.raises(ValueError, match=message):
         measured(model, images, labels, **options)
-
-
-def test_a_figure_set_maps_poses_with_trajectories_and_primary_capsules():
-    opened = open_inputs(checkpoint="digits")
-    made = dict(context.of_figure_set(Tsne(), opened, Settings(n=60)))
-    assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
-    assert [len(one.path_labels) for one in made.values()] == [3, 0]
 
 
 def test_vectors_all_the_same_are_no_map(sample):

@@ -332,16 +332,6 @@ def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch
         Sources.read([Path("mnist")])
 
 
-def test_weights_of_ones_own_are_called_by_their_folder_too(tmp_path):
-    """The recipe's name alone may be that of shipped weights."""
-    for name in ("one", "two"):
-        path = card(tmp_path / name, "digits", name)
-        path.with_suffix(".safetensors").touch()
-    places = [tmp_path / "one", tmp_path / "two", "digits"]
-    names = [network.name for network in Sources.read(places).networks]
-    assert names == ["digits (one)", "digits (two)", "digits"]
-
-
 class Routed:
     """What `routing` gave of networks whose first round varies from run to run, and none other."""
 

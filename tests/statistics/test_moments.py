@@ -65,16 +65,6 @@ def test_nothing_depends_on_contrast_or_on_the_scale_of_grey_values():
         assert one == pytest.approx(two)
 
 
-def test_images_are_measured_one_by_one_and_colours_are_averaged():
-    images = np.concatenate([bar(3, 9), bar(5, 4, left=2)])
-    both = moments(np.repeat(images, 3, axis=1))
-    for i in (0, 1):
-        for all_measures, own in zip(both, moments(images[i : i + 1]), strict=True):
-            assert all_measures[i] == pytest.approx(own[0])
-    red = np.concatenate([images[:1], 0 * images[:1], 0 * images[:1]], 1)
-    assert moments(red).width_px == pytest.approx(3)
-
-
 def test_a_black_image_has_no_measures_and_leaves_the_others_alone():
     found = moments(np.concatenate([np.zeros((1, 1, 40, 40)), bar(3, 9)]))
     for values in found:
