@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -22,8 +22,7 @@ PAPER_WEIGHT = 0.0005  # of the reconstruction, Sabour, Frosst & Hinton 2017, se
 class Result(NamedTuple):
     """M rows: a network in a state, over its seeds. Intervals: 95 %, over digits and seeds.
 
-    A difference is to CapsNet, paired, over the seeds that both have. NaN where there is none;
-    what is computed from the transforms of the images is None where these are not known.
+    A difference is to CapsNet, paired, over the seeds that both have; NaN where there is none.
     """
 
     networks: list[str]  # of the rows
@@ -37,13 +36,13 @@ class Result(NamedTuple):
     affnist: np.ndarray  # (M,) mean accuracy on affNIST itself, if all seeds were scored on it
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
-    reconstruction_weight: list[float | None] | None = None  # of the rows; None without a decoder
-    within: Estimate | None = None  # (M,) accuracy on images inside the training shift range
-    beyond: Estimate | None = None  # (M,) on those outside
-    share_beyond: float = float("nan")  # of the images
-    factors: list[str] | None = None  # F, with their units
-    levels: np.ndarray | None = None  # (F, B) mean of each factor in each of its bins
-    by_factor: Estimate | None = None  # (M, F, B) accuracy; but for the shift, inside the range
+    reconstruction_weight: list[float | None]  # of the rows; None without a decoder
+    within: Estimate  # (M,) accuracy on images inside the training shift range
+    beyond: Estimate  # (M,) on those outside
+    share_beyond: float  # of the images
+    factors: list[str]  # F, with their units
+    levels: np.ndarray  # (F, B) mean of each factor in each of its bins
+    by_factor: Estimate  # (M, F, B) accuracy; but for the shift, inside the range
     upright: np.ndarray | None = None  # (M,) accuracy on unchanged digits, by the logistic fit
     lost: Estimate | None = None  # (M, F) accuracy that each factor takes from that, Shapley's
     lost_share: Estimate | None = None  # (M, F) of all that is lost
@@ -90,7 +89,7 @@ class Series(Analysis):
         return "" if _shipped() else "no results come with capsviz"
 
     def parts(self, result) -> tuple[str, ...]:
-        return ("",) if result.by_factor is None else ("", "factors")
+        return ("", "factors")
 
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.affnist import draw
@@ -108,16 +107,12 @@ class Series(Analysis):
                 "scale are shown inside the training shift range, which ends at the dotted line, "
                 f"with a different vertical scale. Bars: {over}."
             )
-        text = (
+        return (
             "Accuracy on affine digits after training on shifted digits alone, and its difference "
-            f"to CapsNet. Open markers: shifted test digits. Bars: {over}."
+            f"to CapsNet. Open markers: shifted test digits. Bars: {over}. Circles: images inside "
+            "the training shift range; triangles: outside. Accuracy lost to each factor: Shapley "
+            "values of a logistic fit of correct answers."
         )
-        if result.within is not None:
-            text += (
-                " Circles: images inside the training shift range; triangles: outside. Accuracy "
-                "lost to each factor: Shapley values of a logistic fit of correct answers."
-            )
-        return text
 
     def table(self, result):
         from capsviz.analyses.affnist import draw
@@ -125,14 +120,13 @@ class Series(Analysis):
         text = f"Accuracy on {result.n:,} images of affnist_like after training on shifted digits"
         if "matched" in result.states:
             text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
-        text += ". Gap: difference to CapsNet in points, paired, over the seeds that both have."
-        if result.within is not None:
-            text += (
-                " Inside, outside: images shifted by at most the 6 px of training along both axes, "
-                "and the others. Lost: points that each factor takes, Shapley values of a logistic "
-                "fit of correct answers."
-            )
-        weights = sorted({w for w in result.reconstruction_weight or () if w is not None})
+        text += (
+            ". Gap: difference to CapsNet in points, paired, over the seeds that both have. Inside, "
+            "outside: images shifted by at most the 6 px of training along both axes, and the "
+            "others. Lost: points that each factor takes, Shapley values of a logistic fit of "
+            "correct answers."
+        )
+        weights = sorted({w for w in result.reconstruction_weight if w is not None})
         if weights and weights != [PAPER_WEIGHT]:
             several = " and ".join(f"{weight:g}" for weight in weights)
             text += (
@@ -174,7 +168,7 @@ class Picture(Analysis):
         return "affnist-like-variants"
 
 
-def tabulate(results: list[dict], transforms: dict | None = None) -> Result:
+def tabulate(results: list[dict], transforms: dict) -> Result:
     """Return the table of a series from what `capsviz.experiments.affnist.read` gives.
 
     Parameters
@@ -195,10 +189,8 @@ def tabulate(results: list[dict], transforms: dict | None = None) -> Result:
         groups.setdefault((r["network"], r["state"]), {})[r["seed"]] = r
     rows = sorted(groups, key=lambda key: key[1] != "matched")  # else in the order of networks
     pairs = [(groups[key], groups.get((measure.REFERENCE, key[1]), {})) for key in rows]
-    columns = measure.join([measure.row(*pair) for pair in pairs])
-    if transforms is not None:
-        columns |= measure.join([measure.by_place(*pair, transforms) for pair in pairs])
-        columns |= measure.images(transforms)
+    rows_of = [measure.row(*p) | measure.by_place(*p, transforms) for p in pairs]
+    columns = measure.join(rows_of) | measure.images(transforms)
     return Result(
         networks=[key[0] for key in rows],
         states=[key[1] for key in rows],
@@ -235,26 +227,27 @@ def _shipped() -> list[dict]:
 
 
 def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
-    """`tabulate` with the transforms of the images, if these are stored or can be drawn."""
+    """`tabulate` with the transforms of the images, which are stored or drawn from MNIST."""
     from capsviz.experiments.affnist import transforms
 
     n = max((r["affnist_like"]["n"] for r in results), default=0)
-    return tabulate(results, transforms.read(folder, n, root) if n else None)
+    moved = transforms.read(folder, n, root) if n else {}
+    if moved is None:
+        raise ValueError(f"the transforms of the images are not in '{folder}', nor is MNIST here")
+    return tabulate(results, moved)
 
 
 def apart(result: Result, state: str) -> str:
     """Say how far the networks of a state are from CapsNet, and how much of it shift explains."""
-    gaps = result.affine.difference
+    gaps: Any = result.affine.difference
     rows = [
-        i
-        for i, own in enumerate(result.states)
-        if own == state and gaps is not None and np.isfinite(gaps.value[i])
+        i for i, own in enumerate(result.states) if own == state and gaps.value[i] == gaps.value[i]
     ]
-    if not rows or gaps is None or result.within is None or result.beyond is None:
+    if not rows:
         return ""
     ranges = []
-    for estimate in (result.within, result.beyond):
-        points = 100 * estimate.difference.value[rows]  # type: ignore[union-attr]
+    for estimate in (result.within.difference, result.beyond.difference):
+        points = 100 * estimate.value[rows]  # type: ignore[union-attr]
         low, high = (f"{end:+.1f}" for end in (np.nanmin(points), np.nanmax(points)))
         ranges.append(low if low == high else f"{low} to {high}")
     text = (

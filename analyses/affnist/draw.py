@@ -22,7 +22,6 @@ PLACES = {
     "within": ("o", "inside the training shifts"),
     "beyond": ("v", "outside the training shifts"),
 }
-ALL = {"affine": ("o", "all affine digits")}  # where the transforms of the images are not known
 FACTOR_COLOURS = COLOURS[2:6]
 NONE = "–"  # in the table
 SMALLEST = 0.21  # inches of a variant: of fewer there is room in a column
@@ -70,10 +69,9 @@ def _rows(result, names, both):
 
 def _by_place(left, right, result, names, both) -> list:
     """Draw accuracies and gaps; return what the marks are."""
-    kinds = ALL if result.within is None else PLACES
     for i, y, colour in _rows(result, names, both):
         left.plot(100 * result.test[i], y, "o", color=colour, markersize=4, fillstyle="none")
-        for field, (marker, _) in kinds.items():
+        for field, (marker, _) in PLACES.items():
             estimate = getattr(result, field)
             for axes, one in ((left, estimate[i]), (right, estimate.difference[i])):
                 if np.isfinite(one.value):
@@ -82,7 +80,7 @@ def _by_place(left, right, result, names, both) -> list:
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.set_xlabel("accuracy minus\nCapsNet's, points")
     handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
-    handles += [_mark(marker, "0.4", text) for marker, text in kinds.values()]
+    handles += [_mark(marker, "0.4", text) for marker, text in PLACES.values()]
     if both:
         handles += [_mark("o", colour, state) for state, colour in STATES.items()]
     return handles
@@ -169,8 +167,6 @@ def cells(result) -> tuple[list[str], list[list[str]]]:
 
 def _row(result, i: int) -> list[str]:
     network, (low, high) = result.networks[i], result.affine_range[i]
-    places = [getattr(result, place) for place in PLACES]
-    within = places[0] and places[0].difference
     lost = [None] * 4 if result.lost is None else [result.lost[i, k] for k in range(4)]
     return [
         TITLES.get(network, network),
@@ -178,10 +174,10 @@ def _row(result, i: int) -> list[str]:
         result.states[i],
         str(len(result.seeds[i])),
         *map(_percent, (result.held_out[i], result.test[i], result.affine.value[i])),
-        *(_interval(place and place[i], ".1f") for place in places),
+        *(_interval(place[i], ".1f") for place in (result.within, result.beyond)),
         f"{_percent(low)} to {_percent(high)}" if len(result.seeds[i]) > 1 else NONE,
         _interval(result.affine.difference[i], "+.2f"),
-        _interval(within and within[i], "+.1f"),
+        _interval(result.within.difference[i], "+.1f"),
         *(_interval(one, ".1f") for one in lost),
         _percent(result.affnist[i]),
     ]
