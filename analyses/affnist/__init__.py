@@ -121,9 +121,9 @@ class Series(Analysis):
         if "matched" in result.states:
             text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
         text += (
-            ". Gap: difference to CapsNet in points, paired, over the seeds that both have. Inside, "
-            "outside: images shifted by at most the 6 px of training along both axes, and the "
-            "others. Lost: points that each factor takes, Shapley values of a logistic fit of "
+            ". Gap: difference to CapsNet in points, paired, over the seeds that both have. "
+            "Inside, outside: images shifted by at most the 6 px of training along both axes, and "
+            "the others. Lost: points that each factor takes, Shapley values of a logistic fit of "
             "correct answers."
         )
         weights = sorted({w for w in result.reconstruction_weight if w is not None})
@@ -240,9 +240,7 @@ def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
 def apart(result: Result, state: str) -> str:
     """Say how far the networks of a state are from CapsNet, and how much of it shift explains."""
     gaps: Any = result.affine.difference
-    rows = [
-        i for i, own in enumerate(result.states) if own == state and gaps.value[i] == gaps.value[i]
-    ]
+    rows = [i for i in np.flatnonzero(np.isfinite(gaps.value)) if result.states[i] == state]
     if not rows:
         return ""
     ranges = []

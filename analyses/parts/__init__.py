@@ -27,6 +27,7 @@ class Result(NamedTuple):
     scores: list[str]  # (S,) the first network's largest score first
     kinds: list[str]  # (B,) of breaking, and controls
     auroc: Estimate  # (S, B); differences are to the first score
+    beyond: Estimate  # (S, 2) AUROC minus that of its control, as in OF
     examples: np.ndarray  # (1 + B, C, H, W) uint8, the first image intact and in each form
     networks: list[str]
     n: int
@@ -35,7 +36,6 @@ class Result(NamedTuple):
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
     chosen: list[int] | None = None  # selected types of the first network's `below`
     explained: float = float("nan")  # share of their layer's variance that they explain
-    beyond: Estimate | None = None  # (S, 2) AUROC minus that of its control, as in OF
     below: str = "primary capsules"  # what the capsules below the classes are called
 
     controls = tuple(OF.values())
@@ -106,13 +106,11 @@ class Parts(Analysis):
         return (draw.relevance if part == "relevance" else draw.forms)(result, width)
 
     def verdict(self, result) -> str:
-        text = ""
-        if result.beyond is not None:
-            clauses = [
-                f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
-                for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
-            ]
-            text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
+        clauses = [
+            f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
+            for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
+        ]
+        text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
         if result.perturbed is not None:
             tied = told(result.perturbed[1].difference[1], "more", "less", "not clearly more")
             text += (
