@@ -166,22 +166,10 @@ class RotateMany(Analysis):
 
 
 def angles(start: float, stop: float, step: float) -> np.ndarray:
-    """Return angles from start to stop, both included where the step allows.
+    """Return angles from start to stop, both included where the step allows."""
+    from capsviz.transforms.warps import sizes
 
-    Raises
-    ------
-    ValueError  for a step that is not positive, or gives more than 3600 angles.
-    """
-    if not (np.isfinite([start, stop, step]).all() and step > 0):
-        raise ValueError(
-            f"expected finite angles and a step above 0, got {start:g} to {stop:g} by {step:g}"
-        )
-    if stop < start:
-        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
-    count = int((stop - start) / step + 1e-9) + 1
-    if count > 3600:
-        raise ValueError(f"{count} angles are too many, expected at most 3600: use a larger --step")
-    return start + step * np.arange(count)
+    return sizes("rotation", start, stop, step)
 
 
 def changes(result: Result) -> list[tuple[float, str]]:

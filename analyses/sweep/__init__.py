@@ -87,12 +87,10 @@ class Sweep(Analysis):
         from capsviz.analyses.sweep import measure as measures
         from capsviz.statistics import calibration, comparison
         from capsviz.tracing import score_name
-        from capsviz.transforms.warps import family, family_matrix
+        from capsviz.transforms import warps
 
-        if not worst and grid != 5:
-            raise ValueError("--no-worst uses no grid: drop --grid")
-        sizes = measures.sizes(warp, start, stop, step)
-        warps = measures.grid_warps(grid) if worst else []
+        sizes = warps.sizes(warp, start, stop, step)
+        everywhere = measures.grid_warps(grid) if worst else []
         images, labels = images.cpu(), labels.cpu()
         measures.check(networks, images)
         counts = comparison.draw_resamples(len(images), seed=seed)
@@ -100,7 +98,7 @@ class Sweep(Analysis):
         given = (models, images, labels, len(classes))
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
         for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
-            right, true, winner = measures.look(*given, family_matrix(warp, size, frame))
+            right, true, winner = measures.look(*given, warps.family_matrix(warp, size, frame))
             mcnemar.append([comparison.mcnemar(right[0], one) for one in right])
             curves.append(
                 {
@@ -110,8 +108,8 @@ class Sweep(Analysis):
                 }
             )
             area += weight * right
-        worst_case = measures.worst_case(*given, progress(warps)) if warps else None
-        own = family(warp)
+        worst_case = measures.worst_case(*given, progress(everywhere)) if worst else None
+        own = warps.family(warp)
         return Result(
             warp=warp,
             unit=own.unit,
@@ -128,6 +126,10 @@ class Sweep(Analysis):
             dataset=dataset,
             resamples=comparison.RESAMPLES,
         )
+
+    def check(self, *, grid, worst, **_) -> None:
+        if not worst and grid != 5:
+            raise ValueError("--no-worst uses no grid: drop --grid")
 
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.sweep import draw

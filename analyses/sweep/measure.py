@@ -13,41 +13,11 @@ from capsviz.nn.images import like_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_each, wilson_each
 from capsviz.tracing import abilities, scores
-from capsviz.transforms.warps import family, family_matrix, matrix, warp
+from capsviz.transforms.warps import matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
 CHUNK_IMAGES = 128  # warped and shown at a time, at most
 CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
-SIZES = 3600  # at most
-
-
-def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
-    """Return sizes (A,) of a warp from start to stop, both included where the step allows.
-
-    In the warp's unit; None: its own.
-
-    Raises
-    ------
-    ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
-    """
-    own, given = family(name), (start, stop, step)
-    start, stop, step = (
-        float(usual if value is None else value)
-        for usual, value in zip((own.start, own.stop, own.step), given, strict=True)
-    )
-    if not (np.isfinite([start, stop, step]).all() and step > 0):
-        raise ValueError(
-            f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
-        )
-    if stop < start:
-        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
-    count = int((stop - start) / step + 1e-9) + 1
-    if count > SIZES:
-        raise ValueError(
-            f"{count} sizes are too many, expected at most {SIZES}: use a larger --step"
-        )
-    family_matrix(name, start, (1, 1))  # refuses a size that is no warp
-    return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
 
 
 def grid_warps(rotations: int) -> list[dict[str, float]]:

@@ -64,26 +64,6 @@ def test_statistics_are_means_over_images(tiny, tiny_images):
     assert found.n == 8
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "step", "message"),
-    [
-        (0, 360, 0, "a step above 0"),
-        (0, 360, float("nan"), "finite"),
-        (90, 0, 4, "--from below --to"),
-        (0, 360, 1e-3, "too many"),
-    ],
-)
-def test_angles_that_make_no_sweep_are_refused(start, stop, step, message):
-    with pytest.raises(ValueError, match=message):
-        rotate.angles(start, stop, step)
-
-
-def test_angles_hold_both_ends_where_the_step_allows():
-    assert rotate.angles(-30, 30, 15).tolist() == [-30, -15, 0, 15, 30]
-    assert rotate.angles(0, 10, 4).tolist() == [0, 4, 8]
-    assert rotate.angles(5, 5, 4).tolist() == [5]
-
-
 def test_the_animation_has_a_frame_for_each_angle_but_the_repeated_last(result):
     made = list(frames(result, 360))
     assert len(made) == 6 and made[0].shape[1] == 360 and made[0].dtype == np.uint8

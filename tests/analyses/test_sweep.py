@@ -25,7 +25,7 @@ from capsviz.inputs.opening import open_inputs
 from capsviz.results.sets import Settings
 from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson
-from capsviz.transforms.warps import family_matrix, matrix, warp
+from capsviz.transforms.warps import family_matrix, matrix, sizes, warp
 
 CLASSES = ["a", "b", "c"]
 LABELS = torch.arange(8) % 3
@@ -146,13 +146,13 @@ def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path,
 )
 def test_sizes_that_make_no_sweep_are_refused(chosen, message):
     with pytest.raises(ValueError, match=message):
-        measures.sizes(*chosen)
+        sizes(*chosen)
 
 
 def test_sizes_hold_both_ends_where_the_step_allows():
-    assert measures.sizes("rotation", -30, 30, 15).tolist() == [-30, -15, 0, 15, 30]
-    assert measures.sizes("shift-x", 0, 10, 4).tolist() == [0, 4, 8]
-    assert 1 in measures.sizes("scale") and len(measures.sizes("rotation")) == 37
+    assert sizes("rotation", -30, 30, 15).tolist() == [-30, -15, 0, 15, 30]
+    assert sizes("shift-x", 0, 10, 4).tolist() == [0, 4, 8]
+    assert 1 in sizes("scale") and len(sizes("rotation")) == 37
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import matplotlib
 import numpy as np
+import torch
 from jinja2 import Environment, StrictUndefined
 from torch import Tensor
 
@@ -26,8 +27,8 @@ from capsviz.inputs import context
 from capsviz.provenance import provenance
 from capsviz.results import sets
 from capsviz.statistics import numbers
+from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
 from capsviz.transforms.augment import to_float
@@ -132,10 +133,9 @@ def collect(
     first = networks[0]
     with remember():
         hits = [_correct(one, settings.n) for one in networks]
-        described = [
-            _network(one, _accuracy(own, None if one is first else hits[0]))
-            for one, own in zip(networks, hits, strict=True)
-        ]
+        counts = draw_resamples(settings.n, seed=settings.seed)
+        accuracies = compare_means(torch.stack(hits).numpy(), counts)
+        described = [_network(*pair) for pair in zip(networks, accuracies, strict=True)]
         if len(networks) > 1 and first.dataset.parts is None:
             for name in COMPARED:
                 attempt(name, None, _of_all(name, networks, settings))
@@ -179,18 +179,6 @@ def _correct(one, n: int) -> Tensor:
         return lengths.argmax(1) == part.labels
     count = part.labels.shape[1]
     return (lengths.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)
-
-
-def _accuracy(hits: Tensor, reference: Tensor | None) -> Estimate:
-    """Return an accuracy with its paired difference to that of a reference, if there is one."""
-    n, difference = len(hits), None
-    if reference is not None:
-        wins, losses = int((hits & ~reference).sum()), int((~hits & reference).sum())
-        difference = Estimate(
-            np.array((wins - losses) / n), np.array(paired_interval(wins, losses, n)), n
-        )
-    ends = np.array(wilson(int(hits.sum()), n))
-    return Estimate(hits.double().mean().numpy(), ends, n, difference)
 
 
 def _network(one, accuracy: Estimate) -> Network:
