@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import torch
 
+from capsviz import data
+from capsviz.experiments import attacks
+from capsviz.nn.functional import predict
+from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
+from capsviz.tracing import decode, trace
+from capsviz.tracing.outputs import distance, require_capsules, require_reconstruction
+from capsviz.transforms import warps
+from capsviz.transforms.augment import to_uint8
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
@@ -17,12 +26,6 @@ def makers(model, others, eps, steps, seed, shape):
 
     `shape` is (N, C, H, W), of all images. Random draws belong to an index among the N.
     """
-    import torch
-
-    from capsviz.experiments import attacks
-    from capsviz.tracing.outputs import require_capsules
-    from capsviz.transforms import warps
-
     require_capsules(model)
     attacks.check(eps, steps)
     low, high = ANGLES_DEG
@@ -61,12 +64,6 @@ def held_out(model, images):
     Distances are to the winning capsule's reconstruction; an average is of the images with the
     class predicted, of all images where there are none.
     """
-    import torch
-
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import trace
-    from capsviz.tracing.outputs import distance, require_reconstruction
-
     traced = trace(model, images, keep=("lengths", "reconstruction"))
     distances = distance(images, require_reconstruction(traced.reconstruction))
     winner, J = predict(traced.require("lengths")), traced.require("lengths").shape[1]
@@ -84,11 +81,6 @@ def score_all(model, makers, averages, images, labels, pieces, seed, progress):
     to the average of the predicted class; (A, N) predicted classes;
     (A, 2, C, H, W) uint8, first images and their reconstructions.
     """
-    import torch
-
-    from capsviz.tracing.outputs import distance
-    from capsviz.transforms.augment import to_uint8
-
     n = len(images)
     values = np.empty((len(makers), 4, n), np.float32)
     predicted = np.empty((len(makers), n), np.int64)
@@ -112,12 +104,6 @@ def score(model, images, places, n, seed):
     Distances are to the reconstruction of the winning capsule, which is returned, and of a random
     other one, whose draw belongs to an image's index among `places`.
     """
-    import torch
-
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import decode, trace
-    from capsviz.tracing.outputs import distance
-
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
     J, won = lengths.shape[1], predict(lengths)
@@ -131,7 +117,6 @@ def score(model, images, places, n, seed):
 
 def beside(inputs, n: int) -> tuple:
     """Return validation images, n images of another data set by its name, and what is missing."""
-    from capsviz import data
 
     def drawn(part, count):
         return replace(inputs, dataset=part, drawn={}).images(count)[0]
@@ -156,8 +141,6 @@ def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
     A gain is the first score's AUROC minus that of a control, on the same draws. Draws of sets of
     other images, `foreign` (A,), are not paired.
     """
-    from capsviz.statistics.detection import told_apart
-
     clean, *others = values
     each = zip(others, foreign[1:], strict=True)
     auroc = stack(told_apart(clean, one, paired=not far, seed=seed) for one, far in each)

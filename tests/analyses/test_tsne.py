@@ -52,7 +52,7 @@ def scattered():
 
 @pytest.mark.parametrize("of", get_args(Part))
 def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, sample, of, monkeypatch):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 40)
+    monkeypatch.setattr(measure, "CHUNK_IMAGES", 40)
     vectors, predicted = measure.features(model, sample[0], of)
     with torch.no_grad():
         seen = model.look(sample[0], keep=())
