@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from capsviz.experiments.affnist import scores
 from capsviz.statistics.attribution import attribute
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z, require_two, student
@@ -106,9 +107,7 @@ def images(transforms: dict) -> dict:
 
 def near(transforms: dict) -> np.ndarray:
     """Return which images (n,) lie inside the training shift range."""
-    from capsviz.experiments.affnist.scores import SHIFT_PX
-
-    return factors(transforms)[0] <= SHIFT_PX
+    return factors(transforms)[0] <= scores.SHIFT_PX
 
 
 def factors(transforms: dict) -> np.ndarray:
@@ -156,11 +155,10 @@ def features(transforms: dict) -> list[np.ndarray]:
 
 def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
     """Rightness (S, n) by seed; and (its, reference's) of the seeds of both, or None."""
-    from capsviz.experiments.affnist.scores import unpack
 
     def by_seed(some, seeds):
-        scores = [some[seed]["affnist_like"] for seed in seeds]
-        return np.stack([unpack(score["right"], score["n"]) for score in scores]).astype(float)
+        each = [some[seed]["affnist_like"] for seed in seeds]
+        return np.stack([scores.unpack(one["right"], one["n"]) for one in each]).astype(float)
 
     common = sorted(set(runs) & set(reference))
     pair = (by_seed(runs, common), by_seed(reference, common)) if common else None
@@ -212,9 +210,7 @@ def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
     Variants of one digit are not independent: their influences add up. What S seeds say, `each` ()
     or (F,), adds the margin of their mean by Student, in squares, as in `statistics.runs`.
     """
-    from capsviz.experiments.affnist.scores import ORIGINALS
-
-    original = np.arange(len(influence)) % ORIGINALS
+    original = np.arange(len(influence)) % scores.ORIGINALS
     digits = original.max() + 1
     require_two(digits)
     sums = np.zeros((digits, *influence.shape[1:]))

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import data
+from capsviz.inputs.opening import Inputs
 from capsviz.nn.functional import predict
-from capsviz.statistics.comparison import compare_shares
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_each, wilson_each
+from capsviz.statistics.comparison import compare_means, compare_shares
+from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import scores
 from capsviz.transforms.corruptions import apply
 
@@ -25,9 +26,6 @@ def generate(name: str, images: Tensor, seed: int) -> Tensor:
 
 def published(inputs, n: int):
     """Return a function: name -> the images of the real MNIST-C that belong to n of the inputs'."""
-    from capsviz import data
-    from capsviz.inputs.opening import Inputs
-
     if (inputs.dataset.name, inputs.dataset.split) != ("mnist", "test"):
         raise ValueError(f"MNIST-C is of MNIST's test images, got {inputs.dataset.name}")
 
@@ -55,14 +53,16 @@ def statistics(clean, wrong, counts) -> dict[str, Estimate]:
     counts        (R, N) how often each image is in each resample.
     """
     C, n = wrong.shape[1:]
-    error, error_drawn = wrong.mean(2), _resampled(wrong, counts)
-    plain, plain_drawn = clean.mean(1)[:, None], _resampled(clean[:, None], counts)
+    plainly = compare_means(clean, counts)
+    each = stack([compare_means(wrong[:, c], counts) for c in range(C)], 1)
+    error, error_drawn = each.value, np.asarray(each.draws)
+    plain, plain_drawn = plainly.value[:, None], np.asarray(plainly.draws)[..., None]
     mean, mean_drawn = error.mean(1, keepdims=True), error_drawn.mean(2, keepdims=True)
     excess, excess_drawn = error - plain, error_drawn - plain_drawn
     more, more_drawn = excess.mean(1, keepdims=True), excess_drawn.mean(2, keepdims=True)
     return {
-        "clean": _shares(clean, plain_drawn[..., 0]),
-        "error": _shares(wrong, error_drawn),
+        "clean": plainly,
+        "error": each,
         "mean": replace(compare_shares(wrong.sum(1), np.full(n, C), counts), n=n),
         "mce": _ratios(error, error_drawn, n),
         "relative_mce": _ratios(excess, excess_drawn, n),
@@ -78,16 +78,6 @@ def mean_of_ratios(error) -> np.ndarray:
     return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
 
 
-def _shares(wrong, drawn) -> Estimate:
-    """Errors (K, ...) of wrong answers (K, ..., N), each with the difference to the baseline's."""
-    n = wrong.shape[-1]
-    gained, lost = ((wrong & ~wrong[0]).sum(-1), (~wrong & wrong[0]).sum(-1))
-    ends = paired_each(gained, lost, n)
-    ends[0] = 0  # less itself
-    less = Estimate((gained - lost) / n, ends, n, draws=drawn - drawn[:, :1])
-    return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less, draws=drawn)
-
-
 def _ratios(error, drawn, n) -> Estimate:
     """Of errors (K, C) and resampled ones (R, K, C).
 
@@ -98,10 +88,3 @@ def _ratios(error, drawn, n) -> Estimate:
     ends = np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)
     ends[1:][np.ptp(drawn, axis=0)[1:] == 0] = np.nan
     return Estimate(mean_of_ratios(error), ends, n, draws=drawn)
-
-
-def _resampled(wrong, counts) -> np.ndarray:
-    """Errors (R, K, C) under the resamples, of wrong answers (K, C, N)."""
-    K, C, n = wrong.shape
-    sums = counts @ wrong.reshape(K * C, n).T.astype(np.float32)
-    return sums.reshape(-1, K, C).astype(float) / n

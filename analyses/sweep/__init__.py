@@ -108,7 +108,7 @@ class Sweep(Analysis):
                 }
             )
             area += weight * right
-        worst_case = measures.worst_case(*given, progress(everywhere)) if worst else None
+        always = measures.worst_case(*given, progress(everywhere)) if worst else None
         own = warps.family(warp)
         return Result(
             warp=warp,
@@ -120,7 +120,7 @@ class Sweep(Analysis):
             **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
             mcnemar_p=np.array(mcnemar).T,
             area=comparison.compare_means(area, counts),
-            worst=worst_case,
+            worst=None if always is None else comparison.compare_means(always, counts),
             grid=grid if worst else None,
             n=len(images),
             dataset=dataset,

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_each, wilson_each
 from capsviz.tracing import abilities, scores
 from capsviz.transforms.warps import matrix, warp
 
@@ -95,16 +93,12 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     return right, true, winner
 
 
-def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> Estimate:
-    """Return the share (K,) of images that are correct under every warp.
+def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> np.ndarray:
+    """Return which images (K, N) are correct under every warp.
 
     Under each warp, a network is given only the images that were correct under all before.
     """
-    n, right = len(images), np.ones((len(models), len(images)), bool)
-    frame = (images.shape[2], images.shape[3])
+    right, frame = np.ones((len(models), len(images)), bool), (images.shape[2], images.shape[3])
     for one in warps:
         right &= look(models, images, labels, classes, matrix(frame, **one), right)[0]
-    apart = paired_each((right & ~right[0]).sum(1), (right[0] & ~right).sum(1), n)
-    apart[0] = 0  # less itself
-    less = Estimate(right.mean(1) - right[0].mean(), apart, n)
-    return Estimate(right.mean(1), wilson_each(right.sum(1), n), n, less)
+    return right
