@@ -99,18 +99,6 @@ def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
     assert labels == ["a", "b", "best validation epoch"]
 
 
-def test_an_epoch_without_errors_stands_at_the_foot_of_a_logarithmic_axis(tmp_path):
-    run = make(tmp_path / "a", (0.5, 1.0, 0.9, 1.0), validation_margin_loss=[0.3, 0.1, 0.2, 0.1])
-    result = joined(files.read([run]))
-    figure, axes, (line,) = drawn(result, "validation error, %")
-    np.testing.assert_allclose(line.get_ydata(), [50, np.nan, 10, np.nan])
-    feet = [(m.get_xdata()[0], m.get_transform() == axes.transData) for m in axes.lines[1:3]]
-    assert feet == [(2, False), (4, False)]
-    (mark,) = (m for m in axes.lines if m.get_marker() == "o")
-    assert mark.get_xdata()[0] == 2 and mark.get_transform() != axes.transData
-    assert figure.legends[0].get_texts()[-1].get_text() == "no error"
-
-
 def test_what_no_run_has_gets_no_panel(tmp_path):
     with_sse, without = make(tmp_path / "a"), make(tmp_path / "b", sse=False)
     shown = {}
