@@ -82,21 +82,11 @@ class View(Analysis):
         ] = (),
     ) -> Result:
         """Warp an image, classify it by all networks, and decode a pose of the first."""
-        from capsviz.tracing import require_decoder, trace
-
         network, *others = networks.values()
-        if changed:
-            require_decoder(network)
-        E = trace(network, image, keep=("poses",)).require("poses").shape[-1]
-        changes = np.zeros(E)
-        for dimension, by in changed:
-            if not 0 <= dimension < E:
-                raise ValueError(f"a pose has dimensions 0 to {E - 1}, got --change {dimension}")
-            changes[dimension] = by
         return compute(
             network, image, label, classes=classes, others=others, names=list(networks),
             warp=Warp(angle_deg, scale, shear, shift_x_px, shift_y_px), capsule=capsule,
-            changes=changes,
+            changed=changed,
         )  # fmt: skip
 
     def draw(self, result, *, width=7.16, part=""):
@@ -127,7 +117,7 @@ class View(Analysis):
 
 def compute(
     network, image, label=None, *, classes, others=(), names, warp=NO_WARP, capsule=None,
-    changes=None, couplings=None, iterations=None, routing="as trained",
+    changed=(), couplings=None, iterations=None, routing="as trained",
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
@@ -135,16 +125,17 @@ def compute(
     ----------
     others, names          K - 1 further networks, and the names of all.
     capsule                class whose pose is decoded; None: that of the longest capsule.
-    changes                (E,) added to that pose; None: nothing.
+    changed                (dimension, by) pairs, added to that pose.
     couplings, iterations  of the first network's routing, as of `tracing.trace`.
     routing                those two in words.
 
     Raises
     ------
-    ValueError  for a scale that is not above 0, or a class or changes that the pose does not have.
+    ValueError  for a scale that is not above 0, a class or dimension that is not there, or changes
+                for a network without a decoder.
     """
     from capsviz.nn.functional import predict
-    from capsviz.tracing import score_name, scores, trace
+    from capsviz.tracing import require_decoder, score_name, scores, trace
     from capsviz.transforms.augment import to_uint8
 
     frame = warped(image.cpu(), warp)
@@ -153,11 +144,14 @@ def compute(
     poses, lengths = traced.require("poses")[-1, 0].float().numpy(), traced.require("lengths")
     J, E = poses.shape
     capsule = int(predict(lengths)) if capsule is None else int(capsule)
-    changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
+    changes = np.zeros(E)
     if not 0 <= capsule < J:
         raise ValueError(f"the network has no class {capsule}, expected 0 to {J - 1}")
-    if changes.shape != (E,):
-        raise ValueError(f"expected {E} changes, one a dimension, got {changes.tolist()}")
+    for dimension, by in changed:
+        require_decoder(network)
+        if not 0 <= dimension < E:
+            raise ValueError(f"a pose has dimensions 0 to {E - 1}, got {dimension}")
+        changes[dimension] += by
     return Result(
         image=to_uint8(image[0]),
         warped=to_uint8(frame[0].float()),

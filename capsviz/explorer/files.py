@@ -54,7 +54,7 @@ def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
         names=networks.names,
         warp=warp,
         capsule=capsule,
-        changes=settings.changes,
+        changed=[(d, by) for d, by in enumerate(settings.changes) if by],
         couplings=look.replacing(networks.model, how, donor),
         iterations=how.iterations,
         routing=how.words,

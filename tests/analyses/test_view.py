@@ -41,9 +41,7 @@ def test_a_warp_that_is_none_is_refused(tiny_images, wrong):
 
 
 def test_a_change_is_added_to_one_class_and_decoded(tiny, tiny_images):
-    changes = np.zeros(6)
-    changes[2] = 0.3
-    found = view.compute(tiny, tiny_images[:1], capsule=1, changes=changes, **NAMES)
+    found = view.compute(tiny, tiny_images[:1], capsule=1, changed=[(2, 0.3)], **NAMES)
     poses = tracing.trace(tiny, tiny_images[:1], keep=("poses",)).poses[-1].clone()
     np.testing.assert_array_equal(found.pose, poses[0, 1])
     poses[0, 1, 2] += 0.3
@@ -58,11 +56,9 @@ def test_a_network_without_a_decoder_shows_no_decoded_image(tiny_images):
     assert redecode(build_tiny(reconstruction_weight=0), np.zeros((3, 6)), 0, [0] * 6) is None
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"capsule": 3}, {"capsule": -1}, {"changes": [0.1] * 5}], ids=str
-)
+@pytest.mark.parametrize("wrong", [{"capsule": 3}, {"capsule": -1}, {"changed": [(6, 0.1)]}])
 def test_a_class_or_changes_that_do_not_fit_are_refused(tiny, tiny_images, wrong):
-    with pytest.raises(ValueError, match=r"no class (3|-1), expected 0 to 2|expected 6 changes"):
+    with pytest.raises(ValueError, match=r"no class (3|-1), expected 0 to 2|dimensions 0 to 5"):
         view.compute(tiny, tiny_images[:1], **NAMES, **wrong)
 
 

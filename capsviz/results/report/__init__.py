@@ -135,7 +135,7 @@ def collect(
         hits = [_correct(one, settings.n) for one in networks]
         counts = draw_resamples(settings.n, seed=settings.seed)
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
-        described = [_network(*pair) for pair in zip(networks, accuracies, strict=True)]
+        described = [_network(one, accuracies[k]) for k, one in enumerate(networks)]
         if len(networks) > 1 and first.dataset.parts is None:
             for name in COMPARED:
                 attempt(name, None, _of_all(name, networks, settings))
