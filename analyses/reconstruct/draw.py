@@ -80,15 +80,10 @@ def _errors(figure, result, inches):
     axes = figure.subplots()
     place = np.arange(len(result.numbers))
     for sse, colour, marker, shift, name in (
-        (result.sse_predicted, PREDICTED, "o", -0.13, "predicted"),
-        (result.sse_true, TRUE, "s", 0.13, "true"),
+        (result.sse_predicted, PREDICTED, "o", -0.13, "from the predicted class"),
+        (result.sse_true, TRUE, "s", 0.13, "from the true class"),
     ):
-        look = {
-            "fmt": marker,
-            "color": colour,
-            "elinewidth": 0.9,
-            "label": f"from the {name} class",
-        }
+        look = {"fmt": marker, "color": colour, "elinewidth": 0.9, "label": name}
         axes.errorbar(place + shift, sse.value, sse.high - sse.value, **look)
     names = [result.classes[k] for k in result.numbers]
     axes.set_xticks(place, names, rotation=rotation_of(names, inches / max(1, len(names))))

@@ -103,9 +103,7 @@ def album(figure, pictures, columns, rows, above, below=None, *, colours=None, r
 
 def label_end(axes, x, y, text):
     """Write a number beside the end of its interval."""
-    axes.annotate(
-        text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6
-    )  # fmt: skip
+    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6)
 
 
 def rule(axes, axis="x"):
