@@ -189,8 +189,8 @@ def tabulate(results: list[dict], transforms: dict) -> Result:
         groups.setdefault((r["network"], r["state"]), {})[r["seed"]] = r
     rows = sorted(groups, key=lambda key: key[1] != "matched")  # else in the order of networks
     pairs = [(groups[key], groups.get((measure.REFERENCE, key[1]), {})) for key in rows]
-    rows_of = [measure.row(*p) | measure.by_place(*p, transforms) for p in pairs]
-    columns = measure.join(rows_of) | measure.images(transforms)
+    columns = measure.join([measure.row(*pair, transforms) for pair in pairs])
+    columns |= measure.images(transforms)
     return Result(
         networks=[key[0] for key in rows],
         states=[key[1] for key in rows],

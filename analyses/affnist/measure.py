@@ -37,34 +37,26 @@ def check(results: list[dict]) -> None:
             raise ValueError(f"the results differ in {name}: {', '.join(sorted(map(str, values)))}")
 
 
-def row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
-    """Columns of one network in one state, from its runs and the reference's by seed."""
+def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
+    """Columns of one network in one state, from its runs and the reference's by seed.
+
+    `transforms` are the numbers behind the images, by the names of `affnist_like.Transforms`.
+    """
+    hits, pair = _hits(runs, reference)
+    within, terms = near(transforms), features(transforms)
     accuracy = [run["affnist_like"]["accuracy"] for run in runs.values()]
     real = [run["affnist"] for run in runs.values()]
     comparable = None not in real and len({score["n"] for score in real}) == 1
     first = next(iter(runs.values()))
     options = first.get("recipe", {}).get("options", {})
-    return {
+    columns = {
         "parameters": first["parameters"],
         "reconstruction_weight": options.get("reconstruction_weight"),
         "held_out": np.mean([run["held_out"]["accuracy"] for run in runs.values()]),
         "test": np.mean([run["test"]["accuracy"] for run in runs.values()]),
-        "affine": _accuracy(*_hits(runs, reference)),
+        "affine": _accuracy(hits, pair),
         "affine_range": [min(accuracy), max(accuracy)],
         "affnist": np.mean([score["accuracy"] for score in real]) if comparable else np.nan,
-    }
-
-
-def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
-    """Return more columns of that network: by position, by factor, and what each factor costs.
-
-    Parameters
-    ----------
-    transforms  the numbers behind the images, by the names of `affnist_like.Transforms`.
-    """
-    hits, pair = _hits(runs, reference)
-    within = near(transforms)
-    columns = {
         "within": _accuracy(hits, pair, within),
         "beyond": _accuracy(hits, pair, ~within),
         "by_factor": stack(
@@ -73,7 +65,6 @@ def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict
     }
     if hits.shape[1] < FEWEST:  # no fit of so few
         return columns
-    terms = features(transforms)
     return columns | {
         "upright": attribute(terms, hits.mean(0)).base,
         "lost": _estimate(partial(_lost, terms), hits, pair),
