@@ -1,7 +1,4 @@
-"""Measure accuracy on affine variants of images, inside and outside the training shifts.
-
-`capsviz affine --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Measure accuracy on affine variants of images, inside and outside the training shifts."""
 
 from __future__ import annotations
 

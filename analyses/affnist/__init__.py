@@ -1,7 +1,4 @@
-"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs.
-
-`capsviz affnist --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs."""
 
 from __future__ import annotations
 
@@ -270,7 +267,7 @@ def _sources(result) -> str:
     return "digits and seeds" if min(counts) > 1 else "digits and, where there are several, seeds"
 
 
-@click.command(help=__doc__.split("\n")[0])
+@click.command(help=__doc__)
 @click.option(
     "--run", "make", is_flag=True, help="Train and score what is missing; hours on a CPU."
 )

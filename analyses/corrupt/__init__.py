@@ -1,7 +1,4 @@
-"""Compare networks on test images corrupted in the 15 ways of MNIST-C.
-
-`capsviz corrupt --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare networks on test images corrupted in the 15 ways of MNIST-C."""
 
 from __future__ import annotations
 

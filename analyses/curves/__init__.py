@@ -1,7 +1,4 @@
-"""Draw training curves of one run or several: errors, losses, learning rate.
-
-`capsviz curves --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Draw training curves of one run or several: errors, losses, learning rate."""
 
 from __future__ import annotations
 
@@ -110,7 +107,7 @@ def _folder(inputs) -> Path:
 
 
 @click.command(
-    help=__doc__.split("\n")[0]
+    help=__doc__
     + "\n\nA RUN is the folder of a training run, or its epochs.csv. The best validation epoch is "
     "marked."
 )

@@ -1,7 +1,4 @@
-"""Detect attacked, rotated and foreign images by their distance to the reconstruction.
-
-`capsviz detect --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Detect attacked, rotated and foreign images by their distance to the reconstruction."""
 
 from __future__ import annotations
 

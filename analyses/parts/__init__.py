@@ -1,7 +1,4 @@
-"""Test whether networks notice exchanged parts: intact images against broken ones.
-
-`capsviz parts --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Test whether networks notice exchanged parts: intact images against broken ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What does each dimension of a class capsule draw? Sheets, and effects in numbers.
-
-`capsviz perturb --explain` prints the method, what to see, and what not to conclude.
-"""
+"""What does each dimension of a class capsule draw? Sheets, and effects in numbers."""
 
 from __future__ import annotations
 
@@ -117,7 +114,6 @@ class Effects(Analysis):
         return min(n, N, int((inputs.dataset.labels == digit).sum()))
 
     def stem(self, base, result):
-        """Return the name with the class in it."""
         return f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
 
     def draw(self, result, *, width=7.16, part=""):

@@ -1,7 +1,4 @@
-"""Predict the classes of your own pictures, and warn if they are unlike the training data.
-
-`capsviz predict --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Predict the classes of your own pictures, and warn if they are unlike the training data."""
 
 from __future__ import annotations
 

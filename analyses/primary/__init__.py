@@ -1,7 +1,4 @@
-"""What do single primary capsules hold, and does reconstruction need the couplings?
-
-`capsviz primary --explain` prints the method, what to see, and what not to conclude.
-"""
+"""What do single primary capsules hold, and does reconstruction need the couplings?"""
 
 from __future__ import annotations
 

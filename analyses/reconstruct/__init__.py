@@ -1,7 +1,4 @@
-"""Compare images with their reconstructions from the predicted and the true class.
-
-`capsviz reconstruct --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare images with their reconstructions from the predicted and the true class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rotate a digit through a full circle: which class is predicted at each angle?
-
-`capsviz rotate --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Rotate a digit through a full circle: which class is predicted at each angle?"""
 
 from __future__ import annotations
 

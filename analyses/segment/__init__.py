@@ -1,7 +1,4 @@
-"""Separate two overlapping digits by the reconstructions from the two longest capsules.
-
-`capsviz segment --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Separate two overlapping digits by the reconstructions from the two longest capsules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Two networks on one image: how do couplings, evidence and predictions differ?
-
-`capsviz side-by-side --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Two networks on one image: how do couplings, evidence and predictions differ?"""
 
 from __future__ import annotations
 

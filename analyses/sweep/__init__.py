@@ -1,7 +1,4 @@
-"""Compare networks under transformations of growing size: accuracy, score, calibration.
-
-`capsviz sweep --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare networks under transformations of growing size: accuracy, score, calibration."""
 
 from __future__ import annotations
 

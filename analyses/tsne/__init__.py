@@ -1,7 +1,4 @@
-"""Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels.
-
-`capsviz tsne --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One transformed image: what do two networks predict, and what does its pose decode to?
-
-`capsviz view --explain` prints the method, what to see, and what not to conclude.
-"""
+"""One transformed image: what do two networks predict, and what does its pose decode to?"""
 
 from __future__ import annotations
 
