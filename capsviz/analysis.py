@@ -111,7 +111,6 @@ class Analysis:
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
-    figure_set_images: ClassVar[tuple[int, int | None]] = (1, None)  # at least, at most
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
@@ -155,9 +154,9 @@ class Analysis:
         """Header, rows and caption of a table written beside the figure; None: no table."""
         return None
 
-    def at_hand(self, inputs, digit: int) -> int:
-        """Return how many images it can look at: a figure set asks for no more."""
-        return len(inputs.dataset)
+    def in_figure_set(self, n: int, inputs, digit: int) -> int:
+        """Return how many images it looks at in a figure set of n images, for one class `digit`."""
+        return min(n, len(inputs.dataset))
 
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""

@@ -1,7 +1,4 @@
-"""Measure accuracy on affine variants of images, inside and outside the training shifts.
-
-`capsviz affine --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Measure accuracy on affine variants of images, inside and outside the training shifts."""
 
 from __future__ import annotations
 
@@ -16,6 +13,8 @@ from capsviz.statistics.replicates import within_one
 SMALL = 0.98  # mean scale below which the verdict mentions it
 PLACES = ("untransformed", "inside", "outside")  # of the training shift range
 FRAME_IMAGES = 200  # that are looked at for an empty border, at most
+BORDER = "most images have foreground pixels at their border"
+NO_RECIPE = "no recipe says how far training images were shifted"
 
 
 class Result(NamedTuple):
@@ -68,33 +67,25 @@ class Affine(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, a negative shift, images with foreground at their
-                    border, or too few variants inside or outside the training shift range.
-        """
+        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks."""
         from capsviz.analyses.affine import measure
+        from capsviz.data.affnist_like import apply
         from capsviz.statistics.comparison import draw_resamples
 
         trained_px = _trained_px(inputs) if trained_px is None else trained_px
         if trained_px is None:
-            raise ValueError("no recipe says how far training images were shifted: add --within PX")
+            raise ValueError(f"{NO_RECIPE}: add --within PX")
         if not trained_px >= 0:
             raise ValueError(f"expected training shifts of at least 0 pixels, got {trained_px}")
         images, labels = measure.whole(images), labels.cpu()
         if not measure.framed(images):
-            raise ValueError(
-                "most images have foreground pixels at their border, which a variant would lose: "
-                "pad them first"
-            )
+            raise ValueError(f"{BORDER}, which a variant would lose: pad them first")
         counts = draw_resamples(len(images), seed=seed)
         drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
         within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
         measure.check(within, trained_px)
         models = list(networks.values())
-        right = [measure.right(models, measure.apply(images, d), labels) for d in progress(drawn)]
+        right = [measure.right(models, apply(images, one), labels) for one in progress(drawn)]
         plain = measure.right(models, images, labels)
         examples, shifts_px = measure.examples(images, drawn, within)
         return Result(
@@ -111,26 +102,23 @@ class Affine(Analysis):
         )
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: no recipe, or images without a border."""
         from capsviz.analyses.affine import measure
 
         if _trained_px(inputs) is None:
-            return "no recipe says how far training images were shifted"
+            return NO_RECIPE
         images, _ = inputs.images(min(FRAME_IMAGES, len(inputs.dataset)))
-        return "" if measure.framed(images) else "most images have foreground at their border"
+        return "" if measure.framed(images) else BORDER
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw variants of an image, and the accuracies."""
         from capsviz.analyses.affine import draw
 
         return draw.overview(result, width)
 
     def verdict(self, result) -> str:
-        """Say which network loses least inside and outside the training shift range."""
         text = (
-            f"Of the variants, {result.share_within:.0%} are shifted by at most "
+            f"Of the variants, {100 * result.share_within:.0f} % are shifted by at most "
             f"{result.trained_px:g} px (inside the training shift range)."
-        ).replace("%", " %")
+        )
         if result.mean_scale < SMALL:
             text += (
                 f" Variants that lose foreground pixels are drawn again, so the mean scale is "
@@ -144,7 +132,6 @@ class Affine(Analysis):
         return text
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars are."""
         return (
             "An image and affine variants of it (rotated, sheared, scaled and shifted at once), "
             "with the larger of the two shifts. Below: accuracy on the untransformed images and on "
@@ -153,19 +140,17 @@ class Affine(Analysis):
         )
 
     def table(self, result):
-        """Return header, rows and caption of the table written beside the figure."""
         header = ["network", *PLACES, "gap inside", "gap outside"]
         rows = [
             [name, *(f"{100 * one:.1f}" for one in (*result.accuracy[k], *result.gap[k]))]
             for k, name in enumerate(result.networks)
         ]
-        share = 100 * result.share_within
         text = (
             f"Accuracy in percent on {result.n} {result.dataset} images, and on {result.variants} "
             f"affine variants of each, shifted by up to {result.trained_px:g} px (inside the "
-            f"training shift range, {share:.0f} % of the variants) or further (outside). Gap: "
-            "accuracy on the original images minus that on variants, in points. Intervals: 95 %, "
-            "over the images."
+            f"training shift range, {100 * result.share_within:.0f} % of the variants) or further "
+            "(outside). Gap: accuracy on the original images minus that on variants, in points. "
+            "Intervals: 95 %, over the images."
         )
         return header, rows, text
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, percent, show
+from capsviz.results.panels import groups, legend_columns, show
 
 PICTURE = 0.62  # inches of an image at most
 TITLE = 0.85  # inches of its title on one line
 LINE = 0.13  # inches of a network in a group
 KINDS = 3  # of images: untransformed, inside and outside the training shift range
-LETTER = 0.062  # inches of a letter of the legend
 
 
 def overview(result, width):
     """Examples above, if kept, a group of intervals for each kind of image below."""
     examples = () if result.examples is None else result.examples
     K, columns = len(result.networks), len(examples)
-    across = max(1, min(K, int(width / (0.45 + LETTER * max(map(len, result.networks))))))
+    across = legend_columns(width, result.networks)
     narrow = width < columns * TITLE
     tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16) if columns else 0
     low = 0.5 + KINDS * (K * LINE + 0.12)
@@ -47,33 +45,11 @@ def _title(result, i, break_at) -> str:
 
 def _accuracies(axes, result):
     """Draw a group of intervals for each kind of image; return a marker of each network."""
-    K = len(result.networks)
-    markers = []
-    for p in range(KINDS):
-        for k in range(K):
-            one, y = result.accuracy[k, p], p * (K + 1) + k
-            colour = COLOURS[k % len(COLOURS)]
-            axes.plot(
-                one.ci95, [y, y], color=colour, linewidth=1.2, clip_on=False, solid_capstyle="butt"
-            )
-            markers += axes.plot(
-                one.value,
-                y,
-                MARKERS[k % len(MARKERS)],
-                color=colour,
-                clip_on=False,
-                zorder=3,
-            )
     share = 100 * np.array([result.share_within, 1 - result.share_within])
     first, *others = result.axes["accuracy"][1]
     names = [first, *(f"{n}\n({s:.0f} %)" for n, s in zip(others, share, strict=True))]
-    middles = np.arange(KINDS) * (K + 1) + (K - 1) / 2
-    axes.set_yticks(middles, names)
-    axes.tick_params(axis="y", length=0)
+    markers = groups(axes, [result.accuracy[:, kind] for kind in range(KINDS)], names)
     low = min(0.9, np.floor(10 * result.accuracy.low.min()) / 10)
-    label = f"accuracy; {result.variants} affine variants of {result.n:,} images"
-    axes.set(xlim=(low, 1), ylim=(KINDS * (K + 1) - 1.5, -0.7), xlabel=label)
-    percent(axes.xaxis)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    return markers[:K]
+    axes.set(xlim=(low, 1))
+    axes.set_xlabel(f"accuracy; {result.variants} affine variants of {result.n:,} images")
+    return markers

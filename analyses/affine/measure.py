@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capsviz.data import affnist_like
-from capsviz.data.affnist_like import Transforms, apply
+from capsviz.data.affnist_like import Transforms
 from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
 from capsviz.statistics.estimate import Estimate, less, stack, to_first
@@ -26,12 +26,7 @@ def whole(images: Tensor) -> Tensor:
 
 
 def draw(images: Tensor, variant: int, *, seed: int) -> Transforms:
-    """The numbers behind one random variant of each uint8 image (N, C, H, W).
-
-    Raises
-    ------
-    ValueError  if the foreground of an image fills so much of its canvas that no variant fits.
-    """
+    """The numbers behind one random variant of each uint8 image (N, C, H, W)."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + variant)
     return affnist_like.draw(images, generator=generator)
 
@@ -71,15 +66,19 @@ def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
 
 
 def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
-    """Fields of a result, by name.
+    """Return fields of a result, by name, from correct answers to images and to variants.
 
     Parameters
     ----------
-    plain    (K, N) whether a network classifies an original image correctly.
-    changed  (K, V, N) the same of its variants.
-    within   (V, N) whether a variant lies inside the training shift range.
-    counts   (R, N) how often each image is in each resample.
+    plain, changed  (K, N) and (K, V, N) correct answers.
+    within          (V, N) whether a variant lies inside the training shift range.
+    counts          (R, N) how often each image is in each resample.
     """
+
+    def gap(one: Estimate) -> Estimate:
+        apart = less(clean, one, paired=True)
+        return replace(apart, n=one.n, difference=to_first(apart))
+
     clean = comparison.compare_means(plain, counts)
     places = [
         comparison.compare_shares((changed & mask).sum(1), mask.sum(0), counts)
@@ -87,28 +86,21 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
     ]
     return {
         "accuracy": stack([clean, *places], 1),
-        "gap": stack([_less(clean, one) for one in places], 1),
+        "gap": stack([gap(one) for one in places], 1),
     }
 
 
 def examples(
     images: Tensor, drawn: Sequence[Transforms], within: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return an image and some of its variants (E, C, H, W) uint8, and the shift of each.
+    """Return the first image with variants `within` (V, N) and outside the training shift range.
 
-    The first image with variants `within` (V, N) the training shift range and outside it, if there
-    is one.
+    With variants (E, C, H, W) uint8, and the shift of each.
     """
     shown = drawn[: SHOWN - 1]
     both = within[: len(shown)].any(0) & ~within[: len(shown)].all(0)
     i = int(both.argmax())
     some = [Transforms(*(numbers[i : i + 1] for numbers in one)) for one in shown]
     own = images[i : i + 1]
-    pictures = torch.cat([own, *(apply(own, one) for one in some)])
+    pictures = torch.cat([own, *(affnist_like.apply(own, one) for one in some)])
     return pictures.numpy(), np.array([0.0, *(shift_px(one)[0] for one in some)])
-
-
-def _less(clean: Estimate, other: Estimate) -> Estimate:
-    """Return accuracies (K,) minus others of the same resamples, with differences to the first."""
-    gap = less(clean, other, paired=True)
-    return replace(gap, n=other.n, difference=to_first(gap))

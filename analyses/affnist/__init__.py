@@ -1,12 +1,9 @@
-"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs.
-
-`capsviz affnist --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -22,8 +19,7 @@ PAPER_WEIGHT = 0.0005  # of the reconstruction, Sabour, Frosst & Hinton 2017, se
 class Result(NamedTuple):
     """M rows: a network in a state, over its seeds. Intervals: 95 %, over digits and seeds.
 
-    A difference is to CapsNet, paired, over the seeds that both have. NaN where there is none;
-    what is computed from the transforms of the images is None where these are not known.
+    A difference is to CapsNet, paired, over the seeds that both have; NaN where there is none.
     """
 
     networks: list[str]  # of the rows
@@ -37,13 +33,13 @@ class Result(NamedTuple):
     affnist: np.ndarray  # (M,) mean accuracy on affNIST itself, if all seeds were scored on it
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
-    reconstruction_weight: list[float | None] | None = None  # of the rows; None without a decoder
-    within: Estimate | None = None  # (M,) accuracy on images inside the training shift range
-    beyond: Estimate | None = None  # (M,) on those outside
-    share_beyond: float = float("nan")  # of the images
-    factors: list[str] | None = None  # F, with their units
-    levels: np.ndarray | None = None  # (F, B) mean of each factor in each of its bins
-    by_factor: Estimate | None = None  # (M, F, B) accuracy; but for the shift, inside the range
+    reconstruction_weight: list[float | None]  # of the rows; None without a decoder
+    within: Estimate  # (M,) accuracy on images inside the training shift range
+    beyond: Estimate  # (M,) on those outside
+    share_beyond: float  # of the images
+    factors: list[str]  # F, with their units
+    levels: np.ndarray  # (F, B) mean of each factor in each of its bins
+    by_factor: Estimate  # (M, F, B) accuracy; but for the shift, inside the range
     upright: np.ndarray | None = None  # (M,) accuracy on unchanged digits, by the logistic fit
     lost: Estimate | None = None  # (M, F) accuracy that each factor takes from that, Shapley's
     lost_share: Estimate | None = None  # (M, F) of all that is lost
@@ -85,32 +81,22 @@ class Series(Analysis):
         return shipped()
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: data other than MNIST, or no results."""
         if inputs.dataset.name != "mnist":
             return "it is of MNIST alone"
-        return "" if _shipped_results() else "no results come with capsviz"
+        return "" if _shipped() else "no results come with capsviz"
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures; "factors" where the images' transforms are known."""
-        return ("",) if result.by_factor is None else ("", "factors")
+        return ("", "factors")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw accuracy and gap of every row, or accuracy by "factors"."""
         from capsviz.analyses.affnist import draw
 
         return (draw.factors if part == "factors" else draw.table)(result, width)
 
     def verdict(self, result) -> str:
-        """Say how far the matched networks are from CapsNet, and by which factor."""
-        if result.within is None:
-            return ""
-        return " ".join(
-            apart(result, [i for i, own in enumerate(result.states) if own == state])
-            for state in dict.fromkeys(result.states)
-        ).strip()
+        return " ".join(apart(result, state) for state in dict.fromkeys(result.states)).strip()
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bars and markers are."""
         over = f"95 % intervals over {_sources(result)}"
         if part == "factors":
             return (
@@ -118,32 +104,26 @@ class Series(Analysis):
                 "scale are shown inside the training shift range, which ends at the dotted line, "
                 f"with a different vertical scale. Bars: {over}."
             )
-        text = (
+        return (
             "Accuracy on affine digits after training on shifted digits alone, and its difference "
-            f"to CapsNet. Open markers: shifted test digits. Bars: {over}."
+            f"to CapsNet. Open markers: shifted test digits. Bars: {over}. Circles: images inside "
+            "the training shift range; triangles: outside. Accuracy lost to each factor: Shapley "
+            "values of a logistic fit of correct answers."
         )
-        if result.within is not None:
-            text += (
-                " Circles: images inside the training shift range; triangles: outside. Accuracy "
-                "lost to each factor: Shapley values of a logistic fit of correct answers."
-            )
-        return text
 
     def table(self, result):
-        """Return header, rows and caption of the table beside the figure."""
         from capsviz.analyses.affnist import draw
 
         text = f"Accuracy on {result.n:,} images of affnist_like after training on shifted digits"
         if "matched" in result.states:
             text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
-        text += ". Gap: difference to CapsNet in points, paired, over the seeds that both have."
-        if result.within is not None:
-            text += (
-                " Inside, outside: images shifted by at most the 6 px of training along both axes, "
-                "and the others. Lost: points that each factor takes, Shapley values of a logistic "
-                "fit of correct answers."
-            )
-        weights = sorted({w for w in result.reconstruction_weight or () if w is not None})
+        text += (
+            ". Gap: difference to CapsNet in points, paired, over the seeds that both have. "
+            "Inside, outside: images shifted by at most the 6 px of training along both axes, and "
+            "the others. Lost: points that each factor takes, Shapley values of a logistic fit of "
+            "correct answers."
+        )
+        weights = sorted({w for w in result.reconstruction_weight if w is not None})
         if weights and weights != [PAPER_WEIGHT]:
             several = " and ".join(f"{weight:g}" for weight in weights)
             text += (
@@ -152,7 +132,6 @@ class Series(Analysis):
         return *draw.cells(result), f"{text} Intervals: 95 %, over {_sources(result)}."
 
     def stem(self, base, result) -> str:
-        """Return the name of the files."""
         return "affnist"
 
 
@@ -166,32 +145,27 @@ class Picture(Analysis):
         return variants(inputs.dataset, seed=seed)
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: data other than MNIST."""
         return "" if inputs.dataset.name == "mnist" else "it is of MNIST alone"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the digits and their variants."""
         from capsviz.analyses.affnist import draw
 
         return draw.variants(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many variants are shown."""
         return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"
 
     def caption(self, result, part="") -> str:
-        """Return what is shown."""
         return (
             "Left: one MNIST digit of each class, padded to 40×40. Right: variants of "
             "affnist_like, drawn by affNIST's description."
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files."""
         return "affnist-like-variants"
 
 
-def tabulate(results: list[dict], transforms: dict | None = None) -> Result:
+def tabulate(results: list[dict], transforms: dict) -> Result:
     """Return the table of a series from what `capsviz.experiments.affnist.read` gives.
 
     Parameters
@@ -212,10 +186,8 @@ def tabulate(results: list[dict], transforms: dict | None = None) -> Result:
         groups.setdefault((r["network"], r["state"]), {})[r["seed"]] = r
     rows = sorted(groups, key=lambda key: key[1] != "matched")  # else in the order of networks
     pairs = [(groups[key], groups.get((measure.REFERENCE, key[1]), {})) for key in rows]
-    columns = measure.join([measure.row(*pair) for pair in pairs])
-    if transforms is not None:
-        columns |= measure.join([measure.by_place(*pair, transforms) for pair in pairs])
-        columns |= measure.images(transforms)
+    columns = measure.join([measure.row(*pair, transforms) for pair in pairs])
+    columns |= measure.images(transforms)
     return Result(
         networks=[key[0] for key in rows],
         states=[key[1] for key in rows],
@@ -230,8 +202,7 @@ def variants(dataset, *, seed=0) -> Variants:
     """Return the first digit of each class, padded, and 16 variants, drawn as those scored."""
     from capsviz.data import affnist_like
 
-    index = [int((dataset.labels == k).nonzero()[0]) for k in range(len(dataset.classes))]
-    part = dataset.take(index)
+    part = dataset.take([int((dataset.labels == k).nonzero()[0]) for k in range(10)])
     drawn = [affnist_like.make(part, v, seed=seed)[0].images for v in range(VARIANTS)]
     images = [part.pad(affnist_like.PAD_PX).images, *drawn]
     stacked = np.stack([image.numpy() for image in images], 1)
@@ -242,52 +213,50 @@ def shipped() -> Result:
     """Return the table of the results that come with capsviz; ValueError if there are none."""
     from capsviz.analyses.affnist import series
 
-    return _with_transforms(_shipped_results(), series.SHIPPED)
+    return with_transforms(_shipped(), series.SHIPPED)
 
 
-def apart(result: Result, rows) -> str:
-    """Say how far networks are from CapsNet inside and outside, and how much of it is position."""
-    compared = [i for i in rows if np.isfinite(result.affine.difference.value[i])]
-    if not compared:
+def _shipped() -> list[dict]:
+    from capsviz.analyses.affnist import series
+    from capsviz.experiments import affnist
+
+    return affnist.read(series.SHIPPED)
+
+
+def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
+    """`tabulate` with the transforms of the images, which are stored or drawn from MNIST."""
+    from capsviz.experiments.affnist import transforms
+
+    n = max((r["affnist_like"]["n"] for r in results), default=0)
+    moved = transforms.read(folder, n, root) if n else {}
+    if moved is None:
+        raise ValueError(f"the transforms of the images are not in '{folder}', nor is MNIST here")
+    return tabulate(results, moved)
+
+
+def apart(result: Result, state: str) -> str:
+    """Say how far the networks of a state are from CapsNet, and how much of it shift explains."""
+    gaps: Any = result.affine.difference
+    rows = [i for i in np.flatnonzero(np.isfinite(gaps.value)) if result.states[i] == state]
+    if not rows:
         return ""
     ranges = []
-    for estimate in (result.within, result.beyond):
-        gaps = 100 * estimate.difference.value[compared]
-        low, high = (f"{end:+.1f}" for end in (np.nanmin(gaps), np.nanmax(gaps)))
+    for estimate in (result.within.difference, result.beyond.difference):
+        points = 100 * estimate.value[rows]  # type: ignore[union-attr]
+        low, high = (f"{end:+.1f}" for end in (np.nanmin(points), np.nanmax(points)))
         ranges.append(low if low == high else f"{low} to {high}")
     text = (
         f"Accuracy differs from CapsNet's by {ranges[0]} points inside the training shift range, "
         f"and by {ranges[1]} points outside."
     )
-    if result.lost is None:
+    unequal = [i for i in rows if gaps.low[i] > 0 or gaps.high[i] < 0]
+    if result.lost is None or not unequal:
         return text
-    gaps, less = result.affine.difference, result.lost.difference
-    unequal = [i for i in compared if gaps.low[i] > 0 or gaps.high[i] < 0]
-    if unequal:
-        parts = [
-            f"{-100 * less.value[i, 0]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})"
-            for i in unequal
-        ]
-        if all(_is_position(gaps.value[i], less[i]) for i in unequal):
-            text += " Position is what distinguishes the networks of unequal accuracy."
-        text += f" Points of the gap that shift explains: {', '.join(parts)}."
-    return text
-
-
-def _is_position(gap: float, less) -> bool:
-    """Return whether shift explains more than half of a gap, clearly, and most of all factors.
-
-    Parameters
-    ----------
-    gap   difference in accuracy.
-    less  Estimate (F,), differences in what each factor takes, shift first.
-    """
-    shift = less[0]
-    return bool(
-        (shift.high < 0 if gap > 0 else shift.low > 0)
-        and -shift.value / gap > 0.5
-        and int(abs(less.value).argmax()) == 0
-    )
+    shift = -100 * result.lost.difference.value[:, 0]  # type: ignore[union-attr]
+    parts = [
+        f"{shift[i]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})" for i in unequal
+    ]
+    return f"{text} Points of the gap that shift explains: {', '.join(parts)}."
 
 
 def _sources(result) -> str:
@@ -298,21 +267,7 @@ def _sources(result) -> str:
     return "digits and seeds" if min(counts) > 1 else "digits and, where there are several, seeds"
 
 
-def _shipped_results() -> list[dict]:
-    from capsviz.analyses.affnist import series
-
-    return series.experiment.read(series.SHIPPED)
-
-
-def _with_transforms(results: list[dict], folder: Path, root=None) -> Result:
-    """`tabulate` with the transforms of the images, if these are stored or can be drawn."""
-    from capsviz.experiments.affnist import transforms
-
-    n = max((r["affnist_like"]["n"] for r in results), default=0)
-    return tabulate(results, transforms.read(folder, n, root) if n else None)
-
-
-@click.command(help=__doc__.split("\n")[0])
+@click.command(help=__doc__)
 @click.option(
     "--run", "make", is_flag=True, help="Train and score what is missing; hours on a CPU."
 )
@@ -360,6 +315,6 @@ def command(
             series.run(networks, seeds, folder, plan, data_dir, device, task)
         if task != (1, 1):
             return  # the others' results are gathered without --run
-        result = _with_transforms(*series.read(networks, folder, make), data_dir)
+        result = with_transforms(*series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
     writing.report(result, analysis.findings(result), paths, as_json)

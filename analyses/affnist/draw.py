@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, mosaic
+from capsviz.results.panels import MARKERS, mosaic, name_rows, points, rule
 
 TITLES = {
     "capsnet": "CapsNet, 3 iterations",
@@ -22,7 +22,6 @@ PLACES = {
     "within": ("o", "inside the training shifts"),
     "beyond": ("v", "outside the training shifts"),
 }
-ALL = {"affine": ("o", "all affine digits")}  # where the transforms of the images are not known
 FACTOR_COLOURS = COLOURS[2:6]
 NONE = "–"  # in the table
 SMALLEST = 0.21  # inches of a variant: of fewer there is room in a column
@@ -56,10 +55,9 @@ def _network_axis(axes, names, *, labelled, wide):
     """Draw a row for each network, the first on top, named where there is room."""
     titles = [TITLES.get(name, name) for name in names]
     titles = titles if wide else [title.replace(", ", ",\n", 1) for title in titles]
-    axes.set_yticks(range(len(names)), titles)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.grid(axis="x", linewidth=0.4, color="0.9")
-    axes.tick_params(axis="y", length=0, labelleft=labelled)
+    name_rows(axes, titles)
+    axes.tick_params(axis="y", labelleft=labelled)
+    rule(axes)
 
 
 def _rows(result, names, both):
@@ -71,21 +69,18 @@ def _rows(result, names, both):
 
 def _by_place(left, right, result, names, both) -> list:
     """Draw accuracies and gaps; return what the marks are."""
-    kinds = ALL if result.within is None else PLACES
     for i, y, colour in _rows(result, names, both):
         left.plot(100 * result.test[i], y, "o", color=colour, markersize=4, fillstyle="none")
-        for field, (marker, _) in kinds.items():
+        for field, (marker, _) in PLACES.items():
             estimate = getattr(result, field)
             for axes, one in ((left, estimate[i]), (right, estimate.difference[i])):
-                if np.isnan(one.value):
-                    continue
-                axes.plot(100 * one.ci95, [y, y], color=colour, linewidth=1.2)
-                axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
+                if np.isfinite(one.value):
+                    points(axes, 100 * one, colour, marker, shift=y)
     right.axvline(0, color="0.5", linewidth=0.6)
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.set_xlabel("accuracy minus\nCapsNet's, points")
     handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
-    handles += [_mark(marker, "0.4", text) for marker, text in kinds.values()]
+    handles += [_mark(marker, "0.4", text) for marker, text in PLACES.values()]
     if both:
         handles += [_mark("o", colour, state) for state, colour in STATES.items()]
     return handles
@@ -96,12 +91,11 @@ def _losses(axes, result, names, both) -> list:
     step = 0.09 if both else 0.17
     for i, y, _ in _rows(result, names, both):
         for k, colour in enumerate(FACTOR_COLOURS):
-            one, row = 100 * result.lost[i, k], y + step * (k - 1.5)
-            axes.plot(one.ci95, [row, row], color=colour, linewidth=1.2)
-            axes.plot(one.value, row, "s", color=colour, markersize=2.5)
+            shift = y + step * (k - 1.5)
+            points(axes, 100 * result.lost[i, k], colour, "s", shift=shift, markersize=2.5)
     axes.axvline(0, color="0.5", linewidth=0.6)
     axes.set_xlabel("accuracy lost to each factor,\npercentage points")
-    names = [factor.split(",")[0].removeprefix("largest ") for factor in result.factors]
+    names = ("shift", *(factor.split(",")[0] for factor in result.factors[1:]))
     return [_mark("s", c, name) for c, name in zip(FACTOR_COLOURS, names, strict=True)]
 
 
@@ -128,7 +122,7 @@ def factors(result, width):
         axes.set_xlabel(f"{factor},\ninside the range" if k else factor)
         if k:
             axes.set_ylim(5 * (low // 5), 101)
-        axes.grid(axis="y", linewidth=0.4, color="0.9")
+        rule(axes, "y")
     first = grid[0] if wide else grid[0, 0]
     first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")
     for axes in np.ravel(grid)[:: 4 if wide else 2]:
@@ -173,8 +167,6 @@ def cells(result) -> tuple[list[str], list[list[str]]]:
 
 def _row(result, i: int) -> list[str]:
     network, (low, high) = result.networks[i], result.affine_range[i]
-    places = [getattr(result, place) for place in PLACES]
-    within = places[0] and places[0].difference
     lost = [None] * 4 if result.lost is None else [result.lost[i, k] for k in range(4)]
     return [
         TITLES.get(network, network),
@@ -182,10 +174,10 @@ def _row(result, i: int) -> list[str]:
         result.states[i],
         str(len(result.seeds[i])),
         *map(_percent, (result.held_out[i], result.test[i], result.affine.value[i])),
-        *(_interval(place and place[i], ".1f") for place in places),
+        *(_interval(place[i], ".1f") for place in (result.within, result.beyond)),
         f"{_percent(low)} to {_percent(high)}" if len(result.seeds[i]) > 1 else NONE,
         _interval(result.affine.difference[i], "+.2f"),
-        _interval(within and within[i], "+.1f"),
+        _interval(result.within.difference[i], "+.1f"),
         *(_interval(one, ".1f") for one in lost),
         _percent(result.affnist[i]),
     ]

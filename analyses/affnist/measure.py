@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from capsviz.experiments.affnist import scores
 from capsviz.statistics.attribution import attribute
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z, require_two, student
@@ -25,44 +26,37 @@ FEWEST = 1000  # images of a fit
 
 def check(results: list[dict]) -> None:
     """ValueError for results that were not made on the same terms."""
-    n = {"images of affnist_like": {r["affnist_like"]["n"] for r in results}}
     shared = ("target", "checks", "batch_size", "ema", "train_limit", "precision")
-    terms = n | {name: {r["terms"].get(name) for r in results} for name in shared}
-    full = {r["terms"]["epochs"] for r in results if r["state"] == "full"}
+    terms = {name: {r["terms"].get(name) for r in results} for name in shared}
+    terms["images of affnist_like"] = {r["affnist_like"]["n"] for r in results}
+    terms["epochs of full training"] = {
+        r["terms"]["epochs"] for r in results if r["state"] == "full"
+    }
     for name, values in terms.items():
         if len(values) > 1:
             raise ValueError(f"the results differ in {name}: {', '.join(sorted(map(str, values)))}")
-    if len(full) > 1:
-        raise ValueError(f"the full results differ in epochs: {', '.join(map(str, sorted(full)))}")
 
 
-def row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
-    """Columns of one network in one state, from its runs and the reference's by seed."""
+def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
+    """Columns of one network in one state, from its runs and the reference's by seed.
+
+    `transforms` are the numbers behind the images, by the names of `affnist_like.Transforms`.
+    """
+    hits, pair = _hits(runs, reference)
+    within, terms = near(transforms), features(transforms)
     accuracy = [run["affnist_like"]["accuracy"] for run in runs.values()]
     real = [run["affnist"] for run in runs.values()]
     comparable = None not in real and len({score["n"] for score in real}) == 1
     first = next(iter(runs.values()))
-    return {
+    options = first.get("recipe", {}).get("options", {})
+    columns = {
         "parameters": first["parameters"],
-        "reconstruction_weight": _reconstruction_weight(first),
+        "reconstruction_weight": options.get("reconstruction_weight"),
         "held_out": np.mean([run["held_out"]["accuracy"] for run in runs.values()]),
         "test": np.mean([run["test"]["accuracy"] for run in runs.values()]),
-        "affine": _accuracy(*_hits(runs, reference)),
+        "affine": _accuracy(hits, pair),
         "affine_range": [min(accuracy), max(accuracy)],
         "affnist": np.mean([score["accuracy"] for score in real]) if comparable else np.nan,
-    }
-
-
-def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
-    """Return more columns of that network: by position, by factor, and what each factor costs.
-
-    Parameters
-    ----------
-    transforms  the numbers behind the images, by the names of `affnist_like.Transforms`.
-    """
-    hits, pair = _hits(runs, reference)
-    within = near(transforms)
-    columns = {
         "within": _accuracy(hits, pair, within),
         "beyond": _accuracy(hits, pair, ~within),
         "by_factor": stack(
@@ -71,7 +65,6 @@ def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict
     }
     if hits.shape[1] < FEWEST:  # no fit of so few
         return columns
-    terms = features(transforms)
     return columns | {
         "upright": attribute(terms, hits.mean(0)).base,
         "lost": _estimate(partial(_lost, terms), hits, pair),
@@ -81,7 +74,7 @@ def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict
 
 def join(rows: list[dict]) -> dict:
     """Columns from rows: estimates stacked, numbers as arrays, others as lists."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns: dict = {name: [row[name] for row in rows] for name in rows[0]}
     for name, values in columns.items():
         if isinstance(values[0], Estimate):
             columns[name] = stack(values)
@@ -105,9 +98,7 @@ def images(transforms: dict) -> dict:
 
 def near(transforms: dict) -> np.ndarray:
     """Return which images (n,) lie inside the training shift range."""
-    from capsviz.experiments.affnist.scores import SHIFT_PX
-
-    return factors(transforms)[0] <= SHIFT_PX
+    return factors(transforms)[0] <= scores.SHIFT_PX
 
 
 def factors(transforms: dict) -> np.ndarray:
@@ -155,19 +146,14 @@ def features(transforms: dict) -> list[np.ndarray]:
 
 def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
     """Rightness (S, n) by seed; and (its, reference's) of the seeds of both, or None."""
-    from capsviz.experiments.affnist.scores import unpack
 
     def by_seed(some, seeds):
-        scores = [some[seed]["affnist_like"] for seed in seeds]
-        return np.stack([unpack(score["right"], score["n"]) for score in scores]).astype(float)
+        each = [some[seed]["affnist_like"] for seed in seeds]
+        return np.stack([scores.unpack(one["right"], one["n"]) for one in each]).astype(float)
 
     common = sorted(set(runs) & set(reference))
     pair = (by_seed(runs, common), by_seed(reference, common)) if common else None
     return by_seed(runs, sorted(runs)), None if runs is reference else pair
-
-
-def _reconstruction_weight(run: dict) -> float | None:
-    return run.get("recipe", {}).get("options", {}).get("reconstruction_weight")
 
 
 def _share(hits: np.ndarray, mask=None) -> tuple:
@@ -200,7 +186,8 @@ def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Esti
     value, influence, n = statistic(hits.mean(0))
     each = [statistic(one)[0] for one in hits]
     if pair is None:
-        difference = _none(*np.shape(value))
+        none = np.full((*np.shape(value), 2), np.nan)
+        difference = Estimate(none[..., 0], none)
     else:
         (own, a, _), (other, b, _) = (statistic(some.mean(0)) for some in pair)
         gaps = [statistic(one)[0] - statistic(two)[0] for one, two in zip(*pair, strict=True)]
@@ -214,9 +201,7 @@ def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
     Variants of one digit are not independent: their influences add up. What S seeds say, `each` ()
     or (F,), adds the margin of their mean by Student, in squares, as in `statistics.runs`.
     """
-    from capsviz.experiments.affnist.scores import ORIGINALS
-
-    original = np.arange(len(influence)) % ORIGINALS
+    original = np.arange(len(influence)) % scores.ORIGINALS
     digits = original.max() + 1
     require_two(digits)
     sums = np.zeros((digits, *influence.shape[1:]))
@@ -225,8 +210,3 @@ def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
     if (S := len(each)) > 1:
         half = np.hypot(half, student(S) * np.std(each, 0, ddof=1) / np.sqrt(S))
     return np.stack([value - half, value + half], -1)
-
-
-def _none(*shape: int) -> Estimate:
-    """Of a number that there is not."""
-    return Estimate(np.full(shape, np.nan), np.full((*shape, 2), np.nan))

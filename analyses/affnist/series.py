@@ -16,23 +16,14 @@ from capsviz.experiments.reproduce import share
 from capsviz.inputs.opening import choose_device
 
 FOLDER = Path("runs/affnist")
+HOW_TO_RUN = ("seeds", "task", "target", "full", "epochs", "batch_size", "ema", "limit",
+              "train_limit", "device")  # fmt: skip
 SHIPPED = discovery.folder("capsviz.trained") / "affnist"
 
 
 def check(make, networks, seeds: int, picture) -> None:
     """ValueError for options that would be ignored, an unknown network, or less than 1 seed."""
-    typed = options.typed(
-        "seeds",
-        "task",
-        "target",
-        "full",
-        "epochs",
-        "batch_size",
-        "ema",
-        "limit",
-        "train_limit",
-        "device",
-    )
+    typed = options.typed(*HOW_TO_RUN)
     if typed and not make:
         raise ValueError(f"these say how to run: drop {', '.join(sorted(typed))} or add --run")
     if picture and (typed := options.typed("make", "networks", "folder")):
@@ -44,21 +35,20 @@ def check(make, networks, seeds: int, picture) -> None:
             raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
 
 
-def run(networks, seeds: int, folder, plan: dict, root, device: str, task) -> None:
+def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> None:
     """Train and score what is missing of a task's share of the networks times seeds.
 
     The transforms of the images are stored beside the results. ClickException if all was run and
     none reached the accuracy to match.
     """
-    plan = experiment.Plan(folder=folder or FOLDER, **plan)
-    device = choose_device(device)
+    plan = experiment.Plan(folder=folder or FOLDER, **terms)
     runs = [(network, seed) for seed in range(seeds) for network in networks or experiment.NETWORKS]
     if tasks.is_empty(task, len(runs)):
         return
     for network, seed in share(runs, task):
         with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:
             experiment.run(
-                network, seed, plan, root=root, device=device,
+                network, seed, plan, root=root, device=choose_device(device),
                 report=lambda line: tqdm.write(line, file=sys.stderr),
                 on_step=lambda *_, bar=bar: bar.update(),
             )  # fmt: skip

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS
+from capsviz.results.panels import MARKERS, points
+from capsviz.statistics.estimate import Estimate
 
 ROW = 0.245  # inches of a row at least, so that its picture can be recognised
 WIDE = 5.0  # inches from which the differences are shown too
@@ -79,29 +80,17 @@ def _errors(axes, result, cell):
 
 def _intervals(axes, result):
     """Errors of a single network, or differences from the baseline's, with their intervals."""
-    several = len(result.networks) > 1
-    first = result.networks.index(result.baseline)
-    drawn = [k for k in range(len(result.networks)) if k != first] if several else [first]
-    offsets = np.linspace(-0.28, 0.28, len(drawn)) if len(drawn) > 1 else [0]
-    C = len(result.corruptions)
+    several, C = len(result.networks) > 1, len(result.corruptions)
+    drawn = range(int(several), len(result.networks))
+    offsets = np.linspace(-0.28, 0.28, len(drawn)) if several and len(drawn) > 1 else [0]
     for k, offset in zip(drawn, offsets, strict=True):
+        parts = [result.clean[[k]], result.error[k], result.mean[[k]]]
         if several:
-            rows = np.arange(1, C + 2)
-            parts = [result.error.difference[k], result.mean.difference[[k]]]
-        else:
-            rows = np.arange(C + 2)
-            parts = [result.clean[[k]], result.error[k], result.mean[[k]]]
-        middle = np.concatenate([part.value for part in parts])
-        ends = np.concatenate([part.ci95 for part in parts])
-        colour = COLOURS[k % len(COLOURS)]
-        axes.hlines(rows + offset, *100 * ends.T, color=colour, linewidth=0.9)
-        axes.plot(
-            100 * middle,
-            rows + offset,
-            MARKERS[k % len(MARKERS)],
-            color=colour,
-            label=result.networks[k],
-        )
+            parts = [part.difference for part in parts[1:]]
+        values = np.concatenate([part.value for part in parts])
+        one = 100 * Estimate(values, np.concatenate([part.ci95 for part in parts]))
+        look = (COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)])
+        points(axes, one, *look, result.networks[k], offset + several)
     for edge in np.arange(0.5, C + 1):
         outer = edge in (0.5, C + 0.5)
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
@@ -120,13 +109,11 @@ def _intervals(axes, result):
 
 def table(result) -> tuple[list[str], list[list[str]], str]:
     """Header, rows and caption; errors and ratios in percent, with their intervals."""
-    rows = [_row("clean", result.clean)]
-    for c, name in enumerate(result.corruptions):
-        rows.append(_row(name.replace("_", " "), result.error[:, c]))
-    rows.append(_row("mean of the corruptions", result.mean))
-    for field in ("mce", "relative_mce", "total", "relative_total"):
-        if getattr(result, field) is not None:
-            rows.append(_row(result.titles[field], getattr(result, field)))
+    each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
+    each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
+    ratios = ("mce", "relative_mce", "total", "relative_total")
+    each |= {result.titles[field]: getattr(result, field) for field in ratios}
+    rows = [_row(name, estimate) for name, estimate in each.items()]
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
         "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.discovery import unknown
+from capsviz import data
+from capsviz.inputs.opening import Inputs
 from capsviz.nn.functional import predict
-from capsviz.statistics.comparison import compare_shares
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_each, wilson_each
+from capsviz.statistics.comparison import compare_means, compare_shares
+from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import scores
 from capsviz.transforms.corruptions import apply
 
@@ -26,9 +26,6 @@ def generate(name: str, images: Tensor, seed: int) -> Tensor:
 
 def published(inputs, n: int):
     """Return a function: name -> the images of the real MNIST-C that belong to n of the inputs'."""
-    from capsviz import data
-    from capsviz.inputs.opening import Inputs
-
     if (inputs.dataset.name, inputs.dataset.split) != ("mnist", "test"):
         raise ValueError(f"MNIST-C is of MNIST's test images, got {inputs.dataset.name}")
 
@@ -47,89 +44,47 @@ def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
     return np.stack([one.numpy() for one in wrong])
 
 
-def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
-    """Fields of a result, by name.
+def statistics(clean, wrong, counts) -> dict[str, Estimate]:
+    """Return fields of a result, by name, with the first network as the baseline.
 
     Parameters
     ----------
-    clean   (K, N) whether a network misclassifies an original image.
-    wrong   (K, C, N) the same under each corruption.
-    first   index of the baseline among the networks.
-    counts  (R, N) how often each image is in each resample.
+    clean, wrong  (K, N) and (K, C, N) whether a network misclassifies an image.
+    counts        (R, N) how often each image is in each resample.
     """
-    n = clean.shape[1]
-    error, error_drawn = wrong.mean(2), _resampled(wrong, counts)
-    plain, plain_drawn = clean.mean(1)[:, None], _resampled(clean[:, None], counts)
-    mean, mean_drawn = error.mean(1), error_drawn.mean(2)
+    C, n = wrong.shape[1:]
+    plainly = compare_means(clean, counts)
+    each = stack([compare_means(wrong[:, c], counts) for c in range(C)], 1)
+    error, error_drawn = each.value, np.asarray(each.draws)
+    plain, plain_drawn = plainly.value[:, None], np.asarray(plainly.draws)[..., None]
+    mean, mean_drawn = error.mean(1, keepdims=True), error_drawn.mean(2, keepdims=True)
     excess, excess_drawn = error - plain, error_drawn - plain_drawn
+    more, more_drawn = excess.mean(1, keepdims=True), excess_drawn.mean(2, keepdims=True)
     return {
-        "clean": _shares(clean, first, plain_drawn[..., 0]),
-        "error": _shares(wrong, first, error_drawn),
-        "mean": _means(wrong, first, counts),
-        "mce": _ratios(error, error_drawn, first, n),
-        "relative_mce": _ratios(excess, excess_drawn, first, n),
-        "total": _ratios(mean[:, None], mean_drawn[..., None], first, n),
-        "relative_total": _ratios(
-            excess.mean(1)[:, None], excess_drawn.mean(2)[..., None], first, n
-        ),
+        "clean": plainly,
+        "error": each,
+        "mean": replace(compare_shares(wrong.sum(1), np.full(n, C), counts), n=n),
+        "mce": _ratios(error, error_drawn, n),
+        "relative_mce": _ratios(excess, excess_drawn, n),
+        "total": _ratios(mean, mean_drawn, n),
+        "relative_total": _ratios(more, more_drawn, n),
     }
 
 
-def baseline_of(networks: list[str], baseline: str | None) -> str:
-    """The network that others are compared with: the first, if none is named."""
-    if not networks:
-        raise ValueError("expected at least one network, got none")
-    if baseline is not None and baseline not in networks:
-        raise ValueError(unknown("baseline", baseline, networks))
-    return networks[0] if baseline is None else baseline
-
-
-def mean_of_ratios(error, first) -> np.ndarray:
+def mean_of_ratios(error) -> np.ndarray:
     """Errors (..., K, C) over the baseline's, mean over C; NaN where one of its is not above 0."""
-    own = error[..., [first], :]
+    own = error[..., :1, :]
     defined = (own > 0).all(-1)
     return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
 
 
-def _shares(wrong, first, drawn) -> Estimate:
-    """Errors (K, ...) of wrong answers (K, ..., N), each with the difference to the baseline's."""
-    n = wrong.shape[-1]
-    gained, lost = ((wrong & ~wrong[first]).sum(-1), (~wrong & wrong[first]).sum(-1))
-    ends = paired_each(gained, lost, n)
-    ends[first] = 0  # less itself
-    less = Estimate((gained - lost) / n, ends, n, draws=drawn - drawn[:, [first]])
-    return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less, draws=drawn)
-
-
-def _means(wrong, first, counts) -> Estimate:
-    """Errors (K,), means over the corruptions, with differences to the first's: of C variants."""
-    K, C, n = wrong.shape
-    order = [first, *(k for k in range(K) if k != first)]  # others are compared with the first
-    mean = compare_shares(wrong.sum(1)[order], np.full(n, C), counts)[np.argsort(order)]
-    return replace(mean, n=n)
-
-
-def _ratios(error, drawn, first, n) -> Estimate:
+def _ratios(error, drawn, n) -> Estimate:
     """Of errors (K, C) and resampled ones (R, K, C).
 
     No interval where a resample has no ratio, nor, but for the baseline's own, where all have one:
     networks that err on the same images are not known to err alike.
     """
-    drawn = mean_of_ratios(drawn, first)
-    ends = _ends(drawn)
-    alike = np.ptp(drawn, axis=0) == 0
-    alike[first] = False
-    ends[alike] = np.nan
-    return Estimate(mean_of_ratios(error, first), ends, n, draws=drawn)
-
-
-def _resampled(wrong, counts) -> np.ndarray:
-    """Errors (R, K, C) under the resamples, of wrong answers (K, C, N)."""
-    K, C, n = wrong.shape
-    sums = counts @ wrong.reshape(K * C, n).T.astype(np.float32)
-    return sums.reshape(-1, K, C).astype(float) / n
-
-
-def _ends(drawn) -> np.ndarray:
-    """(K, 2) of resampled numbers (R, K)."""
-    return np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)
+    drawn = mean_of_ratios(drawn)
+    ends = np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)
+    ends[1:][np.ptp(drawn, axis=0)[1:] == 0] = np.nan
+    return Estimate(mean_of_ratios(error), ends, n, draws=drawn)

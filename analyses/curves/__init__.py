@@ -1,7 +1,4 @@
-"""Draw training curves of one run or several: errors, losses, learning rate.
-
-`capsviz curves --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Draw training curves of one run or several: errors, losses, learning rate."""
 
 from __future__ import annotations
 
@@ -44,24 +41,21 @@ class Curves(Analysis):
         """Return the curves of the run whose record lies beside the weights."""
         from capsviz.analyses.curves.records import read
 
-        ((_, history),) = read([_folder(inputs)]).items()
+        (history,) = read([_folder(inputs)]).values()
         return joined({inputs.name: history})
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: no record beside the weights."""
         from capsviz.analyses.curves.records import FILE
 
         there = (_folder(inputs) / FILE).is_file()
         return "" if there else f"no record of training ({FILE}) lies beside the weights"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw a panel for each quantity, a colour and a line style for each run."""
         from capsviz.analyses.curves.draw import panels
 
         return panels(result, width)
 
     def verdict(self, result) -> str:
-        """Return the best epoch of every run, a line each."""
         lines = []
         for s, (name, best) in enumerate(zip(result.names, result.best, strict=True)):
             k = result.epochs[s].index(best)
@@ -78,31 +72,18 @@ class Curves(Analysis):
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the circles are."""
         return (
             "Errors, losses, reconstruction and learning rate of training, by epoch. Circles: the "
             "epoch with the highest validation accuracy."
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, of the runs; of many runs their number."""
         name = slug("-".join(["curves", *result.names]))
         return name if len(name) <= 60 else f"curves-{len(result.names)}-runs"
 
 
 def joined(histories: dict[str, dict[str, list]]) -> Result:
-    """Return the curves of runs from their records.
-
-    Parameters
-    ----------
-    histories  by run, the columns of its epochs.csv, each with a number for every epoch.
-
-    Raises
-    ------
-    ValueError  for no runs.
-    """
-    if not histories:
-        raise ValueError("expected at least one run")
+    """Return the curves of runs, from the columns of their records by the names of the runs."""
     runs = list(histories.values())
     names = [name for name in Result._fields if name not in ("names", "epochs", "best")]
     return Result(
@@ -126,7 +107,7 @@ def _folder(inputs) -> Path:
 
 
 @click.command(
-    help=__doc__.split("\n")[0]
+    help=__doc__
     + "\n\nA RUN is the folder of a training run, or its epochs.csv. The best validation epoch is "
     "marked."
 )

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+    SymmetricalLogLocator,
+)
 
 from capsviz.results import COLOURS
+from capsviz.results.panels import legend_columns, rule
 
 LINES = ("-", "--", ":", "-.")  # another for each run, and colour: forty runs differ
 SPAN = 3  # highest over lowest value, from which an axis is logarithmic
@@ -23,8 +30,7 @@ PANELS = (  # field and title
     ("learning_rate", "learning rate × 1000"),
 )
 BEST = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
-NONE = {"marker": "v", "markersize": 4, "markerfacecolor": "white", "linestyle": "none"}
-LETTER_INCHES, WIDEST = 0.056, 0.09  # of a letter in a legend: most, and W
+WIDEST = 0.09  # inches of the widest letter in a legend
 
 
 def panels(result, width):
@@ -47,17 +53,13 @@ def panels(result, width):
     columns = 3 if width > 5 else 2
     rows = -(-len(drawn) // columns)
     grid = figure.subplots(rows, columns, squeeze=False)
-    hidden = [
-        _panel(axes, result, looks, *panel) for axes, panel in zip(grid.flat, drawn, strict=False)
-    ]
+    for axes, panel in zip(grid.flat, drawn, strict=False):
+        _panel(axes, result, looks, *panel)
     for axes in grid.flat[max(0, len(drawn) - columns) : len(drawn)]:  # nothing is below them
         axes.set_xlabel("epoch")
     for axes in grid.flat[len(drawn) :]:
         axes.set_axis_off()
-    marks = [("best validation epoch", BEST)]
-    if any(hidden):
-        marks.append(("no error", NONE))
-    lines = _legend(figure, result.names, looks, marks, width)
+    lines = _legend(figure, result.names, looks, width)
     figure.set_size_inches(width, rows * (0.5 + 0.3 * width / columns) + 0.15 * lines + 0.3)
     return figure
 
@@ -70,57 +72,44 @@ def _values(result, field: str) -> list[np.ndarray]:
     return [1000 * run for run in runs] if field == "learning_rate" else runs
 
 
-def _panel(axes, result, looks, field, title, runs) -> bool:
-    """Draw one quantity; return whether zeros lie off its logarithmic axis."""
-    logarithmic = _scale(axes, np.concatenate(runs), field)
+def _panel(axes, result, looks, field, title, runs) -> None:
+    """Draw one quantity."""
+    _scale(axes, np.concatenate(runs), field)
     few = max(map(len, runs)) <= FEW
     for epochs, values, look, best in zip(result.epochs, runs, looks, result.best, strict=True):
-        positive = np.where(values > 0, values, np.nan) if logarithmic else values
-        axes.plot(epochs, positive, marker="." if few or len(epochs) == 1 else None, **look)
-        zeros = [x for x, value in zip(epochs, values, strict=True) if logarithmic and value == 0]
-        for x in zeros:
-            _point(axes, x, 0, look, NONE, at_the_foot=True)
+        axes.plot(epochs, values, marker="." if few or len(epochs) == 1 else None, **look)
         if field.startswith("validation"):
-            _point(axes, best, values[epochs.index(best)], look, BEST, at_the_foot=best in zeros)
+            mark = {"color": look["color"], "clip_on": False, "zorder": 4, **BEST}
+            axes.plot(best, values[epochs.index(best)], **mark)
     axes.set_title(title)
     axes.set_xlim(0, 1.03 * max(epochs[-1] for epochs in result.epochs))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
-    axes.grid(axis="y", linewidth=0.4, color="0.9")
-    return logarithmic and any((values == 0).any() for values in runs)
+    rule(axes, "y")
 
 
-def _point(axes, x, y, look, mark, *, at_the_foot: bool) -> None:
-    """Mark an epoch; zeros are marked at the lower end of a logarithmic axis."""
-    where = {"transform": axes.get_xaxis_transform()} if at_the_foot else {}
-    axes.plot(x, y, color=look["color"], clip_on=False, zorder=4, **where, **mark)
-
-
-def _scale(axes, values, field: str) -> bool:
-    """Choose and label the y axis; return whether it is logarithmic."""
+def _scale(axes, values, field: str) -> None:
+    """Choose and label the y axis; a logarithmic one with zeros ends in a linear part."""
     positive = values[values > 0]
-    logarithmic = len(positive) > 0 and positive.max() > SPAN * positive.min()
-    logarithmic = logarithmic and field != "learning_rate"
-    if logarithmic:
-        axes.set_yscale("log")
-        span = positive.max() / positive.min()
-        digits = (1, 2, 3, 5, 7) if span < 8 else (1, 2, 5) if span < 200 else (1,)
-        axes.yaxis.set_major_locator(LogLocator(subs=digits))
-        axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    span = positive.max() / positive.min() if len(positive) else 0
     if field == "learning_rate":
         axes.set_ylim(0, 1.08 * values.max())
-    return logarithmic
+    elif span > SPAN:
+        digits = (1, 2, 3, 5, 7) if span < 8 else (1, 2, 5) if span < 200 else (1,)
+        least = 10.0 ** np.floor(np.log10(positive.min()))
+        zeros = {"linthresh": least, "linscale": 0.3} if (values == 0).any() else {}
+        axes.set_yscale("symlog" if zeros else "log", **zeros)
+        locator = SymmetricalLogLocator(base=10, linthresh=least, subs=digits)
+        axes.yaxis.set_major_locator(locator if zeros else LogLocator(subs=digits))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _legend(figure, names, looks, marks, width) -> int:
-    """Draw the legend of runs and marks above the panels; return the number of its lines."""
+def _legend(figure, names, looks, width) -> int:
+    """Draw the legend of runs above the panels; return the number of its lines."""
     room = int((width - 0.6) / WIDEST)
     labels = [n if len(n) <= room else f"…{n[1 - room :]}" for n in names]
-    labels = [label.replace("$", r"\$") for label in labels]
-    labels += [label for label, _ in marks]
-    handles = [Line2D([], [], **look) for look in looks]
-    handles += [Line2D([], [], color="0.3", **mark) for _, mark in marks]
-    widest = 0.55 + LETTER_INCHES * max(map(len, labels))
-    columns = max(1, min(len(labels), int(width / widest)))
+    labels = [label.replace("$", r"\$") for label in labels] + ["best validation epoch"]
+    handles = [Line2D([], [], **look) for look in (*looks, {"color": "0.3", **BEST})]
+    columns = legend_columns(width, labels, margin=0.55)
     figure.legend(handles, labels, loc="outside upper center", ncols=columns)
     return -(-len(labels) // columns)

@@ -63,44 +63,33 @@ def _names(files: Sequence[Path]) -> list[str]:
 def _read(file: Path) -> dict[str, list]:
     try:
         with file.open(newline="", encoding="utf-8") as stream:
-            table = csv.DictReader(stream)
-            rows, header = list(table), table.fieldnames
+            rows = list(csv.DictReader(stream))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"'{file}' is no CSV file: {error}") from error
     if not rows:
         raise ValueError(f"'{file}' holds no epoch: expected a header and a line for each epoch")
-    for name in COLUMNS:
-        if name not in header and name not in OPTIONAL:
-            raise ValueError(
-                f"'{file}' has no column '{name}', which `capsviz train` writes: "
-                f"it has {', '.join(header)}"
-            )
-    for k, row in enumerate(rows):
-        for name, text in row.items():
-            if text is None:
-                raise ValueError(f"'{file}', line {k + 2}, is cut short: it has no '{name}'")
-    columns = {
-        name: [
-            _number(f"'{file}', line {k + 2}", name, row.get(name, ""))
-            for k, row in enumerate(rows)
-        ]
-        for name in COLUMNS
-    }
+    columns: dict[str, list] = {name: [] for name in COLUMNS}
+    for line, row in enumerate(rows, 2):
+        for name, values in columns.items():
+            try:
+                values.append(_number(name, row.get(name, "" if name in OPTIONAL else None)))
+            except (TypeError, ValueError) as error:
+                where = f"'{file}', line {line}, column '{name}'"
+                raise ValueError(
+                    f"{where}: expected what `capsviz train` writes: {error}"
+                ) from error
     if columns["epoch"] != sorted(set(columns["epoch"])):
         raise ValueError(f"'{file}': the numbers in the column 'epoch' do not grow line by line")
     return columns
 
 
-def _number(where: str, name: str, text: str) -> float | None:
+def _number(name: str, text: str | None) -> float | None:
+    """Return the number in a cell; None for an empty one of a column that may be empty."""
+    if text is None:
+        raise ValueError("there is none")
     if name in OPTIONAL and text == "":
         return None
-    kind, expected = (int, "a whole number") if name == "epoch" else (float, "a number")
-    if name.endswith("accuracy"):
-        expected = "a number from 0 to 1"
-    try:
-        value = kind(text)
-        if math.isfinite(value) and (0 <= value <= 1 or not name.endswith("accuracy")):
-            return value
-    except ValueError:
-        pass
-    raise ValueError(f"{where}: expected {expected} in the column '{name}', got '{text}'")
+    value = int(text) if name == "epoch" else float(text)
+    if not 0 <= value <= (1 if name.endswith("accuracy") else math.inf):
+        raise ValueError(f"got '{text}'")
+    return value

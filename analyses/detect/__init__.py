@@ -1,7 +1,4 @@
-"""Detect attacked, rotated and foreign images by their distance to the reconstruction.
-
-`capsviz detect --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Detect attacked, rotated and foreign images by their distance to the reconstruction."""
 
 from __future__ import annotations
 
@@ -68,7 +65,6 @@ class Detect(Analysis):
     """
     usual_n = 200
     figure_set = {"eps": (0.1, 0.3), "steps": 15}
-    figure_set_images = (2, 100)
     slow = True
     headline = ("misread", "undetected")
 
@@ -94,11 +90,6 @@ class Detect(Analysis):
 
         The threshold is set on validation images of the same data set. No result depends on how
         many images are attacked together.
-
-        Raises
-        ------
-        ValueError   for fewer than 2 images, an eps outside (0, 1], or a network without a decoder.
-        ImportError  without foolbox.
         """
         import torch
 
@@ -150,36 +141,30 @@ class Detect(Analysis):
         )
 
     def check(self, *, eps, steps, **_) -> None:
-        """Refuse attacks that cannot be made."""
         from capsviz.experiments import attacks
 
         attacks.check(eps, steps)
 
+    def in_figure_set(self, n, inputs, digit):
+        """Return 100 at most: every image is attacked many times."""
+        return min(max(n, 2), 100, len(inputs.dataset))
+
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures."""
         return ("", "distances") if result.examples is None else ("", "distances", "examples")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw AUROC and shares, or the "distances", or "examples", one of every set."""
         from capsviz.analyses.detect import draw
 
         drawings = {"": draw.sheet, "distances": draw.distances, "examples": draw.examples}
         return drawings[part](result, width)
 
     def verdict(self, result) -> str:
-        """Say which sets are detected better than by every control, and what was left out."""
-        better = [
-            name
-            for name, low in zip(result.sets[1:], result.gain.low.min(1), strict=True)
-            if low > 0
-        ]
-        text = "The distance to the reconstruction detects {} better than every control.".format(
-            ", ".join(better) or "no set"
-        )
+        gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
+        better = ", ".join(name for name, low in gains if low > 0) or "no set"
+        text = f"The distance to the reconstruction detects {better} better than every control."
         return " ".join([text, *(f"{missing}." for missing in result.missing)])
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bars and stars are."""
         if part == "distances":
             return (
                 "Distance of every image to the reconstruction from the winning capsule, with "

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import mosaic, wrapped
+from capsviz.results.panels import album, name_rows, points, wrapped
 
 MARKS = (  # of each score
     ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
@@ -39,8 +39,7 @@ def sheet(result, width):
 
 def distances(result, width):
     """Every image's distance, a row for each set: dots, quartiles, median; and the threshold."""
-    A = len(result.sets)
-    figure = Figure(figsize=(width, 0.24 * A + 0.9))
+    figure = Figure(figsize=(width, 0.24 * len(result.sets) + 0.9))
     axes, height = figure.subplots(), np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
     for y, values in enumerate(result.values[:, 0]):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
@@ -52,16 +51,15 @@ def distances(result, width):
         "threshold", (result.threshold, 1.01), xycoords=("data", "axes fraction"),
         ha="center", va="bottom", fontsize=6,
     )  # fmt: skip
-    axes.set_yticks(range(A), shown(result.sets))
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, None), ylim=(A - 0.5, -0.5))
+    name_rows(axes, shown(result.sets))
+    axes.set_xlim(0, None)
     text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
     axes.set_xlabel(wrapped(text, 0.75 * width))
     return figure
 
 
 def examples(result, width):
-    """The first image of every set, above its reconstruction."""
+    """The first image of every set, above its reconstruction; class and distance below."""
     A = len(result.sets)
     columns = min(A, int((width - NAMES) / NARROWEST))
     lines = -(-A // columns)
@@ -69,19 +67,25 @@ def examples(result, width):
     cell = min((width - NAMES) / columns, CELL)
     around = 3.8 if lines > 1 else 4.5  # lines of letters above and below all
     figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + around * LINE))
-    _examples(figure, result, columns, lines)
+    figure.suptitle("the first image of each set, and its reconstruction")
+    figure.supxlabel("predicted class, below it the distance; *: flagged", fontsize=8)
+    below = [
+        f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
+        for k, far in zip(result.predicted[:, 0], result.values[:, 0, 0], strict=True)
+    ]
+    above = [name.replace(" ", "\n", 1) for name in shown(result.sets)]
+    rows = ("input", "recon-\nstruction")
+    album(figure, result.examples.swapaxes(0, 1), columns, rows, above, below)
     return figure
 
 
 def _areas(axes, result, *, ncols):
     """AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
-    y = np.arange(1, len(result.sets))
+    name_rows(axes, shown(result.sets))
     for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
-        _points(axes, y + (s - 2) * 0.145, result.auroc[:, s],
-                marker=marker, color=colour, label=name)  # fmt: skip
+        points(axes, result.auroc[:, s], colour, marker, name, 1 + (s - 2) * 0.145)
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
-    axes.set_yticks(range(len(result.sets)), shown(result.sets))
-    axes.set(xlim=(-0.03, 1.03), ylim=(len(y) + 0.5, -0.5), xlabel="AUROC against unchanged")
+    axes.set(xlim=(-0.03, 1.03), xlabel="AUROC against unchanged")
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=ncols, fontsize=6,
         title="distance to the reconstruction from", title_fontsize=6,
@@ -90,37 +94,8 @@ def _areas(axes, result, *, ncols):
 
 def _shares(axes, result):
     """Draw shares that are misclassified, flagged, and misclassified but not flagged."""
-    y = np.arange(len(result.sets))
     for s, (field, (marker, colour, name)) in enumerate(SHARES.items()):
-        _points(axes, y + (s - 1) * 0.22, 100 * getattr(result, field),
-                marker=marker, color=colour, label=name)  # fmt: skip
+        points(axes, 100 * getattr(result, field), colour, marker, name, (s - 1) * 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
     axes.tick_params(axis="y", length=0)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6)
-
-
-def _points(axes, y, estimate, **look):
-    axes.hlines(y, estimate.low, estimate.high, color=look["color"], linewidth=0.8)
-    axes.plot(estimate.value, y, linestyle="none", **look)
-
-
-def _examples(figure, result, columns, lines):
-    """The first image of every set, above its reconstruction; class and distance below."""
-    figure.suptitle("the first image of each set, and its reconstruction")
-    figure.supxlabel("predicted class, below it the distance; *: flagged", fontsize=8)
-    for line, axes in enumerate(figure.subplots(lines, 1, squeeze=False)[:, 0]):
-        part = slice(line * columns, (line + 1) * columns)
-        y, x = mosaic(axes, result.examples[part].swapaxes(0, 1), columns)
-        axes.set_yticks(y, ("input", "recon-\nstruction"), linespacing=1.0)
-        axes.set_xticks(x, [name.replace(" ", "\n", 1) for name in result.sets[part]], fontsize=6)
-        axes.xaxis.tick_top()
-        under = axes.secondary_xaxis("bottom")
-        under.spines[:].set_visible(False)
-        under.tick_params(length=0, pad=2)
-        under.set_xticks(
-            x,
-            [
-                f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
-                for k, far in zip(result.predicted[part, 0], result.values[part, 0, 0], strict=True)
-            ],
-        )

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import torch
 
+from capsviz import data
+from capsviz.experiments import attacks
+from capsviz.nn.functional import predict
+from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
+from capsviz.tracing import decode, trace
+from capsviz.tracing.outputs import distance, require_capsules, require_reconstruction
+from capsviz.transforms import warps
+from capsviz.transforms.augment import to_uint8
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
@@ -17,21 +26,12 @@ def makers(model, others, eps, steps, seed, shape):
 
     `shape` is (N, C, H, W), of all images. Random draws belong to an index among the N.
     """
-    import torch
-
-    from capsviz.experiments import attacks
-    from capsviz.tracing.outputs import require_capsules
-    from capsviz.transforms import warps
-
     require_capsules(model)
     attacks.check(eps, steps)
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
     angles = low + (high - low) * torch.rand(shape[0], generator=draws)
     starts = attacks.noise(shape, seed)
-
-    def fast(one):
-        return lambda images, labels, piece: attacks.fgsm(model, images, labels, eps=one)
 
     def descended(attack, one):
         return lambda images, labels, piece: attack(
@@ -44,7 +44,10 @@ def makers(model, others, eps, steps, seed, shape):
     kinds = {"unchanged": ("clean", lambda images, labels, piece: images)}
     for one in eps:
         kinds |= {
-            f"FGSM {one:g}": ("attack", fast(one)),
+            f"FGSM {one:g}": (
+                "attack",
+                lambda images, labels, _, one=one: attacks.fgsm(model, images, labels, eps=one),
+            ),
             f"PGD {one:g}": ("attack", descended(attacks.pgd, one)),
             f"R-PGD {one:g}": ("adaptive", descended(attacks.reconstructive_pgd, one)),
         }
@@ -56,34 +59,20 @@ def makers(model, others, eps, steps, seed, shape):
 
 
 def held_out(model, images):
-    """Return distances of validation images (V, C, H, W), and the average of each class.
+    """Return distances (V,) of validation images, and averages (J, C, H, W) by class.
 
-    Returns
-    -------
-    (V,) float32 distances to the winning capsule's reconstruction; (J, C, H, W) averages of the
-    images with class j predicted, of all images where there are none.
+    Distances are to the winning capsule's reconstruction; an average is of the images with the
+    class predicted, of all images where there are none.
     """
-    import torch
-
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import trace
-    from capsviz.tracing.outputs import distance, require_reconstruction
-
     traced = trace(model, images, keep=("lengths", "reconstruction"))
     distances = distance(images, require_reconstruction(traced.reconstruction))
-    winner, J = predict(traced.lengths), traced.lengths.shape[1]
+    winner, J = predict(traced.require("lengths")), traced.require("lengths").shape[1]
     alike = [images[winner == j] if (winner == j).any() else images for j in range(J)]
     return distances.numpy(), torch.stack([some.mean(0) for some in alike])
 
 
 def score_all(model, makers, averages, images, labels, pieces, seed, progress):
-    """Score the A sets that `makers` makes of N images, piece by piece.
-
-    Parameters
-    ----------
-    makers    of the function `makers`.
-    averages  (J, C, H, W), an image for each class.
-    pieces    indices (P,) of images that are scored together, all N in order.
+    """Score the A sets that `makers` makes of N images, by pieces: indices that are taken together.
 
     Returns
     -------
@@ -92,11 +81,6 @@ def score_all(model, makers, averages, images, labels, pieces, seed, progress):
     to the average of the predicted class; (A, N) predicted classes;
     (A, 2, C, H, W) uint8, first images and their reconstructions.
     """
-    import torch
-
-    from capsviz.tracing.outputs import distance
-    from capsviz.transforms.augment import to_uint8
-
     n = len(images)
     values = np.empty((len(makers), 4, n), np.float32)
     predicted = np.empty((len(makers), n), np.int64)
@@ -115,75 +99,48 @@ def score_all(model, makers, averages, images, labels, pieces, seed, progress):
 
 
 def score(model, images, places, n, seed):
-    """Score some of the N images of a set.
+    """Return distances (2, P), predicted classes (P,) and reconstructions of some of N images.
 
-    Parameters
-    ----------
-    places  (P,) indices of the images among the N; random draws belong to an index.
-
-    Returns
-    -------
-    (2, P) float32: distance to the winning capsule's reconstruction, and to that of a random other
-    capsule; (P,) predicted classes; (P, C, H, W) the winning capsule's reconstruction.
+    Distances are to the reconstruction of the winning capsule, which is returned, and of a random
+    other one, whose draw belongs to an image's index among `places`.
     """
-    import torch
-
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import decode, trace
-    from capsviz.tracing.outputs import distance
-
     traced = trace(model, images, keep=("poses", "lengths"))
-    J = traced.lengths.shape[1]
-    won = predict(traced.lengths)
+    poses, lengths = traced.require("poses")[-1], traced.require("lengths")
+    J, won = lengths.shape[1], predict(lengths)
     draws = torch.Generator().manual_seed(seed)
     offset = torch.randint(1, J, (n,), generator=draws)[places]
-    own = decode(model, traced.poses[-1], won)
-    other = decode(model, traced.poses[-1], (won + offset) % J)
+    own = decode(model, poses, won)
+    other = decode(model, poses, (won + offset) % J)
     values = torch.stack([distance(images, one) for one in (own, other)])
     return values.numpy(), won.numpy(), own
 
 
 def beside(inputs, n: int) -> tuple:
     """Return validation images, n images of another data set by its name, and what is missing."""
+
+    def drawn(part, count):
+        return replace(inputs, dataset=part).images(count)[0]
+
     validation = inputs.load("validation")
-    drawn = _drawn(inputs, validation, min(VALIDATION, len(validation)))
-    return drawn, *_others(inputs, n)
-
-
-def _others(inputs, n) -> tuple[dict, list[str]]:
-    """Return n test images of another data set by its name, or why there are none."""
-    from capsviz import data
-
+    held = drawn(validation, min(VALIDATION, len(validation)))
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
     try:
         other = data.load(name, "test", inputs.data_dir, download=False)
     except (FileNotFoundError, ValueError) as error:
-        return {}, [f"{name} is left out: {error}"]
+        return held, {}, [f"{name} is left out: {error}"]
     if other.image_shape != inputs.dataset.image_shape or len(other) < n:
         actual = f"{len(other)} images {other.image_shape}"
         expected = f"expected {n} of {inputs.dataset.image_shape}"
-        return {}, [f"{name} is left out: it has {actual}, {expected}"]
-    return {name: _drawn(inputs, other, n)}, []
-
-
-def _drawn(inputs, part, n):
-    """Return n images of a split, drawn as those of the inputs are."""
-    return replace(inputs, dataset=part).images(n)[0]
+        return held, {}, [f"{name} is left out: it has {actual}, {expected}"]
+    return held, {name: drawn(other, n)}, []
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
-    """Return the AUROC (A - 1, S) of each set against the unchanged one, and gains (A - 1, S - 1).
+    """Return the AUROC (A - 1, S) of sets (A, S, N) against the first, and gains (A - 1, S - 1).
 
-    A gain is the first score's AUROC minus that of a control, on the same draws.
-
-    Parameters
-    ----------
-    values   (A, S, N) of the sets, the unchanged one first.
-    foreign  (A,) which are of other images: their draws are not paired.
-    seed     of the bootstrap.
+    A gain is the first score's AUROC minus that of a control, on the same draws. Draws of sets of
+    other images, `foreign` (A,), are not paired.
     """
-    from capsviz.statistics.detection import told_apart
-
     clean, *others = values
     each = zip(others, foreign[1:], strict=True)
     auroc = stack(told_apart(clean, one, paired=not far, seed=seed) for one, far in each)

@@ -1,7 +1,4 @@
-"""Test whether networks notice exchanged parts: intact images against broken ones.
-
-`capsviz parts --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Test whether networks notice exchanged parts: intact images against broken ones."""
 
 from __future__ import annotations
 
@@ -27,6 +24,7 @@ class Result(NamedTuple):
     scores: list[str]  # (S,) the first network's largest score first
     kinds: list[str]  # (B,) of breaking, and controls
     auroc: Estimate  # (S, B); differences are to the first score
+    beyond: Estimate  # (S, 2) AUROC minus that of its control, as in OF
     examples: np.ndarray  # (1 + B, C, H, W) uint8, the first image intact and in each form
     networks: list[str]
     n: int
@@ -35,7 +33,6 @@ class Result(NamedTuple):
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
     chosen: list[int] | None = None  # selected types of the first network's `below`
     explained: float = float("nan")  # share of their layer's variance that they explain
-    beyond: Estimate | None = None  # (S, 2) AUROC minus that of its control, as in OF
     below: str = "primary capsules"  # what the capsules below the classes are called
 
     controls = tuple(OF.values())
@@ -63,7 +60,6 @@ class Parts(Analysis):
     capsviz parts --n 200  # about 10 s
     """
     slow = True
-    figure_set_images = (60, None)  # of fewer, a class may have a single image
     headline = ("beyond", "perturbed", "selected")
 
     def measure(self, networks, images, labels, *, dataset, seed: Seed = 0) -> Result:
@@ -71,10 +67,6 @@ class Parts(Analysis):
 
         The first network is the one whose units are looked at. The seed is that of partners,
         directions and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images of each of 2 classes.
         """
         from capsviz.analyses.parts import measure, relevance
         from capsviz.tracing.network import children_words
@@ -98,25 +90,24 @@ class Parts(Analysis):
             **relevance.relevance(first, images, seed=seed)._asdict(),
         )
 
+    def in_figure_set(self, n, inputs, digit):
+        """Return 60 at least: of fewer, a class may have a single image."""
+        return min(max(n, 60), len(inputs.dataset))
+
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures; "relevance" where the network has units."""
         return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw an image in each form above the AUROC, or "relevance"."""
         from capsviz.analyses.parts import draw
 
         return (draw.relevance if part == "relevance" else draw.forms)(result, width)
 
     def verdict(self, result) -> str:
-        """Say whether the first score detects broken images better than its controls."""
-        text = ""
-        if result.beyond is not None:
-            clauses = [
-                f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
-                for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
-            ]
-            text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
+        clauses = [
+            f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
+            for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
+        ]
+        text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
         if result.perturbed is not None:
             tied = told(result.perturbed[1].difference[1], "more", "less", "not clearly more")
             text += (
@@ -126,7 +117,6 @@ class Parts(Analysis):
         return text.strip()
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what open markers and bars are."""
         bars = (
             "Open markers: controls. Bars: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}."

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, show
+from capsviz.results.panels import MARKERS, name_rows, points, rule, show
 
 GREY = "#7F7F7F"
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
@@ -32,22 +31,17 @@ def forms(result, width):
         )
     axes = bottom.subplots()
     for b, kind in enumerate(result.kinds):
-        one, shift = result.auroc[:, b], (b - (B - 1) / 2) * 0.14
-        places = np.arange(S) + shift
         control = kind in result.controls
-        axes.hlines(places, one.low, one.high, color=COLOURS[b], linewidth=0.9)
-        axes.plot(
-            one.value, places, MARKERS[b], color=COLOURS[b], markersize=3.2, clip_on=False,
+        points(
+            axes, result.auroc[:, b], COLOURS[b], MARKERS[b],
+            f"{kind} (control)" if control else kind, (b - (B - 1) / 2) * 0.14,
             fillstyle="none" if control else "full",
-            label=f"{kind} (control)" if control else kind,
         )  # fmt: skip
     axes.axvline(0.5, color=GREY, linewidth=0.6)
     names = [name.replace("pixels: ink", "pixels: brightness") for name in result.scores]
-    axes.set_yticks(range(S), names, fontsize=6)
-    axes.set(ylim=(S - 0.5, -0.5), xlim=(0, 1.01), xlabel="AUROC, intact against broken")
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, names, fontsize=6)
+    axes.set(xlim=(0, 1.01), xlabel="AUROC, intact against broken")
+    rule(axes)
     bottom.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", fontsize=6,
         ncols=3 if wide else 1, handlelength=1, columnspacing=0.8,
@@ -56,40 +50,24 @@ def forms(result, width):
     return figure
 
 
-def _measured(result):
-    """Return name, control and units of each relevance mass that there is."""
-    rows = []
-    if result.perturbed is not None:
-        names = ("units: on the stroke", "units: of that in one half", "units: overlap of two")
-        rows += [(name, *result.perturbed[:, k]) for k, name in enumerate(names)]
-    if result.selected is not None:
-        names = ("types: on the stroke", "types: of that in one half")
-        rows += [(name, *result.selected[:, k]) for k, name in enumerate(names)]
-    return rows
-
-
 def relevance(result, width):
     """Draw relevance masses of units and of their controls."""
-    measured = _measured(result)
+    measured = []
+    for kind, field in (("units", "perturbed"), ("types", "selected")):
+        if (masses := getattr(result, field)) is not None:
+            words = result.axes[field][1]
+            measured += [(f"{kind}: {word}", *masses[:, k]) for k, word in enumerate(words)]
     figure = Figure(figsize=(width, 0.17 * len(measured) + 1.2))
     axes = figure.subplots()
+    labels = ("control: random directions, another's stroke", f"units, types of {result.below}")
     for k, (_, *pair) in enumerate(measured):
-        for one, fill, shift, label in zip(
-            pair, ("none", "full"), (0.14, -0.14),
-            ("control: random directions, another's stroke", f"units, types of {result.below}"),
-            strict=True,
-        ):  # fmt: skip
-            axes.hlines(k + shift, *one.ci95, color=COLOURS[0], linewidth=0.9)
-            axes.plot(
-                one.value, k + shift, "o", color=COLOURS[0], fillstyle=fill, markersize=3.2,
-                label=label if k == 0 else None,
-            )  # fmt: skip
-    axes.set_yticks(range(len(measured)), [name for name, *_ in measured], fontsize=6)
-    axes.set(ylim=(len(measured) - 0.5, -0.5), xlim=(0, 1.01))
-    axes.set_xlabel("relevance mass, or cosine of two maps")
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
+        looks = zip(pair, labels, ("none", "full"), (0.14, -0.14), strict=True)
+        for one, label, fill, shift in looks:
+            label = None if k else label
+            points(axes, one, COLOURS[0], "o", label, k + shift, fillstyle=fill)
+    name_rows(axes, [name for name, *_ in measured], fontsize=6)
+    axes.set(xlim=(0, 1.01), xlabel="relevance mass, or cosine of two maps")
+    rule(axes)
     figure.legend(
         loc="outside lower center", fontsize=6, title_fontsize=6,
         title=f"{result.n:,} images of {result.dataset}; bars: 95 %",

@@ -35,35 +35,31 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
     strokes = images.mean(1) > STROKE
     some = strokes.flatten(1).sum(1) > 1
     images, strokes = images[some], strokes[some]
-    none = Relevance(None, None, [], float("nan"))
     if not abilities(model).has_capsules or len(images) < 2:
-        return none
+        return Relevance(None, None, [], float("nan"))
     counts, halves = draw_resamples(len(images), seed=seed), upper_and_lower(strokes)
-    generator = torch.Generator().manual_seed(seed)
+
+    def compared(pairs) -> Estimate:
+        pairs = [torch.stack(pair).numpy() for pair in zip(*pairs, strict=True)]
+        return stack([compare_means(pair, counts, shares=False) for pair in pairs], axis=1)
+
     perturbed = selected = None
-    chosen, explained = none.chosen, none.explained
+    chosen: list[int] = []
+    explained = float("nan")
     if reconstructs(model):
-        poses = trace(model, images, keep=("poses", "lengths"))
-        winner, poses = poses.lengths.argmax(1), poses.poses[-1]
+        traced = trace(model, images, keep=("poses", "lengths"))
+        winner, poses = traced.require("lengths").argmax(1), traced.require("poses")[-1]
         own = poses[torch.arange(len(poses)), winner]
-        E = own.shape[1]
-        random = [
-            _measured(
-                changes(model, poses, own, winner, _directions(E, generator)), strokes, halves
-            )
-            for _ in range(DRAWS)
-        ]
-        units = _measured(changes(model, poses, own, winner, torch.eye(E)), strokes, halves)
-        measured = [[torch.stack(one).mean(0) for one in zip(*random, strict=True)], units]
-        perturbed = stack(
-            [
-                compare_means(torch.stack(pair).numpy(), counts, shares=False)
-                for pair in zip(*measured, strict=True)
-            ],
-            axis=1,
+        generator, E = torch.Generator().manual_seed(seed), own.shape[1]
+        axes = [torch.linalg.qr(torch.randn(E, E, generator=generator)).Q for _ in range(DRAWS)]
+        *random, units = (
+            _measured(changes(model, poses, own, winner, one), strokes, halves)
+            for one in (*axes, torch.eye(E))
         )
+        control = [torch.stack(one).mean(0) for one in zip(*random, strict=True)]
+        perturbed = compared([control, units])
     if evidence.has_places(abilities(model).grid):
-        norms = trace(model, images, keep=("children",)).children.norm(dim=2)
+        norms = trace(model, images, keep=("children",)).require("children").norm(dim=2)
         places = norms.unflatten(1, model.grid)
         count = max(1, model.grid[0] // SELECTED)
         chosen, explained = forward_selection(places.flatten(2).mean(2), count)
@@ -71,34 +67,22 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
         maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
         other = torch.arange(len(images)).roll(1)
-        pairs = zip(
-            *(_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))), strict=True
-        )
-        selected = stack(
-            [compare_means(torch.stack(one).numpy(), counts, shares=False) for one in pairs], axis=1
+        selected = compared(
+            [_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
         )
     return Relevance(perturbed, selected, chosen, explained)
 
 
-def _directions(E: int, generator: torch.Generator) -> Tensor:
-    """Random orthonormal directions (E, E)."""
-    return torch.linalg.qr(torch.randn(E, E, generator=generator)).Q
-
-
 def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> Tensor:
-    """Return what changes in the reconstruction when a direction goes from its lowest to highest.
+    """Return how reconstructions change (N, U, H, W) as directions go from lowest to highest.
+
+    Lowest and highest values are those of the images with the same prediction; the change is
+    absolute, the mean over channels.
 
     Parameters
     ----------
-    poses   (N, J, E) of all classes.
-    own     (N, E) of the predicted class.
-    winner  (N,) predicted class.
-    axes    (U, E) orthonormal; the identity for the units themselves. Lowest and highest values are
-            those of the images with the same prediction.
-
-    Returns
-    -------
-    (N, U, H, W) absolute change of the picture, mean over channels.
+    poses, own, winner  (N, J, E) of all classes, (N, E) of the predicted one, and that (N,).
+    axes                (U, E) orthonormal directions; the identity for the units themselves.
     """
     along = own @ axes.T
     low, high = torch.empty_like(along), torch.empty_like(along)
@@ -145,7 +129,8 @@ def forward_selection(activations: Tensor, count: int) -> tuple[list[int], float
     Up to `count` of them, the first the most explaining alone, and the share that all explain.
     """
     left = activations.double() - activations.double().mean(0)
-    total, chosen = left.square().sum(), []
+    total = left.square().sum()
+    chosen: list[int] = []
     while len(chosen) < count and left.square().sum() > 1e-9 * total:
         products = left.T @ left
         own = products.diag()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, ground, is_dark, plus_minus
+from capsviz.analyses.perturb.measure import clear, ground, plus_minus
 from capsviz.results import COLOURS
-from capsviz.results.panels import GAP, mosaic, show, wrapped
+from capsviz.results.panels import GAP, beside, mosaic, show, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page
@@ -29,44 +28,40 @@ def sheet(result, width):
     """Draw every dimension over its range, a row each, its effect in words beside it."""
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
-    left, words = (0.45, 1.45) if narrow else (0.8, 1.6)  # inches
-    names = _names(result, narrow)
-    left += max(0.0, 0.055 * (max(map(len, "\n".join(names).split("\n"))) - 14))
+    left, words = (0.5, 1.5) if narrow else (0.8, 1.7)  # inches
     numbers = _columns(result, width - left - words)
-    text = wrapped(_heading_text(result), width - 1.4, 6)
-    head, foot = max(0.8, 0.16 + 0.135 * (text.count("\n") + 1)), 0.5
     columns = numbers.shape[1]
     across = min(width - left - words, CELL * columns)
-    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP)
-    height = head + down + foot
-    # Not "none": saving sets that back to the house style's own layout.
-    figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
-    _heading(figure, result, text)
-    axes = figure.add_axes((left / width, foot / height, across / width, down / height))
+    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP) + 0.5
+    text = wrapped(_heading_text(result), width - 1.5, 6)
+    head = max(0.8, 0.2 + 0.135 * (text.count("\n") + 1))
+    figure = Figure(figsize=(width, head + down))
+    upper, lower = figure.subfigures(2, 1, height_ratios=[head, down])
+    first, second, third = upper.subplots(1, 3, width_ratios=[0.5, 0.5, width - 1.2])
+    show(first, result.input, "input")
+    show(second, result.reconstruction, "decoded")
+    third.set_axis_off()
+    third.text(0, 1.2, text, va="top", fontsize=6, linespacing=1.3)
+    axes = lower.subplots()
     y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
-    axes.set_yticks(y, names)
+    axes.set_yticks(y, _names(result, narrow))
     for d, own in enumerate(result.own):
         (column,) = np.flatnonzero(numbers[d] == own)
         corner = (column * (wide + GAP) - 1.5, d * (tall + GAP) - 1.5)
-        axes.add_patch(
-            Rectangle(corner, wide + 2, tall + 2, fill=False, color=OWN, linewidth=1, clip_on=False)
-        )
+        look = {"fill": False, "color": OWN, "linewidth": 1, "clip_on": False}
+        axes.add_patch(Rectangle(corner, wide + 2, tall + 2, **look))
+    axes.set_xticks([])
     if result.span == "paper":
         shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
-        texts = [f"{s:+.2f}" if s else "0" for s in shifts[some].round(6)]
-        texts = [text.replace("-", "\N{MINUS SIGN}") for text in texts]
+        texts = [f"{s:+.2f}".replace("-", "−") if s else "0" for s in shifts[some].round(6)]
         axes.set_xticks(x[some], texts)
         axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:
-        axes.set_xticks([])
         axes.set_xlabel("5 % to 95 % quantile of the class\nframed: the image's own value")
-    right = axes.secondary_yaxis("right")
-    right.spines[:].set_visible(False)
-    right.tick_params(length=0, pad=3)
-    texts = [wrapped(one, words - 0.05, 6.3) for one in result.captions]
-    right.set_yticks(y, texts, fontsize=6, linespacing=1.05)
+    texts = [wrapped(one, words - 0.2, 6.3) for one in result.captions]
+    beside(axes, "right", y, texts, fontsize=6, linespacing=1.05)
     return figure
 
 
@@ -88,31 +83,18 @@ def _columns(result, inches) -> np.ndarray:
 
 def _heading_text(result) -> str:
     """Lines that say what the input and the words are."""
-    name = result.classes[result.capsule]
-    true = "" if result.label is None else f"true {result.classes[result.label]}, "
-    fewer = result.count is not None and len(result.images) < result.count
-    most = f"; the {len(result.images)} strongest of {result.count}" if fewer else ""
-    clear = "" if result.tests is None else f"clear of zero (Holm's method, {result.tests} tests), "
+    shown, true = len(result.images), ""
+    if result.label is not None:
+        true = f"true {result.classes[result.label]}, "
+    most = f"; the {shown} strongest of {result.count}" if shown < result.count else ""
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: the pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
-        f"beside each row: the largest effects of +{result.step:g}, {clear}relative to their "
-        f"spread in the class; ±: 95 %, n = {result.n}{ground(is_dark(result.images))}"
+        f"changed: the pose of {result.classes[result.capsule]}, {result.score.split()[-1]} "
+        f"{result.length:.2f}{most}\n"
+        f"beside each row: the largest effects of +{result.step:g}, clear of zero (Holm's method, "
+        f"{result.tests} tests), relative to their spread in the class; ±: 95 %, n = {result.n}"
+        f"{ground(result.images)}"
     )
-
-
-def _heading(figure, result, text):
-    """Input, reconstruction, and what they are."""
-    side, (width, height) = 0.5, figure.get_size_inches()
-    for i, (image, name) in enumerate(
-        ((result.input, "input"), (result.reconstruction, "decoded"))
-    ):
-        place = (0.1 + 0.6 * i, height - 0.2 - side, side, side)
-        axes = figure.add_axes(np.divide(place, (width, height, width, height)))
-        show(axes, image)
-        axes.set_title(name, fontsize=6.5, pad=2)
-    top = 1 - 0.06 / height
-    figure.text(1.3 / width, top, text, va="top", fontsize=6, linespacing=1.3)
 
 
 def table(result, width):
@@ -159,23 +141,17 @@ def table(result, width):
         f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"
         f"·: does not differ from zero (Holm's method, {E * M} effects)"
-        f"{ground(result.dark).replace('; ', chr(10), 1)}"
+        f"{ground(result).replace('; ', chr(10), 1)}"
     )
     return figure
 
 
 def _names(result, narrow) -> list[str]:
     """Of the rows: dimensions, and their ranges where those differ."""
-    dimensions = result.dimensions or range(len(result.images))
-    names = [f"dim {d}" for d in dimensions]
+    names = [f"dim {d}" for d in result.dimensions]
     if result.span == "data" and not narrow:
-        ends = result.values[:, [0, -1]]
-        names = [f"{n}\n{_span(*pair)}" for n, pair in zip(names, ends, strict=True)]
+        low, high = result.values[:, [0, -1]].T
+        digits = np.maximum(2, np.ceil(-np.log10(np.maximum(high - low, 1e-9)))).astype(int)
+        ends = zip(names, low + 0.0, high + 0.0, digits, strict=True)
+        names = [f"{name}\n{a:.{d}f} to {b:.{d}f}" for name, a, b, d in ends]
     return names
-
-
-def _span(low: float, high: float) -> str:
-    """Both ends, with as many digits as tell them apart."""
-    digits = max(2, int(np.ceil(-np.log10(max(high - low, 1e-9)))))
-    low, high = (round(float(end), digits) + 0.0 for end in (low, high))  # no -0.00
-    return f"{low:.{digits}f} to {high:.{digits}f}"

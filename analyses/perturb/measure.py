@@ -63,20 +63,17 @@ def step_within(quantiles: np.ndarray) -> float:
     return floor(span / digit) * digit
 
 
-def ground(dark: bool) -> str:
-    """Return a warning for images without a dark ground, as photographs; else ""."""
+def ground(of) -> str:
+    """Return a warning for images without a dark ground, as photographs; else "".
+
+    `of` are `Statistics`, or decoded images (E, K, C, H, W).
+    """
+    dark = of.dark if isinstance(of, Statistics) else on_dark(of.reshape(-1, *of.shape[2:]))
     return "" if dark else "; no dark ground: these are moments of brightness"
 
 
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
-    """Measure each dimension of one class's pose on N images (N, C, H, W) of that class.
-
-    Parameters
-    ----------
-    capsule   number of the class.
-    classes   names of the classes.
-    dataset   its name, for the record.
-    progress  wraps the chunks of images, for a progress bar.
+    """Measure each dimension of the pose of a class, `capsule`, on N images (N, C, H, W) of it.
 
     Raises
     ------
@@ -86,7 +83,8 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
 
     require_decoder(model)
     images = images.cpu()
-    poses = [trace(model, some, keep=("poses",)).poses[-1] for some in images.split(CHUNK_IMAGES)]
+    chunks = images.split(CHUNK_IMAGES)
+    poses = [trace(model, some, keep=("poses",)).require("poses")[-1] for some in chunks]
     values = np.concatenate([some[:, capsule].double().numpy() for some in poses])
     quantiles = np.quantile(values, [0.05, 0.95], axis=0).T.astype(float)
     step = step_within(quantiles)
@@ -151,12 +149,9 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
     places = (data.labels == capsule).nonzero().flatten()
     count = len(places)
     if n is not None and not 2 <= n <= count:
-        expected = f"expected 2 to {count}" if count > 2 else "it takes 2 images at least"
-        if count == 2:
-            expected = "expected these 2"
         raise ValueError(
-            f"{data.name} {data.split} has {count} image{'' if count == 1 else 's'} of class "
-            f"{capsule}: {expected}, got {n}"
+            f"{data.name} {data.split} has {count} images of class {capsule}: expected at least 2 "
+            f"of them, got {n}"
         )
     draw = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
     chosen = places[draw[: N if n is None else n].sort().values]
@@ -166,10 +161,7 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
 
 
 def clear(statistics: Statistics) -> np.ndarray:
-    """Return which effects (E, M) differ from zero by Student's t.
-
-    Corrected for all E * M at once by Holm's method (1979), at 5 % for the whole table.
-    """
+    """Return which effects (E, M) differ from zero: Student's t, Holm's method, 5 % for all."""
     from scipy.special import stdtr  # takes time to import
 
     effect = statistics.effect
@@ -186,7 +178,7 @@ def strongest(statistics: Statistics, count: int) -> np.ndarray:
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """Return the largest standardised effect of each dimension among the clear ones, ±95 %.
+    """Return the largest clear standardised effect of each dimension, ±95 %.
 
     The second largest is added where it is at least `ALSO` times as large.
     """
@@ -203,7 +195,7 @@ def captions(statistics: Statistics) -> list[str]:
 def _effect(name: str, effect: Estimate) -> str:
     """One effect in words: "wider by 0.12 ±0.01 px"."""
     unit = "°" if name.endswith("_deg") else " px"
-    size = plus_minus(abs(effect.value), effect.high - effect.value)
+    size = plus_minus(float(abs(effect.value)), float(effect.high - effect.value))
     return f"{WORDS[name][int(effect.value < 0)]} by {size}{unit}"
 
 
@@ -219,8 +211,3 @@ def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
         if (round(abs(mean), places) > width) == (abs(mean) > half):
             break
     return f"{mean:{sign}.{places}f}{gap}±{width:.{places}f}"
-
-
-def is_dark(images: np.ndarray) -> bool:
-    """Return whether decoded images (E, K, C, H, W) have a dark ground, as `moments` expects."""
-    return on_dark(images.reshape(-1, *images.shape[2:]))

@@ -1,9 +1,280 @@
-"""Predict the classes of your own pictures, and warn if they are unlike the training data.
+"""Predict the classes of your own pictures, and warn if they are unlike the training data."""
 
-`capsviz predict --explain` prints the method, what to see, and what not to conclude.
-"""
+from __future__ import annotations
 
-from capsviz.analyses.predict.cli import command
-from capsviz.analyses.predict.result import Predict, Result
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = ["Predict", "Result", "command"]
+import click
+import numpy as np
+
+from capsviz.analysis import Analysis
+from capsviz.cli import options, writing
+from capsviz.statistics.detection import remarks
+
+PICTURES = 8  # files in the figure, at most
+SIDE = 112  # pixels of a drawn step: four times those of MNIST
+ODD = ("unlike_training_data", "unlike_by", "pieces_of_ink")
+
+
+class Result(NamedTuple):
+    """P pictures on their way through the network, in S steps."""
+
+    files: list[str]  # P names
+    steps: list[str]  # S names
+    pictures: np.ndarray  # (P, S, C, SIDE, SIDE) uint8, each step fitted in, white around it
+    predicted: list[str]  # P predicted classes
+    lengths: list[float]  # P, of the winning capsules, or probabilities
+    sse: list[float | None]  # P, to the reconstruction; None without a decoder
+    unlike: list[bool | None]  # P, the training data; None: not known
+    distance_limit: float | None  # L2 distance to the reconstruction above which they are
+    network: str
+    score: str  # what `lengths` are: "length", "activation" or "probability"
+    length_limit: float | None  # length of the winning capsule below which they are
+    reasons: list[list[str]]  # P, by which limits they are: "length", "distance"
+    pieces: list[int | None]  # P, of strokes; None where none are sought
+
+
+class Predict(Analysis):
+    """The steps of pictures through a network; measured by a command of its own, of files."""
+
+    Result = Result
+    examples = """
+    capsviz predict drawing.png scans/  # 5 s
+    """
+
+    def draw(self, result, *, width=7.16, part=""):
+        from capsviz.analyses.predict.draw import sheet
+
+        return sheet(result, width)
+
+    def verdict(self, result) -> str:
+        rows = zip(
+            result.files, result.predicted, result.lengths, result.sse, result.unlike,
+            result.reasons, result.pieces, strict=True,
+        )  # fmt: skip
+        return "\n".join(
+            as_line(name, [(predicted, length)], sse, remarks(*odd, result.score))
+            for name, predicted, length, sse, *odd in rows
+        )
+
+    def caption(self, result, part="") -> str:
+        text = (
+            f"Pictures on their way to the network '{result.network}', step by step, with the "
+            f"predicted class, its {result.score} and the squared error of the reconstruction."
+        )
+        limits = {
+            f"the {result.score} is low": result.length_limit,
+            "the reconstruction error is large": result.distance_limit,
+        }
+        if known := [name for name, limit in limits.items() if limit is not None]:
+            text += (
+                f" A picture is called unlike the training data if {' or '.join(known)}, which is "
+                "so for 5 % of the validation images."
+            )
+        return text
+
+
+def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
+    """Return the steps of pictures, at one size.
+
+    Parameters
+    ----------
+    readings  of `capsviz.pictures.prediction`, of one network, at least one.
+    limits    `detection.Limits` beyond which a picture is unlike the training data, or None.
+    network   its name, for the record.
+    score     what it gives to a class: "length" of a capsule, "activation" or "probability".
+    """
+    names = list(readings[0].steps)
+    predictions = [reading.prediction for reading in readings]
+    steps = [np.stack([square(reading.steps[name]) for name in names]) for reading in readings]
+    return Result(
+        files=[reading.path.name for reading in readings],
+        steps=names,
+        pictures=np.stack(steps),
+        predicted=[one.classes[0] for one in predictions],
+        lengths=[one.lengths[0] for one in predictions],
+        sse=[one.sse for one in predictions],
+        unlike=[one.unlike for one in predictions],
+        distance_limit=None if limits is None else limits.distance,
+        network=network,
+        score=score,
+        length_limit=None if limits is None else limits.length,
+        reasons=[one.reasons for one in predictions],
+        pieces=[reading.pieces for reading in readings],
+    )
+
+
+def square(step: np.ndarray) -> np.ndarray:
+    """(h, w) or (h, w, 3) in [0, 1] -> (C, SIDE, SIDE) uint8, keeping its shape, on white."""
+    from PIL import Image
+
+    picture = Image.fromarray((np.asarray(step) * 255).round().astype(np.uint8))
+    factor = SIDE / max(picture.size)
+    wide, tall = (max(1, round(side * factor)) for side in picture.size)
+    how = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
+    sheet = Image.new(picture.mode, (SIDE, SIDE), "white")
+    sheet.paste(picture.resize((wide, tall), how), ((SIDE - wide) // 2, (SIDE - tall) // 2))
+    return np.moveaxis(np.atleast_3d(np.asarray(sheet)), 2, 0)
+
+
+@click.command(
+    help="Predict the classes of your own pictures, and warn if they are unlike the training data."
+    "\n\nA FILE is a picture in any common format, a folder (all pictures in and below it) or a "
+    'quoted pattern ("scans/*.png"). Drawings, scans and photographs of dark ink on light paper '
+    "are fine, one digit each. Files that cannot be read are named on stderr, and the exit status "
+    "is then 1."
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--checkpoint", metavar="NAME|FILE",
+    help="Shipped weights, a .safetensors file, or a folder that holds one. [default: mnist]",
+)  # fmt: skip
+@options.own_network()
+@options.own_data
+@click.option(
+    "--topk", "top", type=click.IntRange(1), metavar="K", default=3, show_default=True,
+    help="Classes to name for each picture, at most all.",
+)  # fmt: skip
+@click.option(
+    "--invert", type=click.Choice(["auto", "yes", "no"]), default="auto", show_default=True,
+    help="Invert grey pictures whose strokes are darker than the background.",
+)  # fmt: skip
+@click.option(
+    "--centre/--no-centre", default=None,
+    help="Find, scale and centre the strokes as MNIST's. [default: for grey images of 28 x 28 "
+    "that come of no class folders]",
+)  # fmt: skip
+@click.option(
+    "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",
+    help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
+    "without an ending for PDF and PNG. The numbers are written beside it.",
+)  # fmt: skip
+@writing.printed
+@options.device
+@click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
+@writing.as_json
+def command(
+    files, checkpoint, network, weights, dataset, data_dir, figure, printed, device, as_csv,
+    as_json, top, **preparation,
+):  # fmt: skip
+    """Predict each file, write what was asked for, and name those that could not be read."""
+    from capsviz import results
+    from capsviz.cli import naming
+    from capsviz.inputs.opening import open_model
+    from capsviz.pictures import prediction
+    from capsviz.tracing import abilities, score_name
+    from capsviz.training import thresholds
+
+    if as_csv and as_json:
+        raise ValueError("--csv and --json: expected one of them")
+    if figure is None and (ignored := options.typed("width", "venue", "rc", "font", "force")):
+        raise ValueError(
+            f"no figure is drawn: drop {', '.join(ignored)}, or add --save-figure PATH"
+        )
+    printed["formats"] = ("pdf", "png")
+    if figure is not None:
+        if figure.suffix:
+            printed["formats"] = results.check_formats([figure.suffix[1:].lower()])
+            figure = figure.with_suffix("")
+        naming.try_folder(figure.parent)
+        naming.refuse_existing(figure, force=printed["force"], option="--save-figure")
+    paths, nothing = prediction.find(files)
+    if not paths:
+        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")
+    model, source, notice = open_model(
+        checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
+        data_dir=data_dir, device=device,
+    )  # fmt: skip
+    if notice is not None:
+        click.echo(notice, err=True)
+    able, score = abilities(model), score_name(model).split()[-1]
+    top = min(top, able.config["classes"])
+    limits, why = thresholds.limits(model)
+    if why is not None:
+        click.echo(f"not known which pictures are unlike the training data: {why}", err=True)
+    unread = []
+
+    def failed(line: str) -> None:
+        unread.append(line)
+        say(line, err=True)
+
+    for name in nothing:
+        failed(f"no picture in '{name}'")
+    records, drawn = [], []
+    if as_csv:
+        pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
+        say(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
+    for reading in prediction.of_files(
+        model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
+        **preparation,
+    ):  # fmt: skip
+        if as_json:
+            records.append(as_record(reading))
+        else:
+            say(as_row(reading) if as_csv else _line_of(reading, score))
+        if figure is not None and len(drawn) < PICTURES:
+            drawn.append(reading)
+    if as_json:
+        click.echo(writing.to_json(records))
+    if drawn:
+        name = able.card.get("name", source)
+        for path in writing.write(
+            figure, "predict", compute(drawn, limits=limits, network=name, score=score), printed,
+            options={"top": top, **preparation}, card=able.card,
+            device=str(next(model.parameters()).device),
+        ):  # fmt: skip
+            click.echo(f"wrote {path}", err=True)
+    if unread:
+        raise click.ClickException(f"{len(unread)} of the pictures could not be opened: see above")
+
+
+def as_line(name, pairs, sse: float | None, odd: Sequence[str]) -> str:
+    """Return a picture's (class, score) pairs, its error and what is odd about it, in one line."""
+    text = f"{name}: " + ", ".join(f"{one} ({length:.2f})" for one, length in pairs)
+    return "; ".join([text if sse is None else f"{text}; SSE {sse:.1f}", *odd])
+
+
+def _line_of(reading, score: str) -> str:
+    one = reading.prediction
+    odd = remarks(one.unlike, one.reasons, reading.pieces, score)
+    return as_line(reading.path, zip(one.classes, one.lengths, strict=True), one.sse, odd)
+
+
+def as_record(reading) -> dict[str, Any]:
+    """Return a picture's prediction as plain data for JSON."""
+    one = reading.prediction
+    return {
+        "file": str(reading.path),
+        "classes": one.classes,
+        "lengths": one.lengths,
+        "reconstruction_sse": one.sse,
+        **dict(zip(ODD, (one.unlike, one.reasons, reading.pieces), strict=True)),
+    }
+
+
+def as_row(reading) -> str:
+    """Return the same as a row of CSV."""
+    file, classes, lengths, sse, unlike, reasons, pieces = as_record(reading).values()
+    pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
+    odd = [{None: "", True: "yes", False: "no"}[unlike], " ".join(reasons), pieces]
+    return _csv([file, *pairs, sse, *odd])
+
+
+def _csv(cells: Iterable) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(
+        f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
+    )
+    return text.getvalue()
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line on stdout or stderr, above the progress bar if there is one."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode():
+        click.echo(line, err=err)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from capsviz.analyses.predict.remarks import remarks
 from capsviz.results.panels import mosaic
+from capsviz.statistics.detection import remarks
 
 HEADS = {
     "original": "original",
@@ -27,30 +25,22 @@ LONGEST = 22  # letters of a file's name
 
 def sheet(result, width):
     """Draw the steps from left to right, and the prediction beside them."""
-    count, steps = len(result.files), len(result.steps)
+    steps = len(result.steps)
     cell = min(CELL, (width - TEXT) / steps)
     rotated = cell < HEAD
-    words = [_words(result, row) for row in range(count)]
+    words = [_words(result, row) for row in range(len(result.files))]
     heights = [max(cell, LINE * (text.count("\n") + 1)) + 0.06 for text in words]
-    height = sum(heights) + (HEAD if rotated else 0.25)
-    # Not "none": saving sets that back to the house style's own layout.
-    figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
-    top = 0.04
-    for row, text in reversed(list(enumerate(words))):
-        middle = top + heights[row] / 2
-        top += heights[row]
-        place = (0.04, middle - cell / 2, cell * steps, cell)
-        axes = figure.add_axes(np.divide(place, (width, height, width, height)))
-        axes.set_anchor("W")
+    figure = Figure(figsize=(width, sum(heights) + (HEAD if rotated else 0.25)))
+    grid = figure.subplots(len(words), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for row, (axes, text) in enumerate(zip(grid, words, strict=True)):
         y, x = mosaic(axes, result.pictures[row : row + 1], steps)
-        axes.set_xticks([])
-        if row == 0:
-            axes.xaxis.tick_top()
-            heads = [HEADS[name] for name in result.steps]
-            axes.set_xticks(x, heads, rotation=90 if rotated else 0)
+        axes.set(anchor="W", xticks=[])
         axes.yaxis.tick_right()
         axes.set_yticks(y, [text], fontsize=6)
         axes.tick_params(length=0)
+    grid[0].xaxis.tick_top()
+    heads = [HEADS[name] for name in result.steps]
+    grid[0].set_xticks(x, heads, rotation=90 if rotated else 0)
     return figure
 
 
@@ -62,7 +52,7 @@ def _words(result, row) -> str:
     texts = [name, prediction + ("" if sse is None else f", SSE {sse:.1f}")]
     if result.unlike[row] is False:
         texts.append("like the training data")
-    odd = (part[row] if part else None for part in (result.reasons, result.pieces))
-    for text in remarks(result.unlike[row], *odd, result.score):
+    odd = (result.unlike[row], result.reasons[row], result.pieces[row])
+    for text in remarks(*odd, result.score):
         texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
     return "\n".join(texts)

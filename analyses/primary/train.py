@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from capsviz import analysis as contract
 from capsviz.cli import options, writing
 
 
@@ -32,7 +33,6 @@ from capsviz.cli import options, writing
 )
 def train(epochs, limit, hidden, seed, output, inputs):
     """Train a decoder from primary capsules; the network is frozen."""
-    from capsviz.analyses.primary.statistics import Couplings
     from capsviz.experiments import primary_decoder
 
     loaded = options.open_inputs(inputs, split="train")
@@ -44,7 +44,7 @@ def train(epochs, limit, hidden, seed, output, inputs):
         loaded.model, *parts, output / primary_decoder.file_name(loaded.name), epochs=epochs,
         hidden=hidden, seed=seed, report=lambda line: click.echo(line, err=True),
     )  # fmt: skip
-    click.echo(Couplings().findings(statistics))
+    click.echo(contract.of_result("primary", "Statistics").findings(statistics))
     click.echo(f"wrote {path}", err=True)
 
 
@@ -55,7 +55,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
     -------
     `path`, and the `Statistics` of the test split.
     """
-    from capsviz.analyses.primary.statistics import evaluate
+    from capsviz.analyses.primary.measure import evaluate
     from capsviz.experiments.primary_decoder import fit, save
     from capsviz.transforms.augment import to_float
 

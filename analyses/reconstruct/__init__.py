@@ -1,7 +1,4 @@
-"""Compare images with their reconstructions from the predicted and the true class.
-
-`capsviz reconstruct --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare images with their reconstructions from the predicted and the true class."""
 
 from __future__ import annotations
 
@@ -65,10 +62,6 @@ class Reconstruct(Analysis):
         """Decode every image twice: with its predicted class, and with its true class.
 
         The confident failures are the misclassified images with the longest wrong capsules.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, or a network without a decoder.
         """
         import torch
 
@@ -79,26 +72,27 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        if per_class < 1:
-            raise ValueError(f"expected at least 1 example of each class, got {per_class}")
         rows = set(_first_of_each(labels.numpy(), per_class).tolist())
-        examples, worst, predicted, errors = {}, [], [], []
+        examples: dict[int, np.ndarray] = {}
+        worst: list[tuple] = []
+        winners, losses = [], []
         for start in progress(range(0, len(images), CHUNK_IMAGES)):
             part = slice(start, start + CHUNK_IMAGES)
             batch, truth = images[part].float(), labels[part]
             traced = trace(network, batch, keep=("poses", "lengths"))
-            winner = predict(traced.lengths)
-            decoded = [decode(network, traced.poses[-1], k).float() for k in (winner, truth)]
+            poses, activations = traced.require("poses")[-1], traced.require("lengths")
+            winner = predict(activations)
+            decoded = [decode(network, poses, k).float() for k in (winner, truth)]
             stacked = to_uint8(torch.stack([batch, *decoded], 1))
-            errors.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
-            predicted.append(winner)
+            losses.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
+            winners.append(winner)
             examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in rows}
             pairs = torch.stack([winner, truth], 1)
-            for i, lengths in enumerate(traced.lengths.gather(1, pairs).float().numpy()):
+            for i, lengths in enumerate(activations.gather(1, pairs).float().numpy()):
                 if winner[i] != truth[i]:
                     worst.append((lengths, start + i, stacked[i]))
             worst = sorted(worst, key=lambda one: (-one[0][0], one[1]))[:failures]
-        predicted, errors = torch.cat(predicted).numpy(), torch.cat(errors).double().numpy()
+        predicted, errors = torch.cat(winners).numpy(), torch.cat(losses).double().numpy()
         labels, n = labels.numpy(), len(images)
         order = sorted(examples, key=lambda place: (labels[place], place))
         places = np.array([place for _, place, _ in worst], dtype=int)
@@ -131,13 +125,11 @@ class Reconstruct(Analysis):
         )
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw examples by class, confident failures, and the SSE of each class."""
         from capsviz.analyses.reconstruct import draw
 
         return draw.sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Name the classes with the smallest and the largest SSE, and the worst failure."""
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
         if len(result.failures):
             predicted, true = (
@@ -154,7 +146,6 @@ class Reconstruct(Analysis):
         return f"{text}."
 
     def caption(self, result, part="") -> str:
-        """Return two sentences and what the bars are."""
         failures = "the misclassified images with the longest wrong capsules, " * (
             len(result.failures) > 0
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.results.panels import mosaic, wrapped
+from capsviz.results.panels import album, wrapped
 
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"
@@ -15,11 +15,11 @@ CELL = 0.66  # inches of a picture, at most
 
 def sheet(result, width):
     """Examples above; failures and SSE beside each other, or below each other in one column."""
-    blocks = [_Block(result, "example", width, 10)]
     beside = width >= 5 and len(result.failures) > 0
+    blocks = [_block(result, "example", width, 10)]
     if len(result.failures):
-        blocks.append(_Block(result, "failure", 0.56 * width if beside else width, 6))
-    heights = [block.height for block in blocks]
+        blocks.append(_block(result, "failure", 0.56 * width if beside else width, 6))
+    heights = [height for height, _ in blocks]
     if beside:
         heights[-1] = max(heights[-1], 2.3)
     else:
@@ -31,52 +31,40 @@ def sheet(result, width):
     drawn = set(result.example_labels.tolist())
     absent = [name for k, name in enumerate(result.classes) if k not in drawn]
     none = f"; none of {', '.join(absent)} among them" if absent else ""
-    blocks[0].draw(parts[0], f"test images of each class, {result.dataset}{none}")
-    if len(result.failures):
-        count = f"{len(result.failures)} of {result.wrong}"
-        title = f"misclassified, {count}, most confident first"
-        blocks[1].draw(parts[1], title, result.failure_lengths, result.score.split()[-1])
+    count = f"{len(result.failures)} of {result.wrong}"
+    titles = [f"test images of each class, {result.dataset}{none}",
+              f"misclassified, {count}, most confident first"]  # fmt: skip
+    for (_, draw), part, title in zip(blocks, parts, titles, strict=False):
+        part.suptitle(title)
+        under = draw(part)
+        if under is not None:
+            word = result.score.split()[-1]
+            under.set_xlabel(f"{word} of the predicted capsule, below it of the true one")
     _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
     return figure
 
 
-class _Block:
-    """Pictures in threes, one three per image, wrapped into lines."""
-
-    def __init__(self, result, kind, width, columns):
-        self.pictures = getattr(result, f"{kind}s")
-        truth, winner = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
-        self.wrong = truth != winner
-        self.names = [
-            result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
-            for a, b in zip(truth, winner, strict=True)
-        ]
-        self.columns = min(columns, max(len(self.pictures), 4))
-        cell = min(CELL, (width - NAMES) / self.columns)
-        self.rotation = rotation_of(self.names, cell)
-        head = LETTER * _longest(self.names) if self.rotation else LINE * 2
-        foot = 0 if kind == "example" else 3.4 * LINE
-        self.lines = -(-len(self.pictures) // self.columns)
-        self.height = self.lines * (3 * cell + head + foot + LINE) + 2.5 * LINE
-
-    def draw(self, figure, title, lengths=None, word="length"):
-        figure.suptitle(title)
-        all_axes = figure.subplots(self.lines, 1, squeeze=False)[:, 0]
-        for line, axes in enumerate(all_axes):
-            part = slice(line * self.columns, (line + 1) * self.columns)
-            y, x = mosaic(axes, self.pictures[part].swapaxes(0, 1), self.columns)
-            axes.set_yticks(y, ROWS, linespacing=1.0)
-            axes.set_xticks(x, self.names[part], rotation=self.rotation)
-            axes.xaxis.tick_top()
-            for text, wrong in zip(axes.get_xticklabels(), self.wrong[part], strict=True):
-                text.set_color(PREDICTED if wrong else "black")
-            if lengths is not None:
-                under = axes.secondary_xaxis("bottom")
-                under.spines[:].set_visible(False)
-                under.tick_params(length=0, pad=2)
-                under.set_xticks(x, [f"{p:.2f}\n{t:.2f}" for p, t in lengths[part]])
-                if line == self.lines - 1:
-                    under.set_xlabel(f"{word} of the predicted capsule, below it of the true one")
+def _block(result, kind, width, columns):
+    """Return the height of pictures in threes, wrapped into lines, and what draws them."""
+    pictures = getattr(result, f"{kind}s")
+    truth, winner = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
+    names = [
+        result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
+        for a, b in zip(truth, winner, strict=True)
+    ]
+    columns = min(columns, max(len(pictures), 4))
+    cell = min(CELL, (width - NAMES) / columns)
+    rotation = rotation_of(names, cell)
+    head = LETTER * _longest(names) if rotation else LINE * 2
+    below, foot = None, 0.0
+    if kind == "failure":
+        below, foot = [f"{p:.2f}\n{t:.2f}" for p, t in result.failure_lengths], 3.4 * LINE
+    height = -(-len(pictures) // columns) * (3 * cell + head + foot + LINE) + 2.5 * LINE
+    colours = [PREDICTED if wrong else "black" for wrong in truth != winner]
+    return height, lambda figure: album(
+        figure, pictures.swapaxes(0, 1), columns, ROWS, names, below, colours=colours,
+        rotation=rotation,
+    )  # fmt: skip
 
 
 def rotation_of(names, inches) -> int:
@@ -92,18 +80,11 @@ def _errors(figure, result, inches):
     axes = figure.subplots()
     place = np.arange(len(result.numbers))
     for sse, colour, marker, shift, name in (
-        (result.sse_predicted, PREDICTED, "o", -0.13, "predicted"),
-        (result.sse_true, TRUE, "s", 0.13, "true"),
+        (result.sse_predicted, PREDICTED, "o", -0.13, "from the predicted class"),
+        (result.sse_true, TRUE, "s", 0.13, "from the true class"),
     ):
-        axes.errorbar(
-            place + shift,
-            sse.value,
-            sse.high - sse.value,
-            fmt=marker,
-            color=colour,
-            elinewidth=0.9,
-            label=f"from the {name} class",
-        )
+        look = {"fmt": marker, "color": colour, "elinewidth": 0.9, "label": name}
+        axes.errorbar(place + shift, sse.value, sse.high - sse.value, **look)
     names = [result.classes[k] for k in result.numbers]
     axes.set_xticks(place, names, rotation=rotation_of(names, inches / max(1, len(names))))
     top = max(sse.ci95.max(initial=0) for sse in (result.sse_predicted, result.sse_true)) or 1

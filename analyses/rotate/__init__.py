@@ -1,9 +1,183 @@
-"""Rotate a digit through a full circle: which class is predicted at each angle?
+"""Rotate a digit through a full circle: which class is predicted at each angle?"""
 
-`capsviz rotate --explain` prints the method, what to see, and what not to conclude.
-"""
+from __future__ import annotations
 
-from capsviz.analyses.rotate.image import Result, Rotate, animation, changes
-from capsviz.analyses.rotate.statistics import RotateMany, Statistics, angles
+from typing import Annotated, NamedTuple
 
-__all__ = ["Result", "Rotate", "RotateMany", "Statistics", "angles", "animation", "changes"]
+import numpy as np
+
+from capsviz.analysis import Analysis, Flag, Range
+from capsviz.statistics.estimate import Estimate
+
+Start = Annotated[float, Flag("--from"), "First angle, degrees."]
+Stop = Annotated[float, Flag("--to"), "Last angle, degrees."]
+Step = Annotated[float, "Step between angles, degrees."]
+
+
+class Result(NamedTuple):
+    """One image at A angles."""
+
+    angles_deg: np.ndarray  # (A,) counter-clockwise
+    lengths: np.ndarray  # (A, J), or activations, as `score` says
+    predicted: np.ndarray  # (A,) class of the longest capsule
+    inputs: np.ndarray  # (A, C, H, W) uint8
+    reconstructions: np.ndarray | None  # (A, C, H, W) uint8, from the winning capsule
+    sse: np.ndarray | None  # (A,) sum of squared differences, pixels in [0, 1]
+    classes: list[str]
+    label: int | None  # true class, if it is known
+    score: str = "capsule length"  # or "activation", or "probability" without capsules
+
+
+class Statistics(NamedTuple):
+    """N test images at A angles; intervals are 95 %."""
+
+    angles_deg: np.ndarray  # (A,)
+    accuracy: Estimate  # (A,) Wilson
+    true_length: Estimate  # (A,) mean length of the true class's capsule; by t, within 0 and 1
+    n: int
+    dataset: str
+    score: str = "capsule length"  # or "activation" or "probability", what `true_length` is of
+
+    axes = {"accuracy": ("angles_deg",), "true_length": ("angles_deg",)}
+    formats = {"accuracy": ".1%", "true_length": ".3f"}
+
+
+class Rotate(Analysis):
+    """One image, rotated step by step."""
+
+    Result = Result
+    examples = """
+    capsviz rotate --digit 4 --step 10  # 8 s
+    capsviz rotate --n 1000 --step 10 --venue icml  # about 40 s
+    """
+
+    def measure(
+        self, network, image, label=None, *, classes, start: Start = 0.0, stop: Stop = 360.0,
+        step: Step = 4.0, size: Annotated[int, Range(200, 2000), "Size of the GIF, pixels."] = 720,
+        fps: Annotated[float, Range(1, 50), "Frames a second of the GIF."] = 15,
+    ) -> Result:  # fmt: skip
+        """Rotate one image (1, C, H, W); networks without a decoder have no reconstructions."""
+        import torch
+
+        from capsviz.nn.functional import predict, reconstruction_loss
+        from capsviz.tracing import reconstructs, score_name, scores, trace
+        from capsviz.transforms.augment import to_uint8
+        from capsviz.transforms.warps import rotate
+
+        degrees, decoded = angles(start, stop, step), None
+        rotated = rotate(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
+        if reconstructs(network):
+            traced = trace(network, rotated, keep=("lengths", "reconstruction"))
+            lengths = traced.require("lengths")
+            decoded = traced.require("reconstruction").float()
+        else:
+            lengths = scores(network, rotated)
+        return Result(
+            angles_deg=degrees,
+            lengths=lengths.float().numpy(),
+            predicted=predict(lengths).numpy(),
+            inputs=to_uint8(rotated),
+            reconstructions=None if decoded is None else to_uint8(decoded),
+            sse=None if decoded is None else reconstruction_loss(rotated, decoded).numpy(),
+            classes=list(classes),
+            label=label,
+            score=score_name(network, rotated),
+        )
+
+    def draw(self, result, *, width=7.16, part=""):
+        from capsviz.analyses.rotate import draw
+
+        return draw.film_strip(result, width)
+
+    def extra_files(self, result, path, *, size, fps, **others):
+        return [animation(result, path.with_suffix(".gif"), size=size, fps=fps)]
+
+    def verdict(self, result) -> str:
+        (angle, name), *later = changes(result)
+        text = f"Predicted as {name} at {angle:g}°"
+        if not later:
+            return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°."
+        return text + "".join(f", as {name} from {angle:g}°" for angle, name in later) + "."
+
+    def caption(self, result, part="") -> str:
+        decoded = "" if result.reconstructions is None else ", its reconstructions"
+        return (
+            f"One image, rotated counter-clockwise{decoded} and the class that is predicted. "
+            f"Below, the {result.score} of each class at every angle."
+        )
+
+
+class RotateMany(Analysis):
+    """N images, rotated step by step."""
+
+    Result = Statistics
+    figure_set = {"start": -90.0, "stop": 90.0, "step": 10.0}
+    slow = True
+    headline = ("accuracy",)
+
+    def measure(
+        self, network, images, labels, *, dataset, progress=iter, start: Start = 0.0,
+        stop: Stop = 360.0, step: Step = 4.0,
+    ) -> Statistics:  # fmt: skip
+        """Measure N images (N, C, H, W), at least 2, at every angle, counter-clockwise."""
+        from capsviz.nn.functional import predict
+        from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
+        from capsviz.tracing import score_name, scores
+        from capsviz.transforms.warps import rotate
+
+        images, labels = images.cpu(), labels.cpu()
+        degrees, n = angles(start, stop, step), len(images)
+        require_two(n)
+        right, true_lengths = [], []
+        for degree in progress(degrees):
+            lengths = scores(network, rotate(images, float(degree)).clamp(0, 1))
+            right.append(int((predict(lengths) == labels).sum()))
+            true_lengths.append(lengths.gather(1, labels[:, None])[:, 0].double().numpy())
+        mean, interval = mean_interval(np.stack(true_lengths, 1))
+        return Statistics(
+            angles_deg=degrees,
+            accuracy=Estimate(np.array(right) / n, wilson_each(np.array(right), n), n),
+            true_length=Estimate(mean, interval.clip(0, 1), n),
+            n=n,
+            dataset=dataset,
+            score=score_name(network, images),
+        )
+
+    def draw(self, result, *, width=7.16, part=""):
+        from capsviz.analyses.rotate import draw
+
+        return draw.curves(result, width)
+
+    def verdict(self, result) -> str:
+        accuracy, degrees = result.accuracy.value, result.angles_deg
+        return (
+            f"Accuracy on {result.n:,} {result.dataset} images is highest at "
+            f"{degrees[accuracy.argmax()]:g}° and lowest at {degrees[accuracy.argmin()]:g}°."
+        )
+
+    def caption(self, result, part="") -> str:
+        return (
+            f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
+            f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."
+        )
+
+
+def angles(start: float, stop: float, step: float) -> np.ndarray:
+    """Return angles from start to stop, both included where the step allows."""
+    from capsviz.transforms.warps import sizes
+
+    return sizes("rotation", start, stop, step)
+
+
+def changes(result: Result) -> list[tuple[float, str]]:
+    """Return (angle, class) of the first angle and of each one where the prediction changes."""
+    starts = [0, *np.flatnonzero(np.diff(result.predicted)) + 1]
+    return [(float(result.angles_deg[i]), result.classes[result.predicted[i]]) for i in starts]
+
+
+def animation(result: Result, path, *, size: int = 720, fps: float = 15):
+    """Write the GIF of a result, `size` pixels wide, of at most 180 frames."""
+    from capsviz.analyses.rotate.draw import frames
+    from capsviz.results import animate
+
+    return animate(frames(result, size), path, fps=fps)

@@ -6,10 +6,12 @@ import numpy as np
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from capsviz.results import COLOURS, printable, style
 from capsviz.results.maps import are_short
-from capsviz.results.panels import label_lines, mosaic, picture, show, wrapped
+from capsviz.results.panels import beside, label_lines, mosaic, picture, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
@@ -62,11 +64,8 @@ def _strip(axes, result, picked):
     axes.set_yticks(y, list(shown), linespacing=1.0)
     axes.set_xticks(x, [f"{angle:g}°" for angle in result.angles_deg[picked]])
     axes.xaxis.tick_top()
-    under = axes.secondary_xaxis("bottom")
-    under.spines[:].set_visible(False)
-    under.tick_params(length=0, pad=2)
     names = [result.classes[k] for k in result.predicted[picked]]
-    under.set_xticks(x, names, rotation=0 if are_short(result.classes) else 90)
+    under = beside(axes, "bottom", x, names, rotation=0 if are_short(result.classes) else 90)
     for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
         text.set_color(rcParams["text.color"] if result.label in (None, k) else PREDICTED)
 
@@ -102,92 +101,75 @@ def frames(result, size):
     One for each angle, or where that would be more than `FRAMES`, for every k-th. The background is
     drawn once and only what moves is drawn again.
     """
-    inches, dpi = 6.0, size / 6.0
     result = printable(result)
     with style():
-        figure = Figure(figsize=(inches, 4.6), dpi=dpi, layout="none")
+        figure = Figure(figsize=(6.0, 4.6), dpi=size / 6.0, layout="none")
         canvas = FigureCanvasAgg(figure)
-        parts = _Parts(figure, result)
+        parts = _moving(figure, result)
         canvas.draw()
         background = canvas.copy_from_bbox(figure.bbox)
         whole = np.isclose((result.angles_deg[-1] - result.angles_deg[0]) % 360, 0)
         count = len(result.angles_deg) - (1 if whole and len(result.angles_deg) > 1 else 0)
         for i in range(0, count, -(-count // FRAMES)):  # a full turn's last angle is its first
             canvas.restore_region(background)
-            for artist in parts.update(i):
-                artist.axes.draw_artist(artist)
+            _move(parts, result, i)
+            for artist in figure.findobj(lambda one: one.get_animated()):
+                figure.draw_artist(artist)
             yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-class _Parts:
-    """What moves in the animation."""
+def _moving(figure, result):
+    """Draw a frame, and return what moves: pictures, bars, strip and title."""
+    J, angles, shown = len(result.classes), result.angles_deg, {"input": result.inputs}
+    turned = 0 if are_short(result.classes) else 90
+    if result.reconstructions is not None:
+        shown["reconstruction of the winner"] = result.reconstructions
+    pictures = []
+    for k, (name, images) in enumerate(shown.items()):
+        axes = figure.add_axes([0.05 + 0.295 * k, 0.535, 0.27, 0.36])
+        axes.set_title(name, fontsize=8)
+        pictures.append((show(axes, images[0]), images))
+        pictures[-1][0].set_animated(True)
+    left = 0.40 if len(shown) == 1 else 0.70
+    axes = figure.add_axes([left, 0.535, 0.985 - left, 0.36])
+    axes.set(ylim=(0, 1.0), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
+    axes.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
+    axes.set_xticks(range(J), result.classes, rotation=turned)
+    bars = axes.bar(range(J), np.zeros(J), color=OTHER, animated=True)
+    axes = figure.add_axes([0.10, 0.15, 0.80, 0.30])
+    half = ((angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1) / 2
+    strip = axes.imshow(
+        np.full((J, len(angles)), np.nan), aspect="auto", vmin=0, vmax=1, animated=True,
+        extent=(angles[0] - half, angles[-1] + half, J - 0.5, -0.5),
+    )  # fmt: skip
+    axes.set_yticks(range(J), result.classes, fontsize=6)
+    axes.set(xlabel="rotation, degrees counter-clockwise", ylabel="class")
+    axes.xaxis.set_major_locator(_degrees(angles))
+    scale = figure.colorbar(strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
+    scale.set_label(result.score)
+    scale.set_ticks([0, 0.5, 1])
+    title = figure.text(0.5, 0.965, "", ha="center", va="center", fontsize=10, animated=True)
+    known = result.label is not None
+    marks = {"true class": TRUE} if known else {}
+    marks |= {"predicted, wrong" if known else "predicted": PREDICTED, "other classes": OTHER}
+    handles = [Patch(color=colour, label=name) for name, colour in marks.items()]
+    figure.legend(handles=handles, loc="lower center", ncols=len(marks), fontsize=7.5)
+    return pictures, bars, strip, title
 
-    def __init__(self, figure, result):
-        self.result = result
-        J, angles = len(result.classes), result.angles_deg
-        self.artists = []
-        shown = [(0.05, result.inputs, "input")]
-        if result.reconstructions is not None:
-            shown.append((0.345, result.reconstructions, "reconstruction of the winner"))
-        for left, images, name in shown:
-            axes = figure.add_axes([left, 0.535, 0.27, 0.36])
-            axes.set_title(name, fontsize=8)
-            drawing = show(axes, images[0])
-            drawing.set_animated(True)
-            self.artists.append(drawing)
-        left = 0.40 if result.reconstructions is None else 0.70
-        bars = figure.add_axes([left, 0.535, 0.985 - left, 0.36])
-        bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
-        bars.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
-        bars.set_xticklabels(result.classes, rotation=0 if are_short(result.classes) else 90)
-        self.bars = bars.bar(range(J), np.zeros(J), color=OTHER, animated=True)
-        strip = figure.add_axes([0.10, 0.15, 0.80, 0.30])
-        step = (angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1
-        self.strip = strip.imshow(
-            np.full((J, len(angles)), np.nan),
-            aspect="auto",
-            vmin=0,
-            vmax=1,
-            extent=(angles[0] - step / 2, angles[-1] + step / 2, J - 0.5, -0.5),
-            animated=True,
-        )
-        strip.set(yticks=range(J), xlabel="rotation, degrees counter-clockwise")
-        strip.set_yticklabels(result.classes, fontsize=6)
-        strip.set_ylabel("class")
-        strip.xaxis.set_major_locator(_degrees(angles))
-        scale = figure.colorbar(self.strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
-        scale.set_label(result.score)
-        scale.set_ticks([0, 0.5, 1])
-        over = figure.add_axes([0, 0.93, 1, 0.07])
-        over.set_axis_off()
-        self.text = over.text(0.5, 0.5, "", ha="center", va="center", fontsize=10, animated=True)
-        key = figure.add_axes([0, 0.0, 1, 0.05])
-        key.set_axis_off()
-        marks = [(PREDICTED, "predicted, wrong"), (OTHER, "other classes")]
-        marks[:0] = [(TRUE, "true class")] if result.label is not None else []
-        if result.label is None:
-            marks[0] = (PREDICTED, "predicted")
-        for column, (colour, name) in enumerate(marks):
-            x = 0.24 + 0.22 * column
-            key.scatter([x], [0.5], marker="s", s=30, color=colour, clip_on=False)
-            key.text(x + 0.018, 0.46, name, va="center", fontsize=7.5)
-        key.set(xlim=(0, 1), ylim=(0, 1))
 
-    def update(self, i: int):
-        """Set everything to angle i; the artists to draw."""
-        r = self.result
-        for drawing, images in zip(self.artists, (r.inputs, r.reconstructions), strict=False):
-            drawing.set_data(picture(images[i]))
-        for k, bar in enumerate(self.bars):
-            bar.set_height(r.lengths[i, k])
-            bar.set_color(TRUE if k == r.label else PREDICTED if k == r.predicted[i] else OTHER)
-        grown = np.full((len(r.classes), len(r.angles_deg)), np.nan)
-        grown[:, : i + 1] = r.lengths[: i + 1].T
-        self.strip.set_data(grown)
-        name = r.classes[r.predicted[i]]
-        true = "" if r.label is None else f"    true class {r.classes[r.label]}"
-        self.text.set_text(f"{r.angles_deg[i]:g}°{true}    predicted {name}")
-        return [*self.artists, *self.bars, self.strip, self.text]
+def _move(parts, result, i: int):
+    """Set everything to angle i."""
+    pictures, bars, strip, title = parts
+    for drawing, images in pictures:
+        drawing.set_data(picture(images[i]))
+    for k, bar in enumerate(bars):
+        bar.set_height(result.lengths[i, k])
+        winner = PREDICTED if k == result.predicted[i] else OTHER
+        bar.set_color(TRUE if k == result.label else winner)
+    strip.set_data(np.where(np.arange(len(result.lengths)) <= i, result.lengths.T, np.nan))
+    true = "" if result.label is None else f"    true class {result.classes[result.label]}"
+    predicted = result.classes[result.predicted[i]]
+    title.set_text(f"{result.angles_deg[i]:g}°{true}    predicted {predicted}")
 
 
 def _limits(angles) -> tuple[float, float]:
@@ -195,7 +177,5 @@ def _limits(angles) -> tuple[float, float]:
 
 
 def _degrees(angles):
-    from matplotlib.ticker import MaxNLocator, MultipleLocator
-
     span = angles[-1] - angles[0]
     return MultipleLocator(45) if 180 <= span <= 720 else MaxNLocator(9)

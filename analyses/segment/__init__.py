@@ -1,7 +1,4 @@
-"""Separate two overlapping digits by the reconstructions from the two longest capsules.
-
-`capsviz segment --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Separate two overlapping digits by the reconstructions from the two longest capsules."""
 
 from __future__ import annotations
 
@@ -77,16 +74,7 @@ class Segment(Analysis):
         ] = 4,
         seed: Seed = 0,
     ) -> Result:
-        """Classify, decode and measure n images that show two objects each.
-
-        The misclassified images with the longest wrong capsules are shown. The seed is that of the
-        absent classes.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, images without two parts, fewer than 5 classes, or
-                    examples that are not there.
-        """
+        """Classify, decode and measure n images of two objects; the seed is of absent classes."""
         import torch
 
         from capsviz.analyses.segment import measure as measures
@@ -119,8 +107,8 @@ class Segment(Analysis):
         examples = part.take(slice(index, index + count))
         pairs = measures.look(network, examples, measures.draws(examples, seed))
         pairs = pairs.join([one for *_, one in worst])
-        hits, n = torch.cat(hits), len(measured)
-        both, one = int((hits == 2).sum()), int((hits >= 1).sum())
+        correct, n = torch.cat(hits), len(measured)
+        both, one = ((correct >= count).sum().item() for count in (2, 1))
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
         return Result(
             inputs=to_uint8(pairs.images),
@@ -133,8 +121,8 @@ class Segment(Analysis):
             absent=pairs.absent.numpy(),
             first=index,
             failures=len(worst),
-            right=Estimate(both / n, wilson(both, n), n),
-            one_right=Estimate(one / n, wilson(one, n), n),
+            right=Estimate(np.array(both / n), np.array(wilson(both, n)), n),
+            one_right=Estimate(np.array(one / n), np.array(wilson(one, n)), n),
             sse=measures.summary(torch.cat(sse)),
             iou=measures.summary(torch.cat(iou)),
             drawings=list(DRAWN),
@@ -145,22 +133,18 @@ class Segment(Analysis):
         )
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set goes without it: images of one object each."""
         alone = f"{inputs.dataset.name} shows one object in each image"
         return alone if inputs.dataset.parts is None else self.missing_extras()
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the digits, and the measures."""
         return ("", "measures")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw digits in two colours, or the "measures" with their controls."""
         from capsviz.analyses.segment import draw
 
         return (draw.measures if part == "measures" else draw.sheet)(result, width)
 
     def verdict(self, result) -> str:
-        """Say which controls are further from the digits than the reconstructions."""
         worse = [
             name
             for name, one in zip(result.drawings[1:], result.sse.difference[1:], strict=True)
@@ -174,7 +158,6 @@ class Segment(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars are."""
         if part == "measures":
             return (
                 "Reconstruction error (SSE) and overlap (IoU) of the digits that the two longest "
@@ -189,5 +172,4 @@ class Segment(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the first image that is shown."""
         return f"segment-{result.dataset}-{result.first}-{result.n}-images"

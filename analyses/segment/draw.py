@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from capsviz.results.panels import mosaic
+from capsviz.results.panels import album, label_end, name_rows, points
 
 FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
@@ -22,63 +22,49 @@ def sheet(result, width):
     P, F = len(result.inputs), result.failures
     fits = int((width - NAMES) / SMALLEST)  # pictures side by side
     beside = F > 0 and fits - 1 >= P
-    first = _Block(result, range(P - F), fits)
-    blocks = [first, _Block(result, range(P - F, P), fits)] if F else [first]
+    blocks = [list(range(P - F)), list(range(P - F, P))][: 1 + (F > 0)]
     cell = min(CELL, (width - (1 + beside) * NAMES) / (P if beside else min(fits, P)))
-    tops = [block.height(cell) for block in blocks]
-    heights = [max(tops)] if beside else tops
+    tall = cell * result.inputs.shape[2] / result.inputs.shape[3]
+    lines = [-(-len(which) // fits) for which in blocks]
+    heights = [n * (len(ROWS) * tall + 4.5 * LINE) + 1.5 * LINE for n in lines]
+    heights = [max(heights)] if beside else heights
     figure = Figure(figsize=(width, LINE * 2 + sum(heights)), layout="constrained")
     key, *places = figure.subfigures(
         len(heights) + 1, 1, height_ratios=[2 * LINE, *heights], squeeze=False
     )[:, 0]
-    _key(key)
+    parts = ((FIRST, "first of the pair"), (SECOND, "second"), (BOTH, "both"))
+    handles = [Patch(facecolor=c, edgecolor="black", linewidth=0.4, label=t) for c, t in parts]
+    key.legend(handles=handles, loc="center", ncols=3)
     if beside:
-        ratios = [NAMES + cell * len(block.which) for block in blocks]
+        ratios = [NAMES + cell * len(which) for which in blocks]
         places = places[0].subfigures(1, 2, width_ratios=ratios)
     last = result.first + P - F - 1
     which = f"images {result.first} to {last}" if last > result.first else f"image {last}"
     wrong = round(result.n * (1 - float(result.right.value)))
     titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misclassified"]
-    for block, place, title in zip(blocks, places, titles, strict=False):
-        block.draw(place, title)
+    for some, place, title in zip(blocks, places, titles, strict=False):
+        place.suptitle(title)
+        _pictures(place, result, some, min(fits, len(some)))
     return figure
 
 
-class _Block:
-    """Columns of pictures, wrapped into lines."""
+def _pictures(figure, result, some, columns):
+    """Draw input, digits, reconstructions and wrong pair of some images."""
+    grey = np.repeat(result.inputs[some].mean(1, keepdims=True), 3, 1)
+    pairs = (result.parts, result.drawn, result.wrong_pair)
+    rows = np.stack([grey, *(overlay(pair[some]) for pair in pairs)])
 
-    def __init__(self, result, which, columns):
-        self.result, self.which = result, list(which)
-        self.columns = min(columns, len(self.which))
-        self.lines = -(-len(self.which) // self.columns)
+    def named(classes):
+        return ", ".join(result.classes[k] for k in classes)
 
-    def height(self, cell):
-        tall = cell * self.result.inputs.shape[2] / self.result.inputs.shape[3]
-        return self.lines * (len(ROWS) * tall + 4.5 * LINE) + 1.5 * LINE
-
-    def draw(self, figure, title):
-        r = self.result
-        figure.suptitle(title)
-        for line, axes in enumerate(figure.subplots(self.lines, 1, squeeze=False)[:, 0]):
-            some = self.which[line * self.columns : (line + 1) * self.columns]
-            grey = np.repeat(r.inputs[some].mean(1, keepdims=True), 3, 1)
-            rows = [grey, *(overlay(pair[some]) for pair in (r.parts, r.drawn, r.wrong_pair))]
-            y, x = mosaic(axes, np.stack(rows), self.columns)
-            axes.set_yticks(y, ROWS, linespacing=1.0)
-            labels, predicted = ([self._pair(v[i]) for i in some] for v in (r.labels, r.predicted))
-            pairs = zip(labels, predicted, strict=True)
-            axes.set_xticks(x, [f"true {true}\npred. {winner}" for true, winner in pairs])
-            axes.xaxis.tick_top()
-            for text, i in zip(axes.get_xticklabels(), some, strict=True):
-                text.set_color("black" if (r.labels[i] == r.predicted[i]).all() else WRONG)
-            under = axes.secondary_xaxis("bottom")
-            under.spines[:].set_visible(False)
-            under.tick_params(length=0, pad=2)
-            pairs = [(r.labels[i, 0], r.absent[i]) for i in some]
-            under.set_xticks(x, [f"* {self._pair(pair)}" for pair in pairs])
-
-    def _pair(self, classes):
-        return ", ".join(self.result.classes[k] for k in classes)
+    labels, predicted = result.labels[some], result.predicted[some]
+    above = [
+        f"true {named(true)}\npred. {named(won)}"
+        for true, won in zip(labels, predicted, strict=True)
+    ]
+    below = [f"* {named((result.labels[i, 0], result.absent[i]))}" for i in some]
+    colours = ["black" if right else WRONG for right in (labels == predicted).all(1)]
+    album(figure, rows, columns, ROWS, above, below, colours=colours)
 
 
 def overlay(pairs: np.ndarray) -> np.ndarray:
@@ -86,12 +72,6 @@ def overlay(pairs: np.ndarray) -> np.ndarray:
     colours = np.array([to_rgb(FIRST), to_rgb(SECOND)])
     added = np.einsum("pkhw,kc->pchw", pairs.mean(2), colours)
     return np.minimum(added, 255).round().astype(np.uint8)
-
-
-def _key(figure):
-    parts = ((FIRST, "first of the pair"), (SECOND, "second"), (BOTH, "both"))
-    handles = [Patch(facecolor=c, edgecolor="black", linewidth=0.4, label=t) for c, t in parts]
-    figure.legend(handles=handles, loc="center", ncols=3, title=None)
 
 
 def measures(result, width):
@@ -103,15 +83,11 @@ def measures(result, width):
         axes, ("sse", "iou"), (result.drawings, result.divisions), strict=True
     ):
         estimate = getattr(result, kind)
-        for y, (value, interval) in enumerate(zip(estimate.value, estimate.ci95, strict=True)):
-            colour, marker = (FIRST, "o") if y == 0 else (CONTROL, "s")
-            one.plot(interval, [y, y], color=colour)
-            one.plot(value, y, marker, color=colour)
-            one.annotate(
-                f"{value:.2f}" if kind == "iou" else f"{value:.1f}",
-                (interval[1], y), (4, 0), textcoords="offset points", va="center", fontsize=6,
-            )  # fmt: skip
-        one.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
+        for y, each in enumerate(estimate):
+            points(one, each, *((FIRST, "o") if y == 0 else (CONTROL, "s")), shift=y)
+            form = ".2f" if kind == "iou" else ".1f"
+            label_end(one, each.high, y, f"{each.value:{form}}")
+        name_rows(one, names)
         one.set_xlim(0, 1.2 * estimate.ci95.max())
     axes[0].set_xlabel("mean SSE from the digit alone")
     axes[1].set(xlabel="mean IoU with the digit", xlim=(0, 1.12))

@@ -69,7 +69,7 @@ def look(model, part, draw: Tensor) -> Drawn:
     """
     images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
     traced = trace(model, images, keep=("poses", "lengths"))
-    poses, lengths = traced.poses[-1], traced.lengths
+    poses, lengths = traced.require("poses")[-1], traced.require("lengths")
     predicted = align(longest(lengths, K), labels, lengths.shape[1])
     absent = draw.scatter(1, torch.cat([labels, predicted], 1), -1.0).argmax(1)
 
@@ -104,7 +104,9 @@ def errors(drawn: Drawn) -> Tensor:
         drawn.from_absent[:, None].expand_as(drawn.parts),
         torch.zeros_like(drawn.parts),
     )
-    return torch.stack([_over_objects(reconstruction_loss, drawn.parts, d) for d in drawings], 1)
+    shape, parts = drawn.parts.shape[:2], drawn.parts.flatten(0, 1)
+    losses = [reconstruction_loss(parts, one.flatten(0, 1)).unflatten(0, shape) for one in drawings]
+    return torch.stack(losses, 1).mean(2)
 
 
 def overlaps(drawn: Drawn) -> Tensor:
@@ -135,11 +137,6 @@ def overlaps(drawn: Drawn) -> Tensor:
 
 def summary(values: Tensor) -> Estimate:
     """Means of values (N, M), and of their differences from the first column."""
-    values = values.double().numpy()
-    difference = Estimate(*mean_interval(values - values[:, :1]), len(values))
-    return Estimate(*mean_interval(values), len(values), difference)
-
-
-def _over_objects(measure, first: Tensor, second: Tensor) -> Tensor:
-    """Mean over both objects of a measure of two batches (N, 2, C, H, W): (N,)."""
-    return measure(first.flatten(0, 1), second.flatten(0, 1)).unflatten(0, first.shape[:2]).mean(1)
+    each = values.double().numpy()
+    difference = Estimate(*mean_interval(each - each[:, :1]), len(each))
+    return Estimate(*mean_interval(each), len(each), difference)

@@ -20,7 +20,7 @@ from capsviz.results.maps import (
     halfrange,
     one_map,
 )
-from capsviz.results.panels import wrapped
+from capsviz.results.panels import name_rows, points, wrapped
 
 WIDE = 5.0  # inches: from here on a network is one row, below it two
 NAME = 6.5  # pt
@@ -33,7 +33,9 @@ def image(result, width):
     each = 1.95 if wide else 3.1
     figure = Figure(figsize=(width, each * K + (0.25 if wide else 0.3)))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    figure.suptitle(_title(result, width), fontsize=NAME)
+    true = "" if result.label is None else f"; true class {result.classes[result.label]}"
+    title = f"one image in two networks{true}; each network has its own colour scales"
+    figure.suptitle(wrapped(title, width - 0.1, NAME), fontsize=NAME)
     parts = figure.subfigures(K, 1, squeeze=False)[:, 0]
     for k, (part, name) in enumerate(zip(parts, result.networks, strict=True)):
         part.suptitle(_words(result, k, width), fontsize=NAME, x=0.01, ha="left")
@@ -49,12 +51,6 @@ def image(result, width):
             _maps(middle, result, k, name)
         _activations(right.subplots(), result, k)
     return figure
-
-
-def _title(result, width) -> str:
-    true = "" if result.label is None else f"; true class {result.classes[result.label]}"
-    text = f"one image in two networks{true}; each network has its own colour scales"
-    return wrapped(text, width - 0.1, NAME)
 
 
 def _words(result, k, width) -> str:
@@ -91,7 +87,7 @@ def _maps(part, result, k, name):
         axes = grid[place]
         drawn = one_map(axes, result.image, result.extents_px[name], both[kind][j], scale)
         axes.set_title(f"for {result.classes[j]},\n{kind}", fontsize=NAME, pad=2)
-        axes.set_xlabel(f"Σ {sums[kind][j]:.2f}".replace("-", "−"), labelpad=1, fontsize=6)
+        axes.set_xlabel(f"Σ {sums[kind][j]:.2f}", labelpad=1, fontsize=6)
     _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
 
 
@@ -119,50 +115,34 @@ def _ends(part, drawn, axes, ticks, label=None):
     bar = part.colorbar(drawn, ax=axes, fraction=0.08, aspect=8, pad=0.02)
     if len(ticks) > 1:
         bar.ax.set_ylim(ticks[0], ticks[-1])
-    bar.set_ticks(ticks, labels=[_number(t) for t in ticks])
+    labels = [f"{t:.3g}" if abs(t) >= 1e-3 else f"{t:g}" for t in ticks]
+    bar.set_ticks(ticks, labels=[label.replace("-", "−") for label in labels])
     bar.outline.set_visible(False)
     if label:
         bar.set_label(label)
         bar.ax.yaxis.set_label_position("left")  # on the right it would name the next axes
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e-3 else f"{value:g}"
-
-
 def statistics(result, width):
     """Draw accuracy, what uniform couplings cost, and parents, a row for each network."""
-    wide, K = width >= WIDE, len(result.networks)
+    wide, K, J = width >= WIDE, len(result.networks), len(result.classes)
     shape = (1, 3) if wide else (3, 1)
-    tall = 0.27 * K + 0.65
-    figure = Figure(figsize=(width, tall * shape[0] + 0.45))
-    grid = figure.subplots(*shape, sharey=True).flat
-    at = np.arange(K)
-    _points(grid[0], at - 0.12, 100 * result.accuracy, RED, "o", "routed")
-    _points(grid[0], at + 0.12, 100 * result.uniform_accuracy, BLUE, "s", "uniform")
-    grid[0].set(xlabel="accuracy, %")
-    grid[0].legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2, frameon=False
-    )
-    _points(grid[1], at, 100 * result.cost, RED, "o")
-    grid[1].axvline(0, color=GREY, linewidth=0.6)
-    grid[1].set(xlabel="accuracy lost with\nuniform couplings, points")
-    _points(grid[2], at, result.effective_parents, RED, "o")
-    J = len(result.classes)
-    grid[2].axvline(J, color=GREY, linestyle=":")
-    grid[2].set(xlabel=f"effective parents of a capsule\n(dotted: all {J})", xlim=(0.5, J + 0.5))
-    for axes in grid:
-        axes.set_ylim(K - 0.5, -0.5)
+    figure = Figure(figsize=(width, (0.27 * K + 0.65) * shape[0] + 0.45))
+    accuracy, cost, parents = figure.subplots(*shape, sharey=True).flat
+    points(accuracy, 100 * result.accuracy, RED, "o", "routed", -0.12)
+    points(accuracy, 100 * result.uniform_accuracy, BLUE, "s", "uniform", 0.12, mfc="white")
+    accuracy.set_xlabel("accuracy, %")
+    accuracy.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+    points(cost, 100 * result.cost, RED, "o")
+    cost.axvline(0, color=GREY, linewidth=0.6)
+    cost.set_xlabel("accuracy lost with\nuniform couplings, points")
+    points(parents, result.effective_parents, RED, "o")
+    parents.axvline(J, color=GREY, linestyle=":")
+    parents.set_xlabel(f"effective parents of a capsule\n(dotted: all {J})")
+    parents.set_xlim(0.5, J + 0.5)
+    for axes in (accuracy, cost, parents):
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_yticks(at, [name.replace("-", "-\n", 1) for name in result.networks], fontsize=6.5)
+        name_rows(axes, [name.replace("-", "-\n", 1) for name in result.networks], fontsize=6.5)
     text = f"{result.n:,} images of {result.dataset}; bars: 95 % intervals"
     figure.suptitle(wrapped(text, width - 0.1, 6.5), fontsize=6.5)
     return figure
-
-
-def _points(axes, at, estimate, colour, marker, label=None):
-    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
-    axes.errorbar(
-        estimate.value, at, xerr=away, fmt=marker, color=colour, capsize=1.5, label=label,
-        mfc="white" if label == "uniform" else colour,
-    )  # fmt: skip

@@ -1,7 +1,4 @@
-"""Compare networks under transformations of growing size: accuracy, score, calibration.
-
-`capsviz sweep --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Compare networks under transformations of growing size: accuracy, score, calibration."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Flag, Seed
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
-
-RESAMPLES = 1000  # of the bootstrap
 
 
 class Result(NamedTuple):
@@ -85,27 +80,22 @@ class Sweep(Analysis):
         """Give the same transformed images to all networks, one size after the other.
 
         Memory does not grow with the number of sizes. The first network is the reference.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, networks of other images or classes, or sizes or a grid
-                    that `sizes` or `grid_warps` of measure.py refuse.
         """
         from capsviz.analyses.sweep import measure as measures
         from capsviz.statistics import calibration, comparison
         from capsviz.tracing import score_name
-        from capsviz.transforms.warps import family, family_matrix
+        from capsviz.transforms import warps
 
-        sizes = measures.sizes(warp, start, stop, step)
-        warps = measures.grid_warps(grid) if worst else []
+        sizes = warps.sizes(warp, start, stop, step)
+        everywhere = measures.grid_warps(grid) if worst else []
         images, labels = images.cpu(), labels.cpu()
         measures.check(networks, images)
-        counts = comparison.draw_resamples(len(images), resamples=RESAMPLES, seed=seed)
+        counts = comparison.draw_resamples(len(images), seed=seed)
         models, frame = list(networks.values()), tuple(images.shape[2:])
         given = (models, images, labels, len(classes))
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
         for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
-            right, true, winner = measures.look(*given, family_matrix(warp, size, frame))
+            right, true, winner = measures.look(*given, warps.family_matrix(warp, size, frame))
             mcnemar.append([comparison.mcnemar(right[0], one) for one in right])
             curves.append(
                 {
@@ -115,8 +105,8 @@ class Sweep(Analysis):
                 }
             )
             area += weight * right
-        worst_case = measures.worst_case(*given, progress(warps)) if warps else None
-        own = family(warp)
+        always = measures.worst_case(*given, progress(everywhere)) if worst else None
+        own = warps.family(warp)
         return Result(
             warp=warp,
             unit=own.unit,
@@ -127,33 +117,23 @@ class Sweep(Analysis):
             **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
             mcnemar_p=np.array(mcnemar).T,
             area=comparison.compare_means(area, counts),
-            worst=worst_case,
+            worst=None if always is None else comparison.compare_means(always, counts),
             grid=grid if worst else None,
             n=len(images),
             dataset=dataset,
-            resamples=RESAMPLES,
+            resamples=comparison.RESAMPLES,
         )
 
-    def check(self, *, warp, start, stop, step, grid, worst, **_) -> None:
-        """Refuse sizes that make no sweep, and a grid that is not used."""
-        from capsviz.analyses.sweep.measure import grid_warps, sizes
-
-        sizes(warp, start, stop, step)
-        grid_warps(grid)
+    def check(self, *, grid, worst, **_) -> None:
         if not worst and grid != 5:
             raise ValueError("--no-worst uses no grid: drop --grid")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the curves of all networks on one axis of sizes, and their summary."""
         from capsviz.analyses.sweep import draw
 
         return draw.sheet(result, width)
 
     def verdict(self, result) -> str:
-        """Say which network has the highest mean accuracy, and where others differ from the first.
-
-        One network: where its accuracy is lowest.
-        """
         first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
         over = f"over {result.warp} from {first} to {last}"
         if len(result.names) == 1:
@@ -173,7 +153,6 @@ class Sweep(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what bands, bars and rings are."""
         rings = (
             " Rings: sizes at which a network differs from the first (McNemar's test, with Holm's "
             "correction)."
@@ -187,5 +166,4 @@ class Sweep(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the transformation."""
         return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"

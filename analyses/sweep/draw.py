@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, percent
+from capsviz.results.panels import MARKERS, groups, legend_columns, percent
 from capsviz.statistics.comparison import holm
 
 WIDE = 5.0  # inches from which on panels stand in two columns
@@ -19,12 +19,10 @@ def sheet(result, width):
     names, columns = _panels(result), 2 if width >= WIDE else 1
     rows = -(-len(names) // columns)
     below = columns == 1 or len(names) % 2 == 0  # else the summary takes the cell that is left
-    groups = 1 if result.worst is None else 2
-    tall = 0.5 + 0.13 * groups * (len(result.names) + 1)
+    tall = 0.5 + 0.13 * (1 if result.worst is None else 2) * (len(result.names) + 1)
     heights = [1.45 if columns > 1 else 1.15] * rows + ([tall] if below else [])
     labels = [f"{n} ({s})" for n, s in zip(result.names, result.scores, strict=True)]
-    across = int(width / (0.5 + 0.062 * max(map(len, labels))))  # of entries of the legend
-    across = min(max(1, across), len(labels))
+    across = legend_columns(width, labels)
     figure = Figure(figsize=(width, sum(heights) + 0.44 + 0.14 * -(-len(labels) // across)))
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     first = None
@@ -66,17 +64,11 @@ def _curves(axes, result, field):
         axes.yaxis.set_major_formatter(_points)
     elif field == "accuracy":
         percent(axes.yaxis)
+    every = max(1, len(result.sizes) // 24)
     for k in range(int(signed), len(result.names)):
-        colour = _colour(k)
-        axes.plot(
-            result.sizes,
-            values[k],
-            LINES[k % len(LINES)],
-            color=colour,
-            marker=MARKERS[k % len(MARKERS)],
-            markersize=2.6,
-            markevery=max(1, len(result.sizes) // 24),
-        )
+        colour, marker = _colour(k), MARKERS[k % len(MARKERS)]
+        look = {"color": colour, "marker": marker, "markersize": 2.6, "markevery": every}
+        axes.plot(result.sizes, values[k], LINES[k % len(LINES)], **look)
         axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
         if signed:
             ringed = unequal(result, k)
@@ -93,30 +85,13 @@ def unequal(result, k: int):
 
 
 def _summary(axes, result):
-    """Mean accuracy over the sizes and worst case of the grid, each network with its interval."""
-    groups = [("mean over sizes", result.area)]
+    """Draw mean accuracy over the sizes and worst case of the grid, with intervals."""
+    estimates, names = [result.area], ["mean over sizes"]
     if result.worst is not None:
-        groups.append((f"correct under\nall {9 * result.grid} warps", result.worst))
-    K, ticks = len(result.names), []
-    for g, (_, estimate) in enumerate(groups):
-        for k in range(K):
-            y, (low, high) = g * (K + 1) + k, estimate.ci95[k]
-            axes.plot([low, high], [y, y], color=_colour(k), linewidth=1.2, clip_on=False)
-            axes.plot(
-                estimate.value[k],
-                y,
-                MARKERS[k % len(MARKERS)],
-                color=_colour(k),
-                clip_on=False,
-                zorder=3,
-            )
-        ticks.append(g * (K + 1) + (K - 1) / 2)
-    axes.set_yticks(ticks, [name for name, _ in groups])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, 1), ylim=(len(groups) * (K + 1) - 1.5, -0.7), xlabel="accuracy")
-    percent(axes.xaxis)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
+        estimates.append(result.worst)
+        names.append(f"correct under\nall {9 * result.grid} warps")
+    groups(axes, estimates, names)
+    axes.set(xlim=(0, 1), xlabel="accuracy")
 
 
 def _colour(k: int) -> str:

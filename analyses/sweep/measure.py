@@ -10,46 +10,12 @@ from torch import Tensor
 
 from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_each, wilson_each
 from capsviz.tracing import abilities, scores
-from capsviz.transforms.warps import family, family_matrix, matrix, warp
+from capsviz.transforms.warps import matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
 CHUNK_IMAGES = 128  # warped and shown at a time, at most
 CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
-SIZES = 3600  # at most
-
-
-def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
-    """Sizes (A,) of a warp from start to stop, both included where the step allows.
-
-    Parameters
-    ----------
-    name               of `capsviz.transforms.warps.FAMILIES`.
-    start, stop, step  in its unit; None: its own.
-
-    Raises
-    ------
-    ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
-    """
-    own = family(name)
-    start = float(own.start if start is None else start)
-    stop = float(own.stop if stop is None else stop)
-    step = float(own.step if step is None else step)
-    if not (np.isfinite([start, stop, step]).all() and step > 0):
-        raise ValueError(
-            f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
-        )
-    if stop < start:
-        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
-    count = int((stop - start) / step + 1e-9) + 1
-    if count > SIZES:
-        raise ValueError(
-            f"{count} sizes are too many, expected at most {SIZES}: use a larger --step"
-        )
-    family_matrix(name, start, (1, 1))  # refuses a size that is no warp
-    return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
 
 
 def grid_warps(rotations: int) -> list[dict[str, float]]:
@@ -89,13 +55,9 @@ def check(networks: dict, images: Tensor) -> None:
 
 
 def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which=None):
-    """Warp images by one matrix, chunk by chunk, and show each chunk to all networks.
+    """Warp images by a matrix (1, 2, 3), chunk by chunk, and show each chunk to all networks.
 
-    Parameters
-    ----------
-    images, labels  (N, C, H, W) and (N,), on the CPU.
-    by              (1, 2, 3) from `capsviz.transforms.warps`.
-    which           (K, N) which images each network is given; None: all. The others stay zero.
+    `which` (K, N) images each network is given; None: all. The others stay zero.
 
     Returns
     -------
@@ -131,20 +93,12 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     return right, true, winner
 
 
-def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> Estimate:
-    """Return the share (K,) of images that are correct under every warp.
+def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> np.ndarray:
+    """Return which images (K, N) are correct under every warp.
 
     Under each warp, a network is given only the images that were correct under all before.
-
-    Parameters
-    ----------
-    warps  an iterable of what `matrix` takes.
     """
-    n, right = len(images), np.ones((len(models), len(images)), bool)
-    frame = tuple(images.shape[2:])
+    right, frame = np.ones((len(models), len(images)), bool), (images.shape[2], images.shape[3])
     for one in warps:
         right &= look(models, images, labels, classes, matrix(frame, **one), right)[0]
-    apart = paired_each((right & ~right[0]).sum(1), (right[0] & ~right).sum(1), n)
-    apart[0] = 0  # less itself
-    less = Estimate(right.mean(1) - right[0].mean(), apart, n)
-    return Estimate(right.mean(1), wilson_each(right.sum(1), n), n, less)
+    return right

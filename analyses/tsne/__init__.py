@@ -1,7 +1,4 @@
-"""Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels.
-
-`capsviz tsne --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels."""
 
 from __future__ import annotations
 
@@ -77,13 +74,7 @@ class Tsne(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Map N images (N, C, H, W) by their capsules and by their pixels.
-
-        Raises
-        ------
-        ValueError   for too few images or classes, or vectors that are all the same.
-        MemoryError  if vectors and distances would not fit.
-        """
+        """Map N images (N, C, H, W) by their capsules and by their pixels."""
         from capsviz.analyses.tsne import measure as by
         from capsviz.tracing.network import children_words
         from capsviz.transforms.augment import to_uint8
@@ -126,22 +117,18 @@ class Tsne(Analysis):
         )
 
     def check(self, *, method, perplexity, **_) -> None:
-        """Refuse a perplexity of PCA."""
         if method != "tsne" and perplexity is not None:
             raise ValueError(f"--method {method} has no perplexity: drop --perplexity")
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the maps, and their scores."""
         return ("", "scores")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw both maps, or their "scores"."""
         from capsviz.analyses.tsne import draw
 
         return (draw.scores if part == "scores" else draw.maps)(result, width)
 
     def verdict(self, result) -> str:
-        """Say whether the classes are further apart in the capsules than in the pixels."""
         row = result.score_names.index("silhouette in the full space")
         ours, theirs = result.scores[0, row], result.scores[1, row]
         how = "not clearly more separated"
@@ -150,7 +137,6 @@ class Tsne(Analysis):
         return f"The true classes are {how} in the {result.of} than in the pixels (silhouette)."
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what rings and lines, or bars, are."""
         if part == "scores":
             return (
                 "How well the maps and the vectors behind them separate the true classes and keep "
@@ -167,5 +153,4 @@ class Tsne(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Return the name of the files, with the method and what is mapped."""
         return f"{result.method}-{result.dataset}-{result.of}-{result.n}-images"

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import picture, wrapped
+from capsviz.results.panels import beside, legend_columns, name_rows, picture, points, rule, wrapped
 
 SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours
@@ -22,14 +22,14 @@ CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
 def maps(result, width):
     """Two maps side by side, below each other in a single column."""
-    beside = width >= 5
-    side = 0.5 * width if beside else 0.88 * width
-    height = side + 0.5 if beside else 2 * side + 0.6
+    wide = width >= 5
+    side = 0.5 * width if wide else 0.88 * width
+    height = side + 0.5 if wide else 2 * side + 0.6
     names = [name for k, name in enumerate(result.classes) if k in result.labels]
-    columns = max(1, int(width / (0.25 + 0.06 * max(6, *map(len, names)))))
+    columns = legend_columns(width, [*names, "misclassified"], margin=0.25)
     foot = 0.3 + 0.15 * -(-(len(names) + 1) // columns)
     figure = Figure(figsize=(width, height + foot))
-    for i, axes in enumerate(figure.subplots(*((1, 2) if beside else (2, 1)))):
+    for i, axes in enumerate(figure.subplots(*((1, 2) if wide else (2, 1)))):
         _map(axes, result, i, max(SHARE, THUMBNAIL / side))
         axes.set_title(f"{_titles(result)[i]}, {result.dimensions[i]:,} numbers")
     figure.suptitle(_name(result))
@@ -40,7 +40,18 @@ def maps(result, width):
 def scores(result, width):
     """How well each map and its numbers keep the classes, with intervals."""
     figure = Figure(figsize=(width, 1.9))
-    _scores(figure.subplots(), result, _titles(result), wrap=width < 5)
+    axes = figure.subplots()
+    looks = zip((CAPSULES, PIXELS), "os", _titles(result), (-0.15, 0.15), strict=True)
+    for one, look in zip(result.scores, looks, strict=True):
+        points(axes, one, *look)
+    names = [wrapped(name, 1.1) if width < 5 else name for name in result.score_names]
+    name_rows(axes, names, linespacing=0.95)
+    pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
+    beside(axes, "right", range(len(names)), [pair.replace("-", "−") for pair in pairs])
+    axes.set_xlim(min(0, result.scores.ci95.min() - 0.02), 1.01)
+    axes.set_xlabel("score and 95 % interval, k = 10")
+    rule(axes)
+    figure.legend(loc="outside lower center", ncols=2)
     figure.suptitle(_name(result))
     return figure
 
@@ -54,11 +65,8 @@ def _name(result) -> str:
     return f"{name} of {result.n:,} images of {result.dataset}"
 
 
-def beside(points: np.ndarray, chosen, side: float) -> np.ndarray:
-    """Return centres (T, 2) for thumbnails of `chosen` points: near them, on few others.
-
-    Taken one by one; each tries rings about its point and counts the points that it would hide.
-    """
+def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
+    """Return centres (T, 2) for thumbnails of `chosen` points: near them, on few others."""
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     ring = np.stack([np.cos(angles), np.sin(angles)], 1)
     steps = np.concatenate([radius * side * ring for radius in np.arange(0.8, 8, 0.4)])
@@ -85,7 +93,7 @@ def _map(axes, result, which, share):
     axes.scatter(*points[wrong].T, s=16, zorder=3, **ring)
     every = np.concatenate([points, paths.reshape(-1, 2)])
     side = share * np.ptp(every, axis=0).max()
-    centres = beside(every, result.thumbnails, side)
+    centres = places(every, result.thumbnails, side)
     for i, image, centre in zip(result.thumbnails, result.thumbnail_images, centres, strict=True):
         colour = "black" if wrong[i] else _style(result.labels[i])["color"]
         _thumbnail(axes, image, points[i], centre, side, colour, "--" if wrong[i] else "-")
@@ -119,37 +127,10 @@ def _path(axes, path, label, predicted):
     axes.scatter(*path.T, s=7, c=colours, edgecolor="black", linewidth=0.3, zorder=8)
     middle = len(path) // 2
     axes.scatter(*path[middle], s=30, edgecolor="black", linewidth=0.8, zorder=9, **_style(label))
-    for end, sign in ((0, "_"), (-1, "+")):
-        colour = _style(predicted[end])["color"]
-        axes.plot(*path[end], "o", color="white", markeredgecolor=colour, markersize=6, zorder=9)
-        axes.plot(*path[end], sign, color="black", markersize=4, markeredgewidth=0.7, zorder=10)
-
-
-def _scores(axes, result, titles, *, wrap):
-    rows = np.arange(len(result.score_names))
-    for i, (colour, marker, shift) in enumerate(((CAPSULES, "o", -0.15), (PIXELS, "s", 0.15))):
-        axes.errorbar(
-            result.scores.value[i],
-            rows + shift,
-            xerr=np.abs(result.scores.ci95[i].T - result.scores.value[i]),
-            fmt=marker,
-            color=colour,
-            elinewidth=0.9,
-            label=titles[i],
-        )
-    right = axes.secondary_yaxis("right")
-    names = [
-        f"{ours:.3f}, {theirs:.3f}".replace("-", "−") for ours, theirs in result.scores.value.T
-    ]
-    right.set_yticks(rows, names)
-    right.spines[:].set_visible(False)
-    right.tick_params(length=0)
-    names = [wrapped(name, 1.1) if wrap else name for name in result.score_names]
-    axes.set_yticks(rows, names, linespacing=0.95)
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(min(0, result.scores.ci95.min() - 0.02), 1.01))
-    axes.set_xlabel("score and 95 % interval, k = 10")
-    axes.grid(axis="x", linewidth=0.3)
-    axes.figure.legend(loc="outside lower center", ncols=2)
+    for end, sign in ((0, "$-$"), (-1, "$+$")):
+        ring = {"color": "white", "markeredgecolor": colours[end], "markersize": 6}
+        axes.plot(*path[end], "o", zorder=9, **ring)
+        axes.plot(*path[end], marker=sign, color="black", markersize=4, zorder=10)
 
 
 def _legend(figure, result, columns):
@@ -161,16 +142,11 @@ def _legend(figure, result, columns):
     if (result.labels != result.predicted).any():
         ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
         marks.append(Line2D([], [], label="misclassified", **ring))
+    title = "○ with − and +: an image rotated to −60° and +60°" * bool(len(result.path_labels))
     figure.legend(
-        handles=marks,
-        loc="outside lower center",
-        ncols=columns,
-        handletextpad=0.1,
-        columnspacing=0.9,
-        title="○ with − and +: an image rotated to −60° and +60°"
-        if len(result.path_labels)
-        else None,
-    )
+        handles=marks, loc="outside lower center", ncols=columns, handletextpad=0.1,
+        columnspacing=0.9, title=title or None,
+    )  # fmt: skip
 
 
 def _style(k) -> dict:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.metrics import pairwise_distances, silhouette_samples
 
+from capsviz import memory
+from capsviz.nn.functional import predict
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import mean_interval, wilson
+from capsviz.tracing import CHUNK_IMAGES, trace
+from capsviz.transforms.warps import rotate
 
 ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
 COMPONENTS = 50  # of the PCA before t-SNE
@@ -42,17 +51,11 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
 
     ValueError where all vectors are the same, but for rounding.
     """
-    import torch
-
-    from capsviz import memory
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import CHUNK_IMAGES, trace
-
     part = "poses" if of == "all-poses" else of
     vectors, predicted = [], []
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         traced = trace(model, images[start : start + CHUNK_IMAGES], keep=(part, "lengths"))
-        winner = predict(traced.lengths)
+        winner = predict(traced.require("lengths"))
         value = getattr(traced, part)
         value = value if part == "primary" else value[-1]
         if of == "poses":
@@ -76,9 +79,6 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
 
 def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int = 0) -> np.ndarray:
     """The map (N, 2) of vectors (N, F), by "tsne" after a PCA to 50 numbers, or by "pca"."""
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
     count = 2 if method == "pca" else min(COMPONENTS, *vectors.shape)
     reduced = PCA(count, random_state=seed).fit_transform(vectors)
     if method == "pca":
@@ -88,10 +88,6 @@ def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int 
 
 def rotated(images):
     """Return images (K, C, H, W) at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
-    import torch
-
-    from capsviz.transforms.warps import rotate
-
     degrees = torch.from_numpy(ANGLES_DEG[ANGLES_DEG != 0])
     return torch.cat([rotate(image[None], degrees).clamp(0, 1) for image in images])
 
@@ -119,10 +115,6 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> E
     Intervals are Wilson's for the accuracies, else by Student's t. They hold for this one map and
     treat images as independent, so they leave out the chance in t-SNE itself.
     """
-    from sklearn.metrics import pairwise_distances, silhouette_samples
-
-    from capsviz.statistics.intervals import mean_interval, wilson
-
     full, flat = (pairwise_distances(part.astype(float)) for part in (features, positions))
     each = (
         trustworthiness(full, flat),

@@ -1,16 +1,26 @@
-"""One transformed image: what do two networks predict, and what does its pose decode to?
-
-`capsviz view --explain` prints the method, what to see, and what not to conclude.
-"""
+"""One transformed image: what do two networks predict, and what does its pose decode to?"""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.analysis import Analysis, Default, Flag
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Warp(NamedTuple):
+    """How an image is warped; these change nothing."""
+
+    angle_deg: float = 0.0  # counter-clockwise
+    scale: float = 1.0
+    shear: float = 0.0  # pixels down per pixel to the right
+    shift_x_px: float = 0.0  # to the right
+    shift_y_px: float = 0.0  # down
+
 
 NO_WARP = Warp()
 
@@ -31,7 +41,7 @@ class Result(NamedTuple):
     routing: str  # "as trained", or what was changed in the first network's routing
     classes: list[str]
     label: int | None  # true class, if it is known
-    kinds: list[str] | None = None  # K: "capsule length", "activation" or "probability"
+    kinds: list[str]  # K: "capsule length", "activation" or "probability"
 
 
 class View(Analysis):
@@ -68,38 +78,20 @@ class View(Analysis):
             "Add to a dimension of that pose, counted from 0. May be given several times.",
         ] = (),
     ) -> Result:
-        """Warp an image, classify it by all networks, and decode a pose of the first.
-
-        Raises
-        ------
-        ValueError  for a scale that is not above 0, a class or dimension that is not there, or
-                    changes for a network without a decoder.
-        """
-        from capsviz.tracing import require_decoder, trace
-
+        """Warp an image, classify it by all networks, and decode a pose of the first."""
         network, *others = networks.values()
-        if changed:
-            require_decoder(network)
-        E = trace(network, image, keep=("poses",)).poses.shape[-1]
-        changes = np.zeros(E)
-        for dimension, by in changed:
-            if not 0 <= dimension < E:
-                raise ValueError(f"a pose has dimensions 0 to {E - 1}, got --change {dimension}")
-            changes[dimension] = by
         return compute(
             network, image, label, classes=classes, others=others, names=list(networks),
             warp=Warp(angle_deg, scale, shear, shift_x_px, shift_y_px), capsule=capsule,
-            changes=changes,
+            changed=changed,
         )  # fmt: skip
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the images, the scores of every network, and the pose."""
         from capsviz.analyses.view.draw import draw
 
         return draw(result, width)
 
     def verdict(self, result) -> str:
-        """Say what each network predicts."""
         predictions = ", and ".join(
             f"'{name}' as {result.classes[row.argmax()]} ({row.max():.3f})"
             for name, row in zip(result.networks, result.scores, strict=True)
@@ -111,7 +103,6 @@ class View(Analysis):
         return f"The image is classified by {predictions}.{true}{routing}"
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows."""
         warp = [name for name, value in result.warp.items() if value != getattr(NO_WARP, name)]
         how = f", warped ({', '.join(name.split('_')[0] for name in warp)})" if warp else ""
         decoded = "" if result.own is None else ", and what it decodes to"
@@ -123,50 +114,47 @@ class View(Analysis):
 
 def compute(
     network, image, label=None, *, classes, others=(), names, warp=NO_WARP, capsule=None,
-    changes=None, couplings=None, iterations=None, routing="as trained",
+    changed=(), couplings=None, iterations=None, routing="as trained",
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
     Parameters
     ----------
-    label                  true class, if it is known.
-    classes                names of the classes.
-    others                 K - 1 further networks, with capsules or without.
-    names                  of the K networks.
-    warp                   of the image.
+    others, names          K - 1 further networks, and the names of all.
     capsule                class whose pose is decoded; None: that of the longest capsule.
-    changes                (E,) added to that pose; None: nothing.
+    changed                (dimension, by) pairs, added to that pose.
     couplings, iterations  of the first network's routing, as of `tracing.trace`.
     routing                those two in words.
 
     Raises
     ------
-    ValueError  for a scale that is not above 0, a class that is not there, or as many changes as
-                the pose has no dimensions.
+    ValueError  for a scale that is not above 0, a class or dimension that is not there, or changes
+                for a network without a decoder.
     """
     from capsviz.nn.functional import predict
-    from capsviz.tracing import score_name, scores, trace
+    from capsviz.tracing import require_decoder, score_name, scores, trace
     from capsviz.transforms.augment import to_uint8
 
     frame = warped(image.cpu(), warp)
     keep = ("poses", "lengths")
     traced = trace(network, frame, keep=keep, couplings=couplings, iterations=iterations)
-    poses = traced.poses[-1, 0].float().numpy()
+    poses, lengths = traced.require("poses")[-1, 0].float().numpy(), traced.require("lengths")
     J, E = poses.shape
-    capsule = int(predict(traced.lengths)) if capsule is None else int(capsule)
-    changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
+    capsule = int(predict(lengths)) if capsule is None else int(capsule)
+    changes = np.zeros(E)
     if not 0 <= capsule < J:
         raise ValueError(f"the network has no class {capsule}, expected 0 to {J - 1}")
-    if changes.shape != (E,):
-        raise ValueError(f"expected {E} changes, one a dimension, got {changes.tolist()}")
+    for dimension, by in changed:
+        require_decoder(network)
+        if not 0 <= dimension < E:
+            raise ValueError(f"a pose has dimensions 0 to {E - 1}, got {dimension}")
+        changes[dimension] += by
     return Result(
         image=to_uint8(image[0]),
         warped=to_uint8(frame[0].float()),
         warp={name: float(value) for name, value in warp._asdict().items()},
         networks=list(names),
-        scores=np.stack(
-            [traced.lengths[0].float(), *(scores(one, frame)[0].float() for one in others)]
-        ),
+        scores=np.stack([lengths[0].float(), *(scores(one, frame)[0].float() for one in others)]),
         capsule=capsule,
         pose=poses[capsule],
         changes=changes,
@@ -177,3 +165,42 @@ def compute(
         label=label,
         kinds=[score_name(one, frame) for one in (network, *others)],
     )
+
+
+def warped(image: Tensor, how: Warp) -> Tensor:
+    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
+
+    Raises
+    ------
+    ValueError  for a scale that is not above 0, or an angle beyond 360°.
+    """
+    from capsviz.transforms.warps import matrix, warp
+
+    if how == NO_WARP:
+        return image
+    if not how.scale > 0:
+        raise ValueError(f"a scale must be above 0, got {how.scale:g}")
+    if not abs(how.angle_deg) <= 360:
+        raise ValueError(f"an angle must lie within -360° and 360°, got {how.angle_deg:g}°")
+    angle, scale, shear, right, down = how
+    scales = {"scale_x": scale, "scale_y": scale}
+    shifts = {"shift_x_px": right, "shift_y_px": down}
+    frame = (image.shape[-2], image.shape[-1])
+    return warp(image, matrix(frame, angle_deg=angle, shear=shear, **scales, **shifts)).clamp(0, 1)
+
+
+def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | None:
+    """Decode a class's pose of (J, E) after adding `changes` (E,): (C, H, W) uint8.
+
+    None for a network without a decoder.
+    """
+    import torch
+
+    from capsviz.tracing import decode, reconstructs
+    from capsviz.transforms.augment import to_uint8
+
+    if not reconstructs(model):
+        return None
+    changed = torch.from_numpy(poses.copy())[None]
+    changed[0, capsule] += torch.tensor(changes, dtype=changed.dtype)
+    return to_uint8(decode(model, changed, torch.tensor([capsule]))[0].float())

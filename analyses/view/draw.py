@@ -49,16 +49,11 @@ def _scores(axes, result):
             at, row, each, color=COLOURS[k % len(COLOURS)], hatch=HATCHES[k % len(HATCHES)],
             edgecolor="white", linewidth=0, label=f"{network}{routing}",
         )  # fmt: skip
-    axes.set(ylim=(0, 1.05 + 0.2 * -(-K // 2)), ylabel=_scale(result), xlabel="class")
+    kinds = " or ".join(dict.fromkeys(kind.split()[-1] for kind in result.kinds))
+    axes.set(ylim=(0, 1.05 + 0.2 * -(-K // 2)), ylabel=kinds, xlabel="class")
     axes.set_yticks([0, 0.5, 1])
     axes.set_xticks(range(J), result.classes, rotation=0 if are_short(result.classes) else 90)
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)
-
-
-def _scale(result) -> str:
-    """Return what the scores are, each once."""
-    kinds = result.kinds or ["capsule length", "probability"]
-    return " or ".join(dict.fromkeys(kind.split()[-1] for kind in kinds))
 
 
 def _pose(axes, result, name):

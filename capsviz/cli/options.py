@@ -10,8 +10,6 @@ import click
 
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
-USUAL = 1000  # images of a statistic, where the split has as many
-
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""

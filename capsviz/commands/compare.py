@@ -48,12 +48,11 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
 @writing.printed
 @writing.as_json
 def command(places, columns, output, paired, margin, printed, as_json):
-    """Print the table and what holds over seeds."""
+    """Print and write the table."""
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.results import leaderboard, tables
     from capsviz.results import paired as pairs
-    from capsviz.results.leaderboard.draw import draw
 
     if paired:
         if columns or output is not None:
@@ -77,19 +76,16 @@ def command(places, columns, output, paired, margin, printed, as_json):
         raise ValueError("the networks of these results are not known: name their cards too")
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
-    claims = leaderboard.claims(table, names)
     if as_json:
         click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(caption)
-        nothing = f"nothing: it takes {leaderboard.SEVERAL} training runs or more"
-        click.echo("\n".join(["", "What holds over seeds:", *(claims or [nothing])]))
     if output is not None:
         for path in tables.write(output, header, rows, caption):
             click.echo(f"wrote {path}", err=True)
         with writing.looking(printed), results.style():
-            figure = draw(table, results.inches(writing.width(printed)), names)
+            figure = leaderboard.draw(table, results.inches(writing.width(printed)), names)
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from capsviz.analysis import Analysis
 from capsviz.cli import options, writing
 
-FEW = 200
+USUAL, FEW = Analysis.usual_n, 200
 EXAMPLES = """
 capsviz figures --venue icml --output runs/paper  # about 2.5 min; stopped, it goes on
 capsviz figures --only rotate --only routing --n 200  # about 15 s
@@ -19,7 +20,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
     "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
 )
 @options.number(
-    f"Test images. [default: {options.USUAL:,}, and {FEW} of analyses that look at each dozens of "
+    f"Test images. [default: {USUAL:,}, and {FEW} of analyses that look at each dozens of "
     "times; or all if fewer]",
 )
 @options.example
@@ -36,7 +37,7 @@ def command(only, n, digit, index, seed, figure, inputs):
     names = sets.choose(typed)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
-    n = min(options.USUAL, len(chosen.dataset)) if n is None else n
+    n = min(USUAL, len(chosen.dataset)) if n is None else n
     chosen.dataset.first(n)
     names = sets.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:

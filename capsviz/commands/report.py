@@ -32,7 +32,6 @@ def command(networks, n, only, digit, index, seed, output, force):
     from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.results import report as reports
-    from capsviz.results.report.page import render
     from capsviz.results.sets import Settings
 
     chosen = [name for text in only for name in text.split(",")]
@@ -54,7 +53,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     )
     if not contents.sections:
         raise click.ClickException(f"nothing could be drawn: {contents.left_out[0][2]}")
-    page = render(contents)
+    page = reports.render(contents)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page)
     count = sum(len(section.figures) for section in contents.sections)

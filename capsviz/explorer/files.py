@@ -12,7 +12,7 @@ from typing import Any
 
 from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
-from capsviz.analyses.view.measure import warped
+from capsviz.analyses.view import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import Networks
@@ -35,7 +35,7 @@ def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
         names=networks.names,
         warp=warp,
         capsule=capsule,
-        changes=settings.changes,
+        changed=[(d, by) for d, by in enumerate(settings.changes) if by],
         couplings=look.replacing(networks.model, how, donor),
         iterations=how.iterations,
         routing=how.words,

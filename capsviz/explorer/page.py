@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from capsviz.analyses.view.measure import Warp, warped
+from capsviz.analyses.view import Warp, warped
 from capsviz.explorer import drawing, files, images, layout, look, panels, settings
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import About, Choice, Networks

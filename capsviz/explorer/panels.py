@@ -12,15 +12,15 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses import rotate
-from capsviz.analyses.predict.remarks import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
-from capsviz.analyses.view.measure import redecode, warped
+from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
 from capsviz.results import COLOURS
 from capsviz.results.panels import picture
+from capsviz.statistics.detection import remarks
 from capsviz.tracing.needs import routing_words
 from capsviz.transforms import warps
 from capsviz.transforms.augment import to_uint8

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from capsviz.analyses.view.measure import Warp
+from capsviz.analyses.view import Warp
 from capsviz.explorer import look
 from capsviz.tracing import INTERVENTIONS
 

@@ -74,9 +74,7 @@ def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tupl
     digit = usual_class(inputs.dataset) if settings.digit is None else settings.digit
     shared = {"seed": settings.seed, "index": settings.index}
     shared = {one.name: shared[one.name] for one in analysis.options if one.name in shared}
-    least, most = analysis.figure_set_images
-    n = max(least, settings.few if analysis.slow else settings.n)
-    n = min(n if most is None else min(n, most), analysis.at_hand(inputs, digit))
+    n = analysis.in_figure_set(settings.few if analysis.slow else settings.n, inputs, digit)
     how = {"n": n, "picture": picture, "digit": digit, "progress": settings.progress}
     each = analysis.figure_set or {}
     for own in each if isinstance(each, tuple) else (each,):

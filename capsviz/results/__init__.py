@@ -22,45 +22,21 @@ from capsviz import discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
-from capsviz.results.files import read_result, to_json, write_result
-from capsviz.results.house import (
-    INCHES,
-    check_font,
-    check_venue,
-    chosen,
-    column,
-    inches,
-    look,
-    read_rc,
-    style,
-    width_for,
-)
+from capsviz.results.files import read_result as read_result
+from capsviz.results.files import to_json as to_json
+from capsviz.results.files import write_result as write_result
+from capsviz.results.house import INCHES as INCHES
+from capsviz.results.house import check_font as check_font
+from capsviz.results.house import check_venue as check_venue
+from capsviz.results.house import chosen as chosen
+from capsviz.results.house import column as column
+from capsviz.results.house import inches as inches
+from capsviz.results.house import look as look
+from capsviz.results.house import read_rc as read_rc
+from capsviz.results.house import style as style
+from capsviz.results.house import width_for as width_for
 from capsviz.statistics.words import shortened
 
-__all__ = [
-    "INCHES",
-    "animate",
-    "caption",
-    "check_font",
-    "check_formats",
-    "check_venue",
-    "chosen",
-    "column",
-    "draw",
-    "export",
-    "inches",
-    "look",
-    "parts",
-    "printable",
-    "read_rc",
-    "read_result",
-    "save",
-    "save_figure",
-    "style",
-    "to_json",
-    "width_for",
-    "write_result",
-]  # fmt: skip
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
 COLOURS = tuple(
@@ -86,13 +62,7 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
-    """Return what a picture of a result shows, in sentences.
-
-    Parameters
-    ----------
-    part    of `parts`.
-    notice  a note on the data, put at its end.
-    """
+    """Return what a picture of a result shows, in sentences, and a note on the data."""
     _require_part(analysis, result, part)
     text = contract.of_result(analysis, type(result).__name__).caption(result, part)
     return text if notice is None else f"{text} Note: {notice}."
@@ -192,11 +162,8 @@ def export(
 ) -> list[Path]:
     """Draw a result and write its pictures as `stem.FORMAT`, and its table, if it has one.
 
-    Further `parts` are `stem-PART.FORMAT`. The folder is made when the first picture is drawn: a
-    result that cannot be drawn leaves nothing.
-
-    Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
-    a picture would depend on the formats that were written before it.
+    Further `parts` are `stem-PART.FORMAT`. A result that cannot be drawn leaves nothing. Each is
+    drawn anew for each format, because laying it out a second time moves things by a hair.
     """
     stem, kinds = Path(stem), check_formats(formats)
     paths = [
@@ -214,10 +181,7 @@ def export(
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write one picture without a window; no dates in it, so equal figures are equal files.
-
-    Its folder is made, if need be.
-    """
+    """Write one picture without a window; no dates in it, so equal figures are equal files."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     kind, content = path.suffix[1:], io.BytesIO()
     with style():
@@ -228,10 +192,10 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
-    """Write RGB frames (h, w, 3) uint8 as a GIF that loops, all in one palette.
+    """Write RGB frames (h, w, 3) uint8 as a GIF that loops.
 
-    The palette holds greys, the colour map and the house colours: a palette chosen for each frame
-    would lose the rare ones, and the colours of the legend would flicker.
+    All have one palette, of greys, the colour map and the house colours: with one for each frame,
+    the colours of the legend would flicker.
     """
     from imageio.v3 import imwrite
     from PIL import Image

@@ -18,7 +18,6 @@ import numpy as np
 
 import capsviz
 from capsviz import analysis as contract
-from capsviz import discovery
 from capsviz.files import write_bytes, write_text
 from capsviz.statistics.estimate import FIELDS, Estimate
 
@@ -77,9 +76,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
-    module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    kind: Any = getattr(module, str(name), None)  # its class of results
-    kind = next((o.Result for o in contract.of(analysis) if o.Result.__name__ == name), kind)
+    kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(name)
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
     values = {name: _decode(value, arrays) for name, value in values.items()}
     for name, hint in getattr(kind, "__annotations__", {}).items():

@@ -63,13 +63,11 @@ def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
         sets = " and ".join(str(one.test_set) for one in (first, second))
         raise ValueError(f"{sides} have different test sets: {sets}")
     seeds = sorted(first.accuracies.keys() & second.accuracies.keys())
-    if not seeds:
-        each = " and ".join(str(sorted(one.accuracies)) for one in (first, second))
-        raise ValueError(f"{sides} have no common seeds: {each}")
     if len(seeds) < equivalence.FEWEST:
+        each = " and ".join(str(sorted(one.accuracies)) for one in (first, second))
         raise ValueError(
-            f"{sides} have too few pairs: {len(seeds)} of equal seed, "
-            f"expected at least {equivalence.FEWEST}"
+            f"{sides} have too few pairs: {len(seeds)} of equal seed, expected at least "
+            f"{equivalence.FEWEST} (seeds {each})"
         )
     values = [np.array([POINTS * one.accuracies[k] for k in seeds]) for one in (first, second)]
     one_image = POINTS / first.test_set[-1]

@@ -37,12 +37,9 @@ def mosaic(axes, pictures, columns):
     """
     rows, n, channels, height, width = pictures.shape
     tall, wide = height + GAP, width + GAP
-    colours = 3 if channels >= 3 else 1
-    image = np.full((colours, rows * tall - GAP, n * wide - GAP), 255, np.uint8)
-    for r in range(rows):
-        for c in range(n):
-            part = np.s_[:, r * tall : r * tall + height, c * wide : c * wide + width]
-            image[part] = pictures[r, c, :colours]
+    apart = np.pad(pictures, [(0, 0)] * 3 + [(0, GAP)] * 2, constant_values=255)
+    image = apart.transpose(2, 0, 3, 1, 4).reshape(channels, rows * tall, n * wide)
+    image = image[:, :-GAP, :-GAP]
     drawn = axes.imshow(picture(image), cmap="gray", vmin=0, vmax=255)
     drawn.pictures = (rows, n)  # how many it holds
     axes.set_xlim(-0.5, columns * wide - GAP - 0.5)
@@ -67,11 +64,81 @@ def intervals(axes, estimate, rows, look, left):
         axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
 
 
-def points(axes, estimate, colour, marker, name, shift):
-    """One value with its interval in each row."""
-    rows = np.arange(len(estimate)) + shift
-    axes.hlines(rows, estimate.low, estimate.high, color=colour, linewidth=1)
-    axes.plot(estimate.value, rows, marker, color=colour, markersize=3.5, label=name, clip_on=False)
+def points(axes, estimate, colour, marker, name=None, shift=0.0, **look):
+    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,)."""
+    values, ends = np.atleast_1d(estimate.value), np.reshape(estimate.ci95, (-1, 2))
+    rows = np.arange(len(values)) + shift
+    axes.hlines(rows, *ends.T, color=colour, linewidth=1)
+    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", **look}
+    axes.plot(values, rows, marker=marker, color=colour, label=name, **look)
+
+
+def name_rows(axes, names, **letters):
+    """Name the rows 0, 1, ... of a plot, the first on top."""
+    axes.set_yticks(range(len(names)), names, **letters)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def album(figure, pictures, columns, rows, above, below=None, *, colours=None, rotation=0):
+    """Draw pictures (rows, n, C, H, W) in lines of `columns`, with texts above and below each.
+
+    Returns
+    -------
+    The axis of the texts below the last line, if there are any.
+    """
+    n, under = pictures.shape[1], None
+    for line, axes in enumerate(figure.subplots(-(-n // columns), 1, squeeze=False)[:, 0]):
+        part = slice(line * columns, (line + 1) * columns)
+        y, x = mosaic(axes, pictures[:, part], columns)
+        axes.set_yticks(y, rows, linespacing=1.0)
+        axes.set_xticks(x, above[part], rotation=rotation)
+        axes.xaxis.tick_top()
+        for text, colour in zip(axes.get_xticklabels(), (colours or [])[part], strict=False):
+            text.set_color(colour)
+        if below is not None:
+            under = beside(axes, "bottom", x, below[part])
+    return under
+
+
+def label_end(axes, x, y, text):
+    """Write a number beside the end of its interval."""
+    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6)
+
+
+def rule(axes, axis="x"):
+    """Draw pale lines at the ticks of an axis, behind all else."""
+    axes.grid(axis=axis, color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def groups(axes, estimates, names) -> list:
+    """Draw estimates (K,) of K networks, a group of rows each; return a marker of each network."""
+    K = len(estimates[0])
+    for g, estimate in enumerate(estimates):
+        for k, one in enumerate(estimate):
+            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+            points(axes, one, colour, marker, shift=g * (K + 1) + k, zorder=3)
+    axes.set_yticks(np.arange(len(names)) * (K + 1) + (K - 1) / 2, names)
+    axes.set_ylim(len(names) * (K + 1) - 1.5, -0.7)
+    axes.tick_params(axis="y", length=0)
+    percent(axes.xaxis)
+    rule(axes)
+    return axes.get_lines()[:K]
+
+
+def beside(axes, edge, places, names, **letters):
+    """Write names at the other edge of an image, "bottom" or "right"; return that axis."""
+    other = axes.secondary_xaxis(edge) if edge == "bottom" else axes.secondary_yaxis(edge)
+    other.spines[:].set_visible(False)
+    other.tick_params(length=0, pad=2)
+    (other.set_xticks if edge == "bottom" else other.set_yticks)(places, names, **letters)
+    return other
+
+
+def legend_columns(width, labels, margin=0.5, letter=0.062) -> int:
+    """Return how many of these labels stand side by side in a legend, in so many inches."""
+    return max(1, min(len(labels), int(width / (margin + letter * max(map(len, labels))))))
 
 
 def look(s: int) -> dict:
@@ -137,21 +204,13 @@ def spread(targets, heights, low: float, high: float) -> np.ndarray:
 
     Between low and high where there is room for all; else from low on upwards.
     """
+    from scipy.optimize import isotonic_regression  # takes time to import
+
     targets, heights = np.asarray(targets, float), np.asarray(heights, float)
     order = np.argsort(targets, kind="stable")
     sizes = heights[order]
     starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
-    free = targets[order] - starts
-    blocks = []  # of boxes that touch: [mean of their free places, count], ascending (isotonic)
-    for one in free:
-        blocks.append([one, 1])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, count = blocks.pop()
-            blocks[-1] = [
-                (blocks[-1][0] * blocks[-1][1] + mean * count) / (blocks[-1][1] + count),
-                blocks[-1][1] + count,
-            ]
-    places = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    places = isotonic_regression(targets[order] - starts).x  # boxes that touch share their mean
     top = high - sizes[-1] / 2 - starts[-1]
     places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
     middles = np.empty(len(targets))

@@ -61,14 +61,6 @@ class Entry(NamedTuple):
     sha256: Mapping[str, str] | None = None  # of the files
 
 
-class Earlier(NamedTuple):
-    """What an earlier run left in a folder."""
-
-    entries: list[Entry] = []
-    whole: list[str] = []  # analyses that were drawn to their end
-    key: Mapping | None = None  # what it was made of
-
-
 def offering() -> list[str]:
     """Return the analyses that take part in figure sets."""
     return [name for name in discovery.names(contract.PACKAGE) if _of_figure_set(name)]
@@ -129,12 +121,7 @@ def make(
     """Draw the figures of the named analyses; images are traced once for all of them.
 
     Figures of an earlier run of the same network, images and options are kept, by the digests of
-    their files; a run that was stopped goes on where it was.
-
-    Parameters
-    ----------
-    force   draw everything anew, over what is there.
-    column  inches: wider figures go over both columns in LaTeX.
+    their files, unless `force`. A figure wider than a `column`, in inches, goes over both in LaTeX.
 
     Returns
     -------
@@ -151,8 +138,7 @@ def make(
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key))
-    earlier = _earlier(output, key, force)
-    entries, whole = list(earlier.entries), list(earlier.whole)
+    entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
@@ -218,7 +204,7 @@ def _drawn(
 
     ValueError for a file in the way, unless its name is among those that are `free`.
     """
-    start = time.time()
+    start, notice = time.time(), inputs.dataset.notice
     for stem, result in results_of(name, inputs, settings):
         if free is not None and stem not in free and (output / f"{stem}.json").exists():
             raise ValueError(
@@ -226,36 +212,23 @@ def _drawn(
                 "--output"
             )
         paths = results.save(
-            output / stem,
-            name,
-            result,
-            formats=formats,
-            width=width,
-            options=settings.recorded,
-            card=inputs.model.card,
-            device=str(inputs.device),
-            command=settings.command,
-            notice=inputs.dataset.notice,
-        )
-        seconds = round(time.time() - start, 2)
-        yield list(_entries(output, stem, name, result, paths, inputs.dataset.notice, seconds))
-        start = time.time()
-
-
-def _entries(output, stem, analysis, result, paths, notice, seconds) -> Iterator[Entry]:
-    """Yield an entry for each picture of a result: its own files, and the shared numbers."""
-    parts = results.parts(analysis, result)
-    names = {part: f"{stem}-{part}" if part else stem for part in parts}
-    others = {name for part, name in names.items() if part}
-    for part, name in names.items():
-        text = results.caption(analysis, result, part, notice=notice)
-        if part:
-            own = [*(path.name for path in paths if path.stem == name), f"{stem}.json"]
-        else:
-            own = [path.name for path in paths if path.stem not in others]
-        yield Entry(
-            name, analysis, text, own, seconds, commit(), part, _digests(output, own)
+            output / stem, name, result, formats=formats, width=width, options=settings.recorded,
+            card=inputs.model.card, device=str(inputs.device), command=settings.command,
+            notice=notice,
         )  # fmt: skip
+        seconds, entries = round(time.time() - start, 2), []
+        names = {part: f"{stem}-{part}" if part else stem for part in results.parts(name, result)}
+        for part, own in names.items():
+            if part:  # its own files, and the shared numbers
+                files = [*(path.name for path in paths if path.stem == own), f"{stem}.json"]
+            else:
+                others = {one for key, one in names.items() if key}
+                files = [path.name for path in paths if path.stem not in others]
+            text = results.caption(name, result, part, notice=notice)
+            digests = _digests(output, files)
+            entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
+        yield entries
+        start = time.time()
 
 
 def _by_name(entries: Sequence[Entry]) -> list[Entry]:
@@ -274,19 +247,22 @@ def _intact(folder: Path, entries: Sequence[Entry]) -> bool:
         return False
 
 
-def _earlier(output: Path, key: dict, force: bool) -> Earlier:
-    """Return what may be kept of an earlier run; ValueError for a run of something else."""
+def _earlier(output: Path, key: dict, force: bool) -> tuple[list[Entry], list[str]]:
+    """Return entries that an earlier run left, and the analyses that it drew to their end.
+
+    ValueError for a run of something else, unless it is to be overwritten.
+    """
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
         entries = [Entry(**figure) for figure in manifest["figures"]]
-        earlier = Earlier(entries, manifest["whole"], manifest["key"])
+        whole, earlier = manifest["whole"], manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        return Earlier()
-    if earlier.key == key or not entries:
-        return earlier
+        return [], []
+    differ = [name for name in key if earlier.get(name) != key[name]]
+    if not differ or not entries:
+        return entries, whole
     if force:
-        return Earlier()
-    differ = [name for name in key if (earlier.key or {}).get(name) != key[name]]
+        return [], []
     raise ValueError(
         f"{output} holds figures of another run ({', '.join(differ)} differ): "
         "choose another --output, or add --force to draw all anew"

@@ -20,7 +20,6 @@ COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
 GAP = 12  # points between columns
 SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
 NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
-UNREADABLE = re.compile(r'[%#{}\\~^"]')  # by LaTeX, in the name of a file or a label
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
 
@@ -40,18 +39,7 @@ def _encoder():
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; the first column is aligned left, the others right.
-
-    Parameters
-    ----------
-    header  names of the columns, plain text.
-    rows    as many texts in each as there are columns.
-
-    Raises
-    ------
-    ValueError  for a row of another length.
-    """
-    _check(header, rows)
+    """Return a Markdown table; the first column is aligned left, the others right."""
     rule = [":--", *["--:"] * (len(header) - 1)]
     lines = [header, rule, *rows]
     return "".join("| " + " | ".join(c.replace("|", r"\|") for c in r) + " |\n" for r in lines)
@@ -62,20 +50,8 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
 
     A table wider than a column goes over both. One wider than a page gets its header in lines and
     smaller letters. If that is not enough, the rest of its columns follows below the first ones,
-    with the names of the rows again.
-
-    Parameters
-    ----------
-    header   names of the columns.
-    rows     as many texts in each as there are columns.
-    caption  plain text.
-    label    to refer to it by: `tab:label`.
-
-    Raises
-    ------
-    ValueError  for a row of another length.
+    with the names of the rows again. The caption is plain text, the label "tab:LABEL".
     """
-    _check(header, rows)
     columns = [([name], *cells) for name, *cells in zip(header, *rows, strict=True)]
     star = "*" if _width(columns) > COLUMN else ""
     if _width(columns) > PAGE:
@@ -183,23 +159,9 @@ def environment(
     *,
     place: str = "t",
 ) -> list[str]:
-    """Return the lines of a figure environment; one wider than a column goes over both.
-
-    Parameters
-    ----------
-    file     to include; for a path that LaTeX cannot read, its name, with a comment.
-    caption  plain text, see `typeset`.
-    label    after "fig:".
-    place    t, p, ...: where LaTeX may put it.
-    """
+    """Return the lines of a figure environment; one wider than a column goes over both."""
     star = "*" if inches > column + 0.01 else ""
-    notes, label = [], UNREADABLE.sub("-", label)
-    if UNREADABLE.search(file):
-        readable = UNREADABLE.sub("-", file.rpartition("/")[2])
-        notes = [f"% LaTeX cannot read {file}: copy it to {readable} beside the document"]
-        file = readable
     return [
-        *notes,
         rf"\begin{{figure{star}}}[{place}]",
         r"  \centering",
         rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",
@@ -212,13 +174,7 @@ def environment(
 def document(
     captions: Mapping[str, str], kind: str, inches: float, column: float = INCHES["single"]
 ) -> str:
-    """Return a document that shows every figure of a set, and compiles as it is.
-
-    Parameters
-    ----------
-    captions  name of a figure -> its caption.
-    kind      pdf or png.
-    """
+    """Return a document that shows every figure of a set, by its caption, and compiles as it is."""
     parts = [
         r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
         rf"\documentclass{'[twocolumn]' if inches > column + 0.01 else ''}{{article}}",
@@ -231,9 +187,3 @@ def document(
         figure = environment(f"{name}.{kind}", caption, name, inches, column, place="p")
         parts += ["", *figure, r"\clearpage"]
     return "\n".join([*parts, "", r"\end{document}", ""])
-
-
-def _check(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for row in rows:
-        if len(row) != len(header):
-            raise ValueError(f"expected {len(header)} cells in a row, got {len(row)}: {list(row)}")

@@ -1,9 +1,8 @@
 """Networks compared over the same images: paired bootstrap, McNemar's test.
 
-Per-image values are (K, N): K networks, the first of which the others are compared with. Every
-interval is 95 %: Wilson's of a share, elsewhere the percentiles of resamples of the images (Efron &
-Tibshirani 1993, chapter 13); the same resamples serve all networks, so that a difference is a
-paired one.
+Per-image values are (K, N): K networks, the first of which the others are compared with. Intervals
+are 95 %: Wilson's of a share, elsewhere percentiles of resamples of the images (Efron & Tibshirani
+1993, chapter 13), the same ones for all networks, so that a difference is paired.
 """
 
 from __future__ import annotations
@@ -26,15 +25,8 @@ FEW = 5  # images that differ: their resamples say little of how many do
 
 
 def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """How often each of n images is in each resample: (resamples, n) float32; rows sum to n.
-
-    Raises
-    ------
-    ValueError  for fewer than 2 images or 100 resamples.
-    """
+    """How often each of n images is in each resample: (resamples, n) float32; rows sum to n."""
     require_two(n)
-    if resamples < 100:
-        raise ValueError(f"expected at least 100 resamples for an interval, got {resamples}")
     generator = np.random.default_rng(seed)
     counts = np.empty((resamples, n), np.float32)
     for row in counts:
@@ -45,13 +37,8 @@ def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.n
 def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True) -> Estimate:
     """Means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
 
-    Of what is 0 or 1 the interval is Wilson's, and that of a difference the one of
-    `intervals.paired_interval`: near 0 and 1 resamples that hold no error are many, and their
-    percentiles end where one was seen. Of other values the interval is the resamples'.
-
-    Parameters
-    ----------
-    shares  whether 0 and 1 stand for wrong and right; False: for scores that may be as high.
+    With `shares`, intervals of what is 0 or 1 are Wilson's, and `paired_interval`'s of differences:
+    near 0 and 1 many resamples hold no error. Of other values, as of scores, they are percentiles.
     """
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
@@ -69,8 +56,8 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
     """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
 
-    The interval is `paired_interval`'s. That of a difference, whose images lie in [-2, 2], is of
-    resamples; where no image differs, twice `paired_interval`'s, for none of no width is true.
+    The interval is `paired_interval`'s. That of a difference is of resamples, or where no image
+    differs, twice `paired_interval`'s.
     """
     changes = np.asarray(after, float) - before
     compared, n = compare_means(changes, counts, shares=False), changes.shape[1]
@@ -87,11 +74,10 @@ def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -
 def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
     """Shares of right answers among the variants of N images, of which each has some or none.
 
-    The variants of one image are not independent: the interval is `wilson_of_varying`'s, of the
-    images that have variants where no answer differs. That of a difference is of resamples, which
-    take an image with all its variants; where few images differ it is at least as wide as
-    `paired_interval`'s where none does. Simulated with 20 to 100 images, a nominal 95 % covered
-    92 to 100 % of true differences.
+    The variants of one image are not independent: the interval is `wilson_of_varying`'s. That of a
+    difference is of resamples, which take an image with all its variants; where few images differ
+    it is at least as wide as `paired_interval`'s where none does. Simulated with 20 to 100 images,
+    a nominal 95 % covered 92 to 100 % of true differences.
 
     Parameters
     ----------
@@ -128,29 +114,21 @@ def _paired(less: np.ndarray) -> tuple[float, float]:
 
 
 def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:
-    """Coefficients of determination, R2 = 1 - sum of errors / sum of spread, of K predictors.
-
-    At most 1; 0 for what does no better than the mean, below 0 for what does worse.
+    """R² = 1 - sum of errors / sum of spread of K predictors: 0 for one no better than the mean.
 
     Parameters
     ----------
-    errors  (K, N) squared errors of each image.
-    spread  (K, N) squared errors of the mean; their sum must not be 0.
-    counts  of `draw_resamples`.
+    errors, spread  (K, N) squared errors of each image, and those of the mean.
+    counts          of `draw_resamples`.
     """
     drawn = 1 - (counts @ errors.T) / (counts @ spread.T)
     return of_resamples(1 - errors.sum(1) / spread.sum(1), drawn)
 
 
 def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
-    """p-value of McNemar's exact test: are two networks right equally often? Two-sided.
+    """p-value of McNemar's exact two-sided test (1947): are two networks right equally often?
 
-    Of the images that one network alone gets right, each is as likely to be the one's as the
-    other's if they are (McNemar 1947): a binomial test.
-
-    Parameters
-    ----------
-    first, other  (N,) whether each network is right, on the same images.
+    Of what each is right on, (N,), the images on which one alone is right are a binomial sample.
     """
     from scipy.stats import binomtest  # takes half a second to import
 

@@ -25,7 +25,7 @@ def wilson(right: float, n: float) -> tuple[float, float]:
 
 
 def wilson_of_varying(p: float, variance: float, most: float, n: float) -> tuple[float, float]:
-    """Wilson's interval of a share p in [0, 1] whose estimate has a known variance.
+    """Wilson's interval of a share p whose estimate has a known variance.
 
     Of the effective sample size p (1 - p) / variance (Kish 1965), `most` at the most; of n where
     the share is 0 or 1, or does not vary.
@@ -41,12 +41,7 @@ def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
 
 
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the first axis, n long, and its interval (..., 2) by Student's t.
-
-    Raises
-    ------
-    ValueError  for n below 2.
-    """
+    """Mean over the first axis, at least 2 long, and its interval (..., 2) by Student's t."""
     require_two(len(values))
     mean, n = values.mean(0), len(values)
     half = student(n) * values.std(0, ddof=1) / np.sqrt(n)

@@ -30,17 +30,11 @@ PRINTED = 12  # values of one estimate in the printed lines
 
 
 class Row(NamedTuple):
-    """One number; a difference is paired, to the reference."""
+    """One number."""
 
     name: str  # of the estimate, with spaces
     condition: str  # where along its axes, or ""
-    value: float
-    low: float
-    high: float
-    n: int | None
-    difference: float | None
-    difference_low: float | None
-    difference_high: float | None
+    one: Estimate  # a single value; its difference is paired, to the reference
     form: str  # how it is written, as in Python's format
 
     @property
@@ -51,24 +45,23 @@ class Row(NamedTuple):
     @property
     def text(self) -> str:
         """The value."""
-        return written(self.value, self.form)
+        return written(float(self.one.value), self.form)
 
     @property
     def interval(self) -> str:
         """The interval, in brackets."""
-        return f"[{written(self.low, self.form)}, {written(self.high, self.form)}]"
+        return f"[{', '.join(written(end, self.form) for end in self.one.ci95)}]"
 
     @property
     def paired(self) -> str:
         """The difference with its interval; "" for none, and for that of the reference itself."""
-        if self.difference is None or not np.isfinite(self.difference):
+        less = self.one.difference
+        if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
-        if self.difference == self.difference_low == self.difference_high == 0:
-            return ""
-        assert self.difference_low is not None and self.difference_high is not None
-        ends = [written(end, self.form) for end in (self.difference_low, self.difference_high)]
-        sign = "+" if self.difference >= 0 else ""
-        return f"{sign}{written(self.difference, self.form)} [{', '.join(ends)}]"
+        sign = "+" if less.value >= 0 else ""
+        return (
+            f"{sign}{written(float(less.value), self.form)} {Row('', '', less, self.form).interval}"
+        )
 
 
 def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
@@ -80,22 +73,24 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
            axis are shown: of several networks, the first.
     """
     found = []
-    for name, key, one in _estimates(result):
+    for name, key, one in estimates_of(result):
         shape = one.value.shape
         places = list(np.ndindex(shape)) if one.value.size <= most else []
         if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
             places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        form = getattr(result, "formats", {}).get(name, ".4g")
         if places and (names is None or name in names):
             labels = _labels(result, name, shape)
             for place in places:
-                where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
-                found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
+                where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(place))])
+                found.append(Row(_title(result, name), ", ".join(where), one[place], form))
     return found
 
 
 def left_out(result: NamedTuple) -> list[str]:
     """Return the names of the estimates that are too long for a table."""
-    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+    found = estimates_of(result)
+    return [_title(result, name) for name, _, one in found if one.value.size > LARGEST]
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
@@ -113,7 +108,7 @@ def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[
     """Return header and rows of a table of the numbers."""
     header = ["quantity", "value", "95 % interval", "n", "difference"]
     return header, [
-        [r.label, r.text, r.interval, "" if r.n is None else f"{r.n:,}", r.paired]
+        [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}", r.paired]
         for r in rows(result, names)
     ]
 
@@ -133,8 +128,13 @@ COLUMNS = ("quantity", "condition", "value", "low", "high", "n", "difference",
 
 def records(result: NamedTuple) -> list[tuple]:
     """Return every number of a result as a row of `COLUMNS`."""
-    whole = rows(result, most=2**62)
-    return [row[: len(COLUMNS)] for row in whole]
+    found = []
+    for row in rows(result, most=2**62):
+        less = row.one.difference
+        apart = (None,) * 3 if less is None else map(float, (less.value, *less.ci95))
+        numbers = map(float, (row.one.value, *row.one.ci95))
+        found.append((row.name, row.condition, *numbers, row.one.n, *apart))
+    return found
 
 
 def to_frame(result: NamedTuple):
@@ -152,8 +152,8 @@ def written(value: float, form: str) -> str:
     return "–" if not np.isfinite(value) else number(value, form)
 
 
-def _estimates(result: NamedTuple):
-    """(field, key, estimate): those in lists and tables too, by their position or key."""
+def estimates_of(result: NamedTuple):
+    """Yield (field, key, estimate) of a result, in lists and tables by position or key."""
     for name, value in result._asdict().items():
         if isinstance(value, Estimate):
             yield name, "", value
@@ -206,21 +206,6 @@ def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
 
 def _are_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
-
-
-def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
-    form = getattr(result, "formats", {}).get(name, ".4g")
-    low, high = (float(end) for end in one.ci95)
-    apart = one.difference
-    row = Row(
-        _title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form
-    )
-    if apart is None:
-        return row
-    ends = (float(end) for end in apart.ci95)
-    return row._replace(
-        difference=float(apart.value), difference_low=next(ends), difference_high=next(ends)
-    )
 
 
 def _title(result: NamedTuple, name: str) -> str:

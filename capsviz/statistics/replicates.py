@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.numbers import estimates_of
 from capsviz.statistics.runs import combine
-from capsviz.statistics.words import number
-
-NAMED = 5  # fields whose variance between runs is told in words
 
 
 class Combined(NamedTuple):
@@ -25,7 +23,7 @@ class Combined(NamedTuple):
 def over_runs(
     results: Sequence[NamedTuple], rules: Mapping[str, Callable | None] | None = None
 ) -> Combined:
-    """One result of the kind of several, each of a training run, field by field.
+    """One result of several of one kind, each of a training run, field by field.
 
     An `Estimate` becomes the mean over runs, in lists and tables too; what is equal in all runs
     stays; other fields are the first run's, if there is no rule.
@@ -38,11 +36,8 @@ def over_runs(
 
     Raises
     ------
-    ValueError  for results of several kinds, or estimates of unequal shapes.
+    ValueError  for estimates of unequal shapes.
     """
-    kinds = sorted({type(one).__name__ for one in results})
-    if len(kinds) > 1:
-        raise ValueError(f"expected results of one kind, got {', '.join(kinds)}")
     values: dict[str, Any] = {}
     of_first: list[str] = []
     rules = rules or {}
@@ -80,67 +75,60 @@ def _ruled(name: str, parts: list, rule) -> tuple[Any, list[str]]:
 def _combined(parts: list) -> tuple[Any, bool]:
     """The mean of estimates, or of all in a list or table of them; else the first, and False."""
     first = parts[0]
-    if isinstance(first, Estimate):
-        if not all(isinstance(one, Estimate) for one in parts):
-            raise ValueError("some of the runs have none")
-        return combine(parts), True
-    if isinstance(first, dict) and any(isinstance(one, Estimate) for one in first.values()):
-        if any(list(one) != list(first) for one in parts):
-            raise ValueError("the runs do not have the same estimates")
-        return {key: _combined([one[key] for one in parts])[0] for key in first}, True
-    if isinstance(first, list) and any(isinstance(one, Estimate) for one in first):
-        if any(len(one) != len(first) for one in parts):
-            raise ValueError("the runs do not have the same estimates")
-        return [_combined(list(row))[0] for row in zip(*parts, strict=True)], True
-    return first, False
+    inside = first.values() if isinstance(first, dict) else first
+    inside = inside if isinstance(first, list | dict) else [first]
+    if not any(isinstance(one, Estimate) for one in inside):
+        return first, False
+    return _mapped(parts, _mean_or_first), True
+
+
+def _mean_or_first(parts: list) -> Any:
+    if not isinstance(parts[0], Estimate):
+        return parts[0]
+    if not all(isinstance(one, Estimate) for one in parts):
+        raise ValueError("some of the runs have none")
+    return combine(parts)
+
+
+def _mapped(parts: Sequence, rule: Callable) -> Any:
+    """Apply a rule to what the runs have, one by one inside of tables and lists."""
+    first = parts[0]
+    if isinstance(first, dict | list) and any(len(one) != len(first) for one in parts):
+        raise ValueError("the runs do not have the same estimates")
+    if isinstance(first, dict):
+        return {key: _mapped([one[key] for one in parts], rule) for key in first}
+    if isinstance(first, list):
+        return [_mapped(row, rule) for row in zip(*parts, strict=True)]
+    return rule(parts)
 
 
 def _equal(one, other) -> bool:
     """Whether two values of a field, but for estimates, are the same; NaN is NaN."""
-    if isinstance(one, Estimate | list | dict) and any(map(_holds_estimate, (one, other))):
+    try:
+        np.testing.assert_equal(one, other)
+    except (AssertionError, TypeError, ValueError):
         return False
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        one, other = np.asarray(one), np.asarray(other)
-        floating = one.dtype.kind == other.dtype.kind == "f"
-        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=floating))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return one == other or (one != one and other != other)
-
-
-def _holds_estimate(value) -> bool:
-    inside = value.values() if isinstance(value, dict) else value
-    inside = inside if isinstance(value, list | dict) else [value]
-    return any(isinstance(one, Estimate) for one in inside)
+    return True
 
 
 def mean(parts: Sequence) -> Any:
-    """For `OVER_RUNS`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
+    """For `over_runs`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
     if isinstance(parts[0], dict):
         return {key: mean([one[key] for one in parts]) for key in parts[0]}
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
 
 
 def within(low: float | None, high: float) -> Callable:
-    """For `OVER_RUNS`: the mean of estimates that lie in a range; None: without an end below.
+    """For `over_runs`: the mean of estimates that lie in a range, their differences in its width.
 
-    Differences of them lie within its width. Where a value does not lie there (a coupling
-    below 0, of a routing that has such), nothing is cut off. Of tables and lists of estimates each;
-    None stays.
+    Where a value does not lie there, as a coupling below 0, nothing is cut off. Of tables and lists
+    of estimates each; None stays.
     """
-
     lowest = -np.inf if low is None else low
 
-    def rule(parts: Sequence) -> Any:
-        first = parts[0]
+    def clipped(parts: Sequence) -> Any:
         if any(one is None for one in parts):
-            return first
-        if isinstance(first, dict):
-            return {key: rule([one[key] for one in parts]) for key in first}
-        if isinstance(first, list):
-            return [rule(list(row)) for row in zip(*parts, strict=True)]
+            return parts[0]
         one = combine(parts)
         if any((part.value > high).any() or (part.value < lowest).any() for part in parts):
             return one
@@ -149,7 +137,7 @@ def within(low: float | None, high: float) -> Callable:
             less = replace(less, ci95=np.clip(less.ci95, low - high, high - low))
         return replace(one, ci95=np.clip(one.ci95, low, high), difference=less)
 
-    return rule
+    return lambda parts: _mapped(parts, clipped)
 
 
 within_one = within(0, 1)  # of means that are no shares of the images
@@ -157,22 +145,8 @@ at_most_one = within(None, 1)  # of R², and of what is made of it
 
 
 def largest(parts: Sequence) -> np.ndarray:
-    """For `OVER_RUNS`: the largest over runs; of p-values, so that what is said holds in each."""
+    """For `over_runs`: the largest; of p-values, so that what is said holds in each run."""
     return np.max(parts, axis=0)
-
-
-def count(result: NamedTuple) -> int:
-    """Training runs behind the estimates of a result; 0 for a result without any."""
-    estimates = [one for _, one in estimates_of(result)]
-    return max((1 if one.runs is None else len(one.runs) for one in estimates), default=0)
-
-
-def estimates_of(result: NamedTuple):
-    """(field, estimate) of a result, those in its lists and tables too."""
-    for name, value in zip(result._fields, result, strict=True):
-        inside = value.values() if isinstance(value, dict) else value
-        inside = inside if isinstance(value, list | dict) else [value]
-        yield from ((name, one) for one in inside if isinstance(one, Estimate))
 
 
 def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None = None):
@@ -184,40 +158,21 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     trained   whether they are known to be trained.
     about     of several runs: "recipe", "seeds", and the fields "of_first".
     """
-    runs = count(result)
-    if not runs:
+    if not any(True for _ in estimates_of(result)):
         return []
     if about is None:
         one = "one training run" if trained else "one network"
         if networks > 1:
             one = f"{'one training run' if trained else 'one set of weights'} of each network"
         return [f"{one}: intervals are over images, and hold for these weights alone"]
+    seeds = about["seeds"]
     text = (
-        f"{runs} training runs of {about['recipe']} (seeds {', '.join(map(str, about['seeds']))}): "
+        f"{len(seeds)} training runs of {about['recipe']} (seeds {', '.join(map(str, seeds))}): "
         "values are their means, intervals over runs and images"
     )
     if networks > 1:
         text += "; of each other network one run"
-    lines = [text, *_between(result)]
+    lines = [text]
     if about["of_first"]:
         lines.append(f"of the first run alone: {', '.join(about['of_first'])}")
     return lines
-
-
-def _between(result) -> list[str]:
-    """How much of the variance of one run's value lies between runs, the largest of all fields.
-
-    Of a field of several numbers the median.
-    """
-    shares: dict[str, Any] = {}
-    for name, one in estimates_of(result):
-        if one.runs is not None and (varied := np.ptp(one.runs, 0) > 0).any():
-            share = float(np.median(one.between[varied]))
-            most = "at most " if one.draws is None else ""
-            shares[name] = max(shares.get(name, (-1.0, "")), (share, most))
-    if not shares:
-        return ["all runs have the same values"]
-    largest = sorted(shares.items(), key=lambda row: -row[1][0])
-    parts = [f"{name} {most}{number(share, '.0%')}" for name, (share, most) in largest[:NAMED]]
-    more = f" ({len(shares) - NAMED} others less)" if len(shares) > NAMED else ""
-    return [f"of the variance of one run's value lies between runs: {', '.join(parts)}{more}"]

@@ -1,21 +1,15 @@
 """Several training runs of one recipe: means over them, with intervals over runs and images.
 
-Every run's value is measured on the same images. Its variance has two sources: the run (initial
-weights, order of the images), and the images. Values of the runs are averaged, and the 95 % margins
-of both sources added in squares (the method of variance estimates recovery: Zou & Donner 2008,
-Statistics in Medicine 27:1693):
+Every run's value is measured on the same images. The 95 % margins of the two sources of variance,
+runs and images, are added in squares (Zou & Donner 2008, Statistics in Medicine 27:1693):
 
     margin² = (t s / √S)² + (k m)²
 
-s is the standard deviation of the S runs' values, t Student's quantile with S - 1 degrees of
-freedom (percentiles of five resampled runs would be too narrow), m the mean of the runs' own
-margins, downwards and upwards apart, which keeps them where a share ends. Where the runs' values
-are known under the same resamples of the images, k is how much of m is left in the mean of the
-runs; elsewhere 1, as if all runs were wrong on the same images. Simulated (tests/statistics/
-test_runs.py) with 3 to 10 runs: where only one source varies, or both, and runs vary normally, a
-nominal 95 % covers the true mean in 95 to 99 % of cases, and in more where k is not known. Where
-they do not, of shares near 1 that one run in a few falls far below, it covers less: 80 % was seen
-with 3 runs.
+s is the standard deviation of the S runs' values, t Student's quantile, m the mean of the runs' own
+margins, downwards and upwards apart. k is how much of m is left in the mean of the runs, by values
+under the same resamples of the images; elsewhere 1. Simulated (tests/statistics/test_runs.py) with
+3 to 10 runs that vary normally, a nominal 95 % covers the true mean in 95 to 99 % of cases, and in
+more where k is not known. Of shares near 1 that one run in a few falls far below it covers less.
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of estimates (...) of S training runs, of the same images.
 
     `between` is what share of the variance of one run's value lies between runs and not in the
-    images: the rest would vary with other images too. Where no resamples tell how far the runs'
-    errors go together it is an upper bound.
+    images; without resamples it is an upper bound.
 
     Raises
     ------
@@ -73,11 +66,9 @@ def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate
 
 
 def over_draws(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of estimates (...) of one network beside controls that are drawn S times.
+    """As `combine`, of one network beside controls that are drawn S times; resamples are not kept.
 
-    As `combine`, over the draws in place of runs: what is no control has equal values, and keeps
-    its interval. Resamples are not kept: with several training runs, the draws of all are the same.
-    Of one draw the interval is over images alone.
+    What is no control has equal values, and keeps its interval.
     """
     return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
 

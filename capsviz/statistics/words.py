@@ -56,14 +56,6 @@ def sentence(text: str, names: Sequence[str] = ()) -> str:
     return first + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
 
 
-def sentences(lines: str, names: Sequence[str] = ()) -> str:
-    """Lines as sentences, one after the other: captions are made of findings.
-
-    `names`, of networks, stay as they are where a line begins with one.
-    """
-    return " ".join(sentence(line, names) for line in lines.splitlines() if line.strip())
-
-
 def told(difference, above: str, below: str, neither: str) -> str:
     """Of three words the one that an interval allows: for more, for less, for what holds 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither

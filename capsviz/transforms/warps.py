@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ class Family(NamedTuple):
     label: str  # of an axis
 
 
+MOST = 3600  # sizes of a warp
 FAMILIES = {
     "rotation": Family(("angle_deg",), -90, 90, 5, 0, "°", "rotation, degrees counter-clockwise"),
     "scale": Family(("scale_x", "scale_y"), 0.5, 1.5, 0.05, 1, "×", "scale, times the size"),
@@ -44,6 +46,35 @@ def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor
     if name == "scale" and not size > 0:
         raise ValueError(f"a scale must be above 0, got {size:g}")
     return matrix(image_size, **dict.fromkeys(parameters, float(size)))
+
+
+def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
+    """Return sizes (A,) of a warp from start to stop, both included where the step allows.
+
+    In the warp's unit; None: its own.
+
+    Raises
+    ------
+    ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
+    """
+    own, given = family(name), (start, stop, step)
+    start, stop, step = (
+        float(usual if value is None else value)
+        for usual, value in zip((own.start, own.stop, own.step), given, strict=True)
+    )
+    if not (np.isfinite([start, stop, step]).all() and step > 0):
+        raise ValueError(
+            f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
+        )
+    if stop < start:
+        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
+    count = int((stop - start) / step + 1e-9) + 1
+    if count > MOST:
+        raise ValueError(
+            f"{count} sizes are too many, expected at most {MOST}: use a larger --step"
+        )
+    family_matrix(name, start, (1, 1))  # refuses a size that is no warp
+    return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
 
 
 def matrix(

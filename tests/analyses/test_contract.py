@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import textwrap
 
 import click
@@ -10,7 +11,7 @@ import torch
 from conftest import build_tiny
 
 from capsviz import analysis as contract
-from capsviz import discovery
+from capsviz import discovery, results
 from capsviz.cli import main
 from capsviz.tracing import needs, record
 
@@ -81,6 +82,16 @@ def impure(node):
 @pytest.mark.parametrize("line", ["print(1)", "plt.savefig('x')", "torch.manual_seed(0)"])
 def test_the_impure_are_recognised(line):
     assert impure(ast.parse(f"def measure():\n    {line}"))
+
+
+@pytest.mark.parametrize("name", ["corrupt", "parts", "perturb", "reconstruct", "tsne"])
+def test_a_command_writes_the_numbers_that_it_prints(name, analyse, tmp_path):
+    done = analyse(name, "--n", "30", *(("--method", "pca") if name == "tsne" else ()), "--json")
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("*.json")
+    result, about = results.read_result(path)
+    assert about["analysis"] == name and json.loads(done.stdout)["n"] == result.n == 30
+    assert list(tmp_path.glob(f"{path.stem}*.svg"))
 
 
 @pytest.mark.parametrize("key", ANALYSES)

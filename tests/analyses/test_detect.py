@@ -12,14 +12,11 @@ from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from capsviz import results
 from capsviz.analyses import detect
 from capsviz.analyses.detect import Detect, measure
 from capsviz.cli import main
 from capsviz.experiments import attacks
 from capsviz.inputs.opening import open_inputs
-from capsviz.statistics import numbers
-from capsviz.statistics.detection import auroc_interval
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms import warps
 
@@ -86,13 +83,6 @@ def test_scores_are_those_of_single_images(model, tiny_images, result):
             assert result.values[a, 3, i] == pytest.approx(far, abs=1e-4)
 
 
-def test_sets_controls_and_kinds_are_named(result):
-    assert result.sets == SETS and len(result.scores) == 5
-    kinds = ["clean", "attack", "attack", "adaptive", "shifted", "shifted", "foreign"]
-    assert result.kinds == kinds
-    assert result.values.shape == (7, 5, 8) and result.examples.shape == (7, 2, 1, 21, 19)
-
-
 def test_shares_are_counts_with_wilson_intervals(result):
     limit = np.percentile(result.validation, 95)
     assert result.threshold == pytest.approx(limit)
@@ -120,15 +110,6 @@ def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
     assert np.allclose(result.gain.value, result.auroc.value[:, :1] - result.auroc.value[:, 1:])
 
 
-def test_areas_of_sets_that_do_not_overlap_are_not_called_certain():
-    drawn = np.stack([np.ones(1000), np.linspace(0.5, 0.6, 1000), np.zeros(1000)], 1)
-    found = auroc_interval(drawn.mean(0), drawn, 100)
-    np.testing.assert_allclose(found[[0, 2]], [[*wilson(100, 100)], [*wilson(0, 100)]])
-    size = min(0.55 * 0.45 / drawn[:, 1].var(), 200)
-    np.testing.assert_allclose(found[1], wilson(0.55 * size, size))
-    assert 0.9 < wilson(100, 100)[0] < 1 and wilson(0, 100)[0] == 0 and wilson(100, 100)[1] == 1
-
-
 def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
     """Scores of two normal distributions, of areas 0.99 and 0.98: percentiles fall short."""
     draw, covered = np.random.default_rng(0), []
@@ -140,30 +121,6 @@ def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
             [area.low[0, 0] <= 0.99 <= area.high[0, 0], gain.low[0, 0] <= 0.01 <= gain.high[0, 0]]
         )
     assert (np.mean(covered, 0) >= 0.93).all()
-
-
-def test_no_gain_is_certain_where_no_draw_overlaps():
-    values = np.stack([np.zeros((2, 20)), np.ones((2, 20))])
-    _, gain = measure.areas(values, [False, False], 0)
-    assert gain.value == 0 and gain.low < -0.1 and gain.high > 0.1
-
-
-def test_foreign_networks_are_attacked_and_scored(network, tiny_images):
-    found = run(network, tiny_images)
-    assert np.isfinite(found.values).all() and (found.values[:, 0] > 0).all()
-
-
-def test_random_angles_are_far_from_upright(tiny_images, model):
-    makers = measure.makers(model, {}, (0.1,), 2, 0, (8, 1, 21, 19))
-    rotate = makers["rotated 45°–315°"][1]
-    one = torch.zeros(1, 1, 21, 19)
-    one[..., 2, 9] = 1  # above the centre, at (10, 9)
-    for i in range(8):
-        shown = rotate(one, LABELS[:1], torch.tensor([i]))[0, 0]
-        weights = shown / shown.sum()
-        row = float((weights.sum(1) * torch.arange(21)).sum()) - 10
-        column = float((weights.sum(0) * torch.arange(19)).sum()) - 9
-        assert abs(np.degrees(np.arctan2(-column, -row))) >= 44
 
 
 def test_pieces_do_not_change_a_result(model, tiny_images, monkeypatch):
@@ -227,30 +184,6 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
     assert measure.beside(opened, 4)[1]["fashion_mnist"].shape == (4, 1, 28, 28)
 
 
-def test_a_result_survives_being_written_and_names_its_numbers(result, tmp_path):
-    results.save(tmp_path / "x", "detect", result, formats=(), width="single")
-    read, _ = results.read_result(tmp_path / "x.json")
-    assert same(read, result)
-    assert all(
-        results.draw("detect", read, "single", p).axes for p in results.parts("detect", read)
-    )
-    labels = [row.label for row in numbers.rows(result, ("auroc",), most=100)]
-    assert labels[1] == "AUROC, FGSM 0.1, another capsule"
-    assert "fashion" in Detect().verdict(result._replace(missing=["fashion is left out"]))
-
-
-def test_colour_images_long_names_and_many_eps_are_drawn():
-    from helpers.plain_capsnet import Foreign
-
-    model = Foreign((3, 20, 24), classes=3)
-    images = torch.rand(8, 3, 20, 24, generator=torch.Generator().manual_seed(0))
-    given = {"classes": ["aeroplane", "bird", "cat"], "eps": (0.05, 0.1, 0.3)}
-    found = run(model, images, held_out=images, **given)
-    assert len(found.sets) == 13
-    for width in (3.5, 7.16):
-        results.draw("detect", found, width)
-
-
 def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     asked = ["detect", "--checkpoint", "digits", "--data-dir", str(tmp_path), "--n", "4"]
     asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
@@ -260,23 +193,6 @@ def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     stem = "detect-digits-4-images-eps-0.1-steps-1"
     ends = (".json", ".png", "-distances.png", "-examples.png")
     assert {p.name for p in tmp_path.glob("detect*")} == {f"{stem}{end}" for end in ends}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--eps", "3"], "0 < eps <= 1, got 3"),
-        (["--eps", "0.1", "--eps", "0.1"], "different ones"),
-        (["--steps", "0"], "at least 1 step"),
-        (["--n", "1"], "at least 2 images, got 1"),
-        (["--n", "9999"], "expected 1 to 360 images of digits test, got 9999"),
-    ],
-)
-def test_the_command_refuses_in_one_line(given, message, tmp_path):
-    asked = ["detect", "--checkpoint", "digits", *given, "--output", str(tmp_path)]
-    done = CliRunner().invoke(main, asked)
-    assert done.exit_code == 2 and message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 def test_without_foolbox_the_command_says_how_to_install_it(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Parts: how images are broken, what detects it, and relevance mass with a known answer."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from helpers.figure_checks import assert_redrawn
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from capsviz.analyses.parts import OF, Parts, broken, measure, relevance
+from capsviz.analyses.parts import OF, Parts, measure, relevance
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 
@@ -71,17 +69,17 @@ def test_a_network_that_matches_whole_templates_can(templates, labelled):
 
 def test_quarters_are_exchanged_crosswise():
     image = torch.arange(16.0).view(1, 1, 4, 4)
-    found = broken.quarters_exchanged(image, None, None)[0][0, 0]
+    found = measure.quarters_exchanged(image, None, None)[0][0, 0]
     expected = [[10, 11, 8, 9], [14, 15, 12, 13], [2, 3, 0, 1], [6, 7, 4, 5]]
     assert found.tolist() == expected
-    odd = broken.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0][0, 0]
+    odd = measure.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0][0, 0]
     assert (odd[2] == 0).all() and (odd[:, 2] == 0).all() and odd.sum() == 16
 
 
 def test_halves_are_those_of_the_partners(labelled, generator):
     images, labels = labelled
     for alike in (False, True):
-        partner = broken.partners(labels, generator, alike=alike)
+        partner = measure.partners(labels, generator, alike=alike)
         assert ((labels[partner] == labels) == alike).all()
         assert (partner != torch.arange(60)).all()
     forms = {name: one for name, (one, _) in measure.broken(images, labels, seed=0).items()}
@@ -121,15 +119,6 @@ def test_pixels_are_measured_without_any_network(labelled):
     values = measure.of_pixels(images[:7], images[:7], torch.full((7,), nearest))
     del apart[nearest]
     assert values[2, 3] == pytest.approx(min(apart.values()), rel=1e-5)
-
-
-def test_the_image_that_a_half_was_taken_of_is_not_the_nearest(labelled):
-    images, labels = labelled
-    changed, donors = measure.broken(images, labels, seed=0)["halves of one class"]
-    away = torch.cdist(changed.flatten(1).double(), images.flatten(1).double())
-    rows = torch.arange(len(images))
-    away[rows, rows] = away[rows, donors] = torch.inf
-    np.testing.assert_allclose(measure.of_pixels(changed, images, donors)[2], away.amin(1))
 
 
 def test_what_is_told_beyond_a_control_is_so_by_the_same_images(templates, labelled):
@@ -226,10 +215,3 @@ def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
         assert_redrawn("parts", result, tmp_path)
     with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
         Parts().measure({"plain": plain}, images, torch.zeros(12).long(), dataset="noise")
-
-
-def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
-    done = analyse("parts", "--n", "60", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 60
-    assert (tmp_path / "parts-digits-60-images.svg").exists()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_tiny
 from helpers.figure_checks import assert_fits
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
@@ -15,7 +14,6 @@ from capsviz import checkpoint, results
 from capsviz.analyses.reconstruct import Reconstruct
 from capsviz.cli import main
 from capsviz.nn import models
-from capsviz.statistics.estimate import Estimate
 
 NAMES = [str(k) for k in range(10)]
 
@@ -111,18 +109,6 @@ def test_errors_are_means_per_true_class_with_students_intervals(result, sample,
     assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_result_does_not_depend_on_the_chunk(model, sample, result, monkeypatch):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = measured(model, *sample, failures=5)
-    for one, two in zip(result, again, strict=True):
-        if isinstance(one, Estimate):
-            assert one.value == pytest.approx(two.value) and one.ci95 == pytest.approx(two.ci95)
-        elif isinstance(one, np.ndarray):
-            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 0)
-        else:
-            assert one == pytest.approx(two) if isinstance(one, float) else one == two
-
-
 def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, sample):
     found = measured(model, sample[0][:3], torch.tensor([4, 4, 7]), dataset="x")
     assert found.numbers.tolist() == [4] and found.counts.tolist() == [2]
@@ -150,17 +136,6 @@ def test_images_may_be_on_another_device(model, sample, result):
     assert same(measured(model, *elsewhere(*sample), failures=5), result)
 
 
-def test_one_image_gives_no_interval(model, sample):
-    with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        measured(model, sample[0][:1], sample[1][:1], dataset="x")
-
-
-def test_a_double_network_measures_alike(sample, result):
-    double = measured(Foreign().double(), *sample, failures=5)
-    assert double.mean_sse.value == pytest.approx(result.mean_sse.value, rel=1e-4)
-    assert double.wrong == result.wrong
-
-
 def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
     card = {"name": "x", "dataset": {"name": "digits"}}
     model = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2, reconstruction_weight=0.0)
@@ -173,29 +148,3 @@ def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
     done = CliRunner().invoke(main, ["view", str(path), "--change", "1", "0.1"])
     assert done.exit_code == 2 and "no decoder" in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_a_network_without_decoder_is_refused(tiny_images):
-    model = build_tiny(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="no decoder"):
-        measured(model, tiny_images, torch.zeros(8, dtype=torch.long), classes=["a"], dataset="x")
-
-
-def test_the_command_writes_figures_and_numbers_and_prints_its_findings(blank, tmp_path):
-    given = ["reconstruct", "--n", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 0, done.output
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == [f"reconstruct-digits-50-images.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = results.read_result(tmp_path / "reconstruct-digits-50-images.json")
-    *found, run = done.stdout.strip().splitlines()
-    assert found == Reconstruct().findings(result).splitlines()
-    assert run.startswith("one training run: intervals are over images")
-
-
-def test_no_examples_of_a_class_are_refused(tiny, tiny_images):
-    with pytest.raises(ValueError, match="expected at least 1 example of each class, got 0"):
-        measured(
-            tiny, tiny_images, torch.arange(len(tiny_images)) % 3, classes=["a", "b", "c"],
-            dataset="noise", per_class=0,
-        )  # fmt: skip

@@ -7,21 +7,17 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_tiny
 from helpers.figure_checks import NARROWEST, assert_fits
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz import checkpoint, data, results
 from capsviz.analyses.segment import Segment
-from capsviz.analyses.segment import draw as drawing
 from capsviz.analyses.segment import measure as measures
 from capsviz.cli import main
 from capsviz.data.multimnist import make
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import wilson
 
 SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
 IOU = [*SSE[:4], "all foreground to both", "digits themselves"]
@@ -131,22 +127,13 @@ def test_error_and_overlap_are_those_of_single_digits(model, part, slowly, resul
             assert one.ci95 == pytest.approx(interval, rel=1e-3, abs=1e-4)
 
 
-def test_a_prediction_is_right_in_any_order(result):
-    for estimate, count in ((result.right, 10), (result.one_right, 20)):
-        assert estimate.value == count / 30 and tuple(estimate.ci95) == wilson(count, 30)
-    assert result.n == 30
-
-
 @pytest.mark.parametrize(
     ("predicted", "labels", "aligned"),
     [
         ((3, 5), (3, 5), (3, 5)),
         ((5, 3), (3, 5), (3, 5)),
-        ((3, 9), (3, 5), (3, 9)),
         ((9, 3), (3, 5), (3, 9)),
-        ((5, 9), (3, 5), (9, 5)),
         ((9, 5), (3, 5), (9, 5)),
-        ((8, 9), (3, 5), (8, 9)),
         ((9, 8), (3, 5), (8, 9)),
         ((8, 9), (5, 3), (9, 8)),
     ],
@@ -156,13 +143,6 @@ def test_a_right_class_stands_beside_its_label_a_wrong_one_beside_a_missed_one(
 ):
     found = measures.align(torch.tensor([predicted]), torch.tensor([labels]), 10)
     assert found.tolist() == [[*aligned]]
-
-
-def test_perfect_drawings_have_no_error_and_the_most_overlap(model, part):
-    seen = measures.look(model, part, torch.rand(30, 10))._replace(drawn=part.parts / 255)
-    assert measures.errors(seen)[:, 0].max() == 0
-    overlaps = measures.overlaps(seen)
-    assert torch.equal(overlaps[:, 0], overlaps[:, 5]) and overlaps[:, 0].min() > 0.5
 
 
 def test_examples_are_the_images_asked_for_and_their_drawings(result, part, slowly):
@@ -198,35 +178,7 @@ def test_misclassified_images_with_the_longest_wrong_capsule_follow(result, part
         check_example(result, row, part.labels[place], slowly[place])
 
 
-def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatch):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = measured(model, part, index=3, count=5, failures=6)
-    for one, two in zip(result, again, strict=True):
-        if isinstance(one, np.ndarray):
-            np.testing.assert_allclose(
-                one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 1e-4
-            )
-        elif isinstance(one, Estimate):
-            np.testing.assert_allclose(one.ci95, two.ci95, rtol=1e-5, atol=1e-4)
-        else:
-            assert one == two
-
-
-def test_without_misclassified_images_none_are_shown(model, part):
-    right = part.take(slice(10))
-    found = measured(model, right, count=1)
-    assert found.failures == 0 and found.right.value == 1 and len(found.inputs) == 1
-    assert_fits(results.draw("segment", found, "single"))
-
-
-def test_colours_are_told_apart_in_grey_too():
-    alone = np.zeros((3, 2, 1, 1, 1), np.uint8)
-    alone[[0, 1, 2, 2], [0, 1, 0, 1]] = 255
-    grey = np.einsum("pchw,c->p", drawing.overlay(alone).astype(float), [0.299, 0.587, 0.114])
-    assert (np.diff([0, *grey]) > 60).all(), grey
-
-
-@pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
+@pytest.mark.parametrize(("shown", "failures"), [(1, 1), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
     found = measured(model, part, count=shown, failures=failures)
     for part_name, width in product(results.parts("segment", found), NARROWEST):
@@ -242,12 +194,6 @@ def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):
         measured(model, few)
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
         measured(model, part.first(1), count=1)
-
-
-def test_a_network_without_decoder_is_refused(part):
-    model = small(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="no decoder"):
-        measured(model, part, count=1)
 
 
 def small(**options):
@@ -270,29 +216,12 @@ def run(tmp_path, monkeypatch):
     return invoke
 
 
-def test_the_command_writes_figure_and_numbers_and_prints_its_findings(blank, run, tmp_path):
-    done = run("segment", "--n", 20, "--index", 7, "--images", 2, "--failures", 1)
-    assert done.exit_code == 0, done.output
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    stem = "segment-own-two-multimnist-7-20-images-images-2-failures-1"
-    assert names == [f"{stem}{end}" for end in ("-measures.png", ".json", ".png")]
-    result, _ = results.read_result(tmp_path / "out" / names[1])
-    assert done.stdout.startswith(Segment().findings(result))
-    assert (result.n, result.first, len(result.inputs) - result.failures) == (20, 7, 2)
-
-
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
         ("segment", ["--index", 360], "index from 0 to 354 for 6 of them, got 360"),
-        ("segment", ["--n", 361], "expected 1 to 360"),
-        ("segment", ["--n", 1], "at least 2 images, got 1"),
-        ("rotate", [], "multimnist shows 2 things in each image"),
         ("rotate", ["--n", 20], "multimnist shows 2 things in each image"),
-        ("perturb", ["--n", 20], "multimnist shows 2 things in each image"),
-        ("tsne", [], "multimnist shows 2 things in each image"),
         ("primary", [], "multimnist shows 2 things in each image"),
-        ("primary", ["--n", 20], "multimnist shows 2 things in each image"),
         ("figures", ["--only", "rotate"], "multimnist shows 2 things in each image"),
     ],
 )
@@ -301,12 +230,6 @@ def test_what_cannot_be_shown_is_one_line_and_writes_nothing(run, tmp_path, name
     assert done.exit_code in (1, 2) and isinstance(done.exception, SystemExit)
     assert len(done.stderr.strip().splitlines()) == 1 and words in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_a_network_for_single_digits_is_told_what_is_needed(run):
-    done = run("segment", weights="digits")
-    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
-    assert "digits does not show two objects in each image" in done.stderr
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):
@@ -322,17 +245,3 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blan
     assert done.exit_code == 2 and done.stdout == ""
     assert not list((tmp_path / "single").iterdir())
     assert done.stderr.splitlines()[-1].endswith("and these images: segment")
-
-
-def test_colour_images_are_drawn(generator):
-    images = torch.randint(0, 256, (4, 3, 20, 24), generator=generator, dtype=torch.uint8)
-    labels = torch.tensor([[0, 1], [2, 3], [4, 0], [1, 2]])
-    parts = torch.stack([images, images.flip(3)], 1)
-    some = data.Dataset(images, labels, tuple("abcde"), "x", "test", parts=parts)
-    found = measured(Foreign((3, 20, 24), classes=5), some, count=4)
-    assert_fits(results.draw("segment", found, "double"))
-
-
-def test_a_tiny_network_with_other_images_is_refused(part):
-    with pytest.raises(ValueError, match="expected images"):
-        measured(build_tiny(), part)

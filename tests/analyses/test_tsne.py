@@ -1,13 +1,10 @@
 """t-SNE: vectors are the parts of the trace they say, scores those of scikit-learn."""
 
-import copy
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
-from helpers.figure_checks import assert_fits
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from sklearn.manifold import trustworthiness
@@ -15,16 +12,9 @@ from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from capsviz import results
-from capsviz.analyses.reconstruct import Reconstruct
-from capsviz.analyses.tsne import Part, Tsne, draw, measure
-from capsviz.cli import main
-from capsviz.inputs import context
-from capsviz.inputs.opening import open_inputs
+from capsviz.analyses.tsne import Part, Tsne, measure
 from capsviz.nn.models import build
-from capsviz.results.sets import Settings
 from capsviz.statistics.intervals import wilson
-from capsviz.tracing import remember
 from capsviz.transforms.warps import rotate
 
 NAMES = [str(k) for k in range(10)]
@@ -62,7 +52,7 @@ def scattered():
 
 @pytest.mark.parametrize("of", get_args(Part))
 def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, sample, of, monkeypatch):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 40)
+    monkeypatch.setattr(measure, "CHUNK_IMAGES", 40)
     vectors, predicted = measure.features(model, sample[0], of)
     with torch.no_grad():
         seen = model.look(sample[0], keep=())
@@ -111,15 +101,6 @@ def test_scores_are_those_of_scikit_learn_with_their_intervals(scattered):
     assert (intervals[:, 0] <= values).all() and (values <= intervals[:, 1]).all()
 
 
-def test_pca_keeps_the_two_widest_directions():
-    random = np.random.default_rng(1)
-    axes = np.linalg.qr(random.normal(size=(60, 60)))[0]
-    hidden = random.normal(size=(100, 60)) * np.r_[9, 5, np.full(58, 0.1)]
-    found = measure.embed(hidden @ axes, "pca")
-    for i in (0, 1):
-        assert abs(np.corrcoef(found[:, i], hidden[:, i])[0, 1]) > 0.99
-
-
 def test_tsne_keeps_apart_what_is_apart_and_is_the_same_for_the_same_seed():
     random = np.random.default_rng(2)
     labels = np.repeat([0, 1, 2], 30)
@@ -159,12 +140,6 @@ def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, mode
         assert mapped.path_predicted[k, 24] == int(seen)
 
 
-def test_scores_leave_the_rotated_images_out(mapped, model, sample):
-    vectors, _ = measure.features(model, sample[0], "poses")
-    scored = measure.scores(vectors, mapped.positions[0], sample[1].numpy())
-    assert mapped.scores.value[0] == pytest.approx(scored.value, abs=1e-6)
-
-
 def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
     assert len(mapped.thumbnails) == len(set(mapped.thumbnails)) == 16
     assert mapped.labels[mapped.thumbnails[:10]].tolist() == list(range(10))
@@ -174,62 +149,9 @@ def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
     assert np.abs(mapped.thumbnail_images / 255 - expected).max() <= 0.51 / 255
 
 
-def test_thumbnails_do_not_overlap():
-    points = np.random.default_rng(4).normal(size=(300, 2))
-    side = 0.075 * np.ptp(points, axis=0).max()
-    found = draw.beside(points, range(16), side)
-    for i in range(16):
-        others = np.delete(found, i, axis=0)
-        assert np.abs(others - found[i]).max(1).min() > side
-
-
-def test_many_classes_of_colour_images_are_drawn(generator):
-    model = Foreign(image_shape=(3, 20, 24), classes=12)
-    images = torch.rand(60, 3, 20, 24, generator=generator)
-    labels = torch.arange(60) % 12
-    names = [f"class number {k}" for k in range(12)]
-    found = measured(model, images, labels, classes=names, method="pca", of="couplings")
-    assert found.paths.shape == (2, 0, 25, 2)
-    for width in (3.5, 7.16):
-        assert_fits(results.draw("tsne", found, width))
-
-
-def test_misclassified_images_are_in_the_key_only_where_there_are_some(mapped):
-    def key(result):
-        figure = results.draw("tsne", result)
-        (legend,) = figure.legends
-        return [text.get_text() for text in legend.get_texts()]
-
-    right = mapped._replace(predicted=mapped.labels)
-    assert (mapped.labels != mapped.predicted).any()
-    assert key(mapped) == [*NAMES, "misclassified"] and key(right) == NAMES
-
-
 def test_images_may_be_on_another_device(mapped, model, sample):
     moved = measured(model, *elsewhere(*sample), method="pca", trajectories=3)
     assert same(moved, mapped)
-
-
-def test_images_that_another_analysis_traced_are_not_traced_again(sample):
-    looked = []
-
-    class Counting(Foreign):
-        def look(self, images, **options):
-            looked.append(len(images))
-            return super().look(images, **options)
-
-    model = Counting()
-    with remember():
-        Reconstruct().measure(model, *sample, classes=NAMES, dataset="digits")
-        before = len(looked)
-        measured(model, *sample, method="pca")
-    assert before > 0 and len(looked) == before
-
-
-def test_a_double_network_measures_alike(model, sample):
-    vectors, predicted = measure.features(model, sample[0], "poses")
-    twice, again = measure.features(copy.deepcopy(model).double(), sample[0], "poses")
-    assert twice == pytest.approx(vectors, abs=1e-4) and np.array_equal(predicted, again)
 
 
 @pytest.mark.parametrize(
@@ -248,42 +170,6 @@ def test_what_cannot_be_mapped_is_refused(model, sample, options, n, message):
         measured(model, images, labels, **options)
 
 
-def test_one_class_alone_is_refused(model, sample):
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        measured(model, sample[0], torch.zeros(90, dtype=torch.long))
-
-
-def test_a_figure_set_maps_poses_with_trajectories_and_primary_capsules():
-    opened = open_inputs(checkpoint="digits")
-    made = dict(context.of_figure_set(Tsne(), opened, Settings(n=60)))
-    assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
-    assert [len(one.path_labels) for one in made.values()] == [3, 0]
-
-
-def test_the_command_writes_figures_and_numbers_and_prints_its_findings(blank, tmp_path):
-    given = [
-        "tsne",
-        "--method",
-        "pca",
-        "--n",
-        "60",
-        "--trajectories",
-        "2",
-        "--checkpoint",
-        "digits",
-        "--output",
-        str(tmp_path),
-    ]
-    done = CliRunner().invoke(main, given)
-    assert done.exit_code == 0, done.output
-    stem = "pca-digits-poses-60-images-trajectories-2"
-    pictures = [f"{stem}{part}.{kind}" for part in ("", "-scores") for kind in ("pdf", "png")]
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == sorted([*pictures, f"{stem}.json"])
-    result, _ = results.read_result(tmp_path / f"{stem}.json")
-    assert done.stdout.startswith(Tsne().findings(result))
-
-
 def test_vectors_all_the_same_are_no_map(sample):
     """Uniform couplings: t-SNE would spread their rounding over the page."""
     images, labels = sample[0][:30], sample[1][:30]
@@ -291,11 +177,3 @@ def test_vectors_all_the_same_are_no_map(sample):
     with pytest.raises(ValueError, match="couplings of all 30 images are the same: there is nothi"):
         measured(even, images, labels, of="couplings", method="pca")
     assert measured(even, images, labels, of="primary", method="pca").n == 30
-
-
-def test_pca_has_no_perplexity_to_be_smaller():
-    labels = np.arange(12) % 3
-    with pytest.raises(ValueError, match=r"use more by --n$"):
-        measure.check(labels, "pca", 0, 30.0)
-    with pytest.raises(ValueError, match="or a smaller --perplexity"):
-        measure.check(labels, "tsne", 0, 30.0)

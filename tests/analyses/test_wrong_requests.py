@@ -11,6 +11,9 @@ from capsviz.cli import main
 NAMES = discovery.names("capsviz.analyses")
 COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
 OWN = {
+    "affine": [("--within", "99"), ("--n", "1")],
+    "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",)],
+    "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
     "faithfulness": [
         ("--target", "best"),
         ("--steps", "1"),
@@ -47,6 +50,7 @@ OWN = {
         ("--n", "9", "--image", "x.png"),
         ("--iterations", "0"),
     ],
+    "sweep": [("--warp", "rotatoin"), ("--n", "1"), ("--step", "-1"), ("--grid", "2")],
     "transplant": [
         ("--donor", "11"),
         ("--donor", "2"),  # with index 0 the picture itself
@@ -55,6 +59,7 @@ OWN = {
         ("--n", "1"),
         ("--of", "children", "--digit", "1"),
     ],
+    "view": [("--change", "16", "0.2")],
 }  # further wrong requests, by their messages, are in the tests of single analyses
 
 

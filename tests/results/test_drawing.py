@@ -6,8 +6,7 @@ from helpers import legibility
 
 from capsviz import results
 from capsviz.results import leaderboard
-from capsviz.results.leaderboard import Cell, Row
-from capsviz.results.leaderboard.draw import draw, measures
+from capsviz.results.leaderboard import Cell, Row, draw, measures
 from capsviz.results.leaderboard.sources import Network
 from capsviz.statistics.estimate import Estimate
 

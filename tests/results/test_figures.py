@@ -29,17 +29,6 @@ def result():
     return rotate.Rotate().measure(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
 
 
-def test_a_result_survives_the_disk(result, tmp_path):
-    paths = results.save(tmp_path / "x", "rotate", result, formats=["png"])
-    assert [p.name for p in paths] == ["x.png", "x.json"]
-    again, about = results.read_result(paths[-1])
-    for name, value in result._asdict().items():
-        assert np.array_equal(getattr(again, name), value), name
-        if isinstance(value, np.ndarray):
-            assert getattr(again, name).dtype == value.dtype
-    assert about["provenance"]["versions"]["torch"] and "command" in about
-
-
 def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatch):
     monkeypatch.setattr(results.files, "INLINE_BYTES", 1000)
     paths = results.save(tmp_path / "x", "rotate", result, formats=["png"])
@@ -103,12 +92,6 @@ def test_shipped_captions_are_those_of_their_numbers():
         assert typeset(entry["caption"]) in latex
 
 
-def test_text_in_pdf_is_truetype(result, tmp_path):
-    path, *_ = results.save(tmp_path / "x", "rotate", result, formats=["pdf"])
-    content = path.read_bytes()
-    assert b"/Type3" not in content and b"/FontFile2" in content
-
-
 def test_at_a_venue_a_figure_is_as_wide_as_it_was_made_for(result, tmp_path):
     for width, inches in (("single", "3.25in"), ("double", "6.75in")):
         results.save(tmp_path / width, "rotate", result, formats=["png"], options={"width": width})
@@ -150,26 +133,6 @@ def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_pat
     with pytest.raises(ValueError, match="unknown format 'jpg'"):
         results.save(tmp_path / "new" / "x", "rotate", result, formats=["png", "jpg"])
     assert not (tmp_path / "new").exists()
-
-
-def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
-    from PIL import Image
-
-    frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
-    frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
-    frames[4][:] = 255
-    path = results.animate(frames, tmp_path / "x.gif", fps=10)
-    with Image.open(path) as gif:
-        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
-            5,
-            (30, 20),
-            100,
-            0,
-        )
-        gif.seek(3)
-        assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)
-        gif.seek(4)
-        assert gif.convert("RGB").getpixel((7, 7)) == (255, 255, 255)
 
 
 def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():

@@ -1,9 +1,6 @@
 """Class names as text: a dollar sign is a letter, and letters that no font has are told once."""
 
 import pytest
-from matplotlib import rcParams
-from matplotlib.font_manager import FontProperties
-from matplotlib.mathtext import MathTextParser
 from matplotlib.text import Text
 
 from capsviz import discovery, results
@@ -28,29 +25,9 @@ def test_a_dollar_sign_is_a_letter(shown, tmp_path):
     assert r"$\frob$ x2" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
-def test_an_animation_takes_any_name(shown):
-    assert next(frames(shown(r"$\frob$ x{}"), 200)).shape[2] == 3
-
-
-def test_formulas_are_in_the_font_that_is_asked_for():
-    with house.look(font="DejaVu Serif"), house.style():
-        parsed = MathTextParser("agg").parse(r"$\hat{u}_{ij}$ R", 72, FontProperties(size=9))
-        assert parsed.height > 0 and rcParams["mathtext.rm"] == "DejaVu Serif"
-        assert rcParams["mathtext.it"] == "DejaVu Serif:italic"
-    with house.look(rc={"mathtext.it": "STIXGeneral:italic"}, font="DejaVu Serif"), house.style():
-        assert rcParams["mathtext.it"] == "STIXGeneral:italic"
-    with house.style():
-        assert rcParams["mathtext.fontset"] == "dejavusans"
-
-
 def test_letters_that_no_font_has_are_told_in_one_line(shown, tmp_path, capsys):
     result = shown("猫{}犬")
     for kind in results.FORMATS:
         results.save_figure(results.draw("rotate", result, 7.16), tmp_path / f"x.{kind}")
     next(frames(result, 200))
     assert capsys.readouterr().err == "no font here has 猫 犬: --font takes a font with them\n"
-
-
-def test_other_warnings_of_a_drawing_are_heard():
-    with pytest.warns(UserWarning, match="mine"), house.style():
-        house.warnings.warn("mine", UserWarning, stacklevel=1)

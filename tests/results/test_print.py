@@ -8,10 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers import cached_text_size as letters
 from helpers import legibility
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from capsviz import checkpoint, discovery, results
@@ -110,49 +107,3 @@ def test_every_caption_is_sentences(name, computed):
             for network in checkpoint.shipped():  # a name is written as it is
                 plain = plain.replace(f". {network} ", ". X ").replace(f". {network}: ", ". X: ")
             assert not re.search(r"[\w)%°]\. [a-z]", plain), text
-
-
-@pytest.mark.parametrize(
-    ("spoil", "complaint"),
-    [
-        (lambda f, a: a.set_title("small", fontsize=5), "has 5.0 points"),
-        (lambda f, a: a.text(0.5, 0.5, "one") and a.text(0.52, 0.5, "other"), "overlap"),
-        (lambda f, a: f.text(0.97, 0.5, "off the page"), "lies off the page"),
-        (lambda f, a: f.set_size_inches(3.5, 9.2), "tall"),
-        (lambda f, a: f.set_size_inches(3, 2), "wide"),
-        (lambda f, a: f.add_axes((0.5, 0.5, 0.01, 0.01)).plot([0, 1]), "axes ''"),
-        (lambda f, a: f.text(0.3, 0.5, "stranger"), "lies on axes"),
-    ],
-)
-def test_what_cannot_be_read_is_complained_of(spoil, complaint):
-    with results.style():
-        figure = Figure(figsize=(3.5, 2), layout="none")
-        axes = figure.add_axes((0.15, 0.2, 0.7, 0.6))
-        axes.plot([0, 1])
-        assert legibility.defects(figure, 3.5, "Caption.") == []
-        spoil(figure, axes)
-        assert any(complaint in one for one in legibility.defects(figure, 3.5, "Caption."))
-
-
-def test_a_turned_text_takes_the_room_that_it_covers():
-    with results.style():
-        figure = Figure(figsize=(3.5, 2), layout="none")
-        for x in (0.3, 0.36):  # their upright boxes overlap, they themselves do not
-            figure.text(x, 0.3, "a long name, turned", rotation=45, rotation_mode="anchor")
-        assert legibility.defects(figure, 3.5, "Caption.") == []
-
-
-def test_texts_are_laid_out_as_by_matplotlib_though_measured_once():
-    looks = [
-        {}, {"fontsize": 9}, {"rotation": 30}, {"rotation": 30, "rotation_mode": "anchor"},
-        {"ha": "right"}, {"va": "top"}, {"multialignment": "right"}, {"linespacing": 2},
-        {"fontweight": "bold"}, {"fontfamily": "serif"}, {"parse_math": False},
-    ]  # fmt: skip
-    for dpi in (100, 150):
-        figure = Figure(dpi=dpi)
-        renderer = FigureCanvasAgg(figure).get_renderer()
-        for look in 2 * looks:
-            text = figure.text(0.5, 0.5, "$c_{ij}$ of two\nlines", **look)
-            box, lines, corner = letters.layout(text, renderer)
-            own, *others = letters._measured(text, renderer)
-            assert box.bounds == own.bounds and [lines, corner] == others, look

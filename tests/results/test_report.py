@@ -10,11 +10,9 @@ from click.testing import CliRunner
 from helpers.browser import NEEDED, browser
 
 from capsviz import discovery
-from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.results import report as reports
 from capsviz.results.report import choose
-from capsviz.results.report import page as pages
 from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
@@ -147,7 +145,9 @@ def test_without_names_several_networks_share_a_few_analyses():
 def test_every_analysis_has_a_question_and_the_sections_of_the_page(name):
     question, sections = reports.about(name)
     assert question.endswith((".", "?"))
-    assert {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(pages.SECTIONS)
+    assert (
+        {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(reports.SECTIONS)
+    )
     assert all(sections.values())
 
 
@@ -162,7 +162,7 @@ def test_numbers_are_named_by_what_the_result_names():
     long = Estimate(np.zeros(30), np.zeros((30, 2)))
     result = Result(two, long, ["a", "b"])
     row = numbers.rows(result)[1]
-    assert (row.label, row.text, row.interval, row.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
+    assert (row.label, row.text, row.interval, row.one.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
     assert row.paired == "-0.2 [-0.3, -0.1]"
     assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
 
@@ -193,31 +193,22 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
     (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
     contents = contents._replace(sections=[few])
     monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
-    whole = pages.render(contents)
+    whole = reports.render(contents)
     assert "data:image/svg" in whole and "data:image/png" not in whole
     limit = int(0.7 * len(whole.encode()))
     small = tmp_path / "small.html"
     words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
-    monkeypatch.setattr(pages, "LIMIT_BYTES", limit)
+    monkeypatch.setattr(reports, "LIMIT_BYTES", limit)
     done = invoke(*words, small)
     assert done.exit_code == 0, done.output
     assert len(small.read_bytes()) < limit
     assert "data:image/png" in small.read_text(encoding="utf-8")
-    monkeypatch.setattr(pages, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(reports, "LIMIT_BYTES", 1000)
     done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
 
 
 def test_axes_of_one_length_are_not_taken_for_another():
-    result = affine.Result(
-        ["one", "two"], Estimate(np.zeros((2, 3)), np.zeros((2, 3, 2))),
-        Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
-    )  # fmt: skip
-    names = [row.label for row in numbers.rows(result)]
-    assert names[:3] == ["accuracy, one, untransformed", "accuracy, one, inside",
-                         "accuracy, one, outside"]  # fmt: skip
-    assert names[-2:] == ["gap, two, inside", "gap, two, outside"]
-
     class Ten(NamedTuple):
         hits: Estimate
         classes: list[str]

@@ -7,25 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
-from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 
-import capsviz
 from capsviz import discovery, results
-from capsviz.analyses import rotate
 from capsviz.cli import main
-from capsviz.data import digits
 from capsviz.results import sets as paperset
-from capsviz.results.house import width_for
-from capsviz.results.tables import document
+from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.words import shortened
-from capsviz.tracing import remember
 
 
 def run(*args):
@@ -77,22 +69,11 @@ def test_fonts_are_truetype_and_embedded(figure_set):
         assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
 
 
-def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(blank, tmp_path, monkeypatch):
-    load = digits.load
-    lossy = "these digits are copies"
-    monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
-    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path)
-    assert result.exit_code == 0 and lossy in result.stderr
-    for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
-        assert entry["caption"].endswith(f"Note: {lossy}.")
-        assert json.loads((tmp_path / f"{entry['name']}.json").read_text())["notice"] == lossy
-
-
 def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
     def broken(*sweep):
         raise ValueError("no luck")
 
-    monkeypatch.setattr("capsviz.analyses.rotate.statistics.angles", broken)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", broken)
     result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path / "x")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
@@ -116,7 +97,7 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
     def stopped(*sweep):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("capsviz.analyses.rotate.image.angles", stopped)
+    monkeypatch.setattr("capsviz.analyses.rotate.angles", stopped)
     (tmp_path / "figures.tex").write_text("mine")
     assert run("--only", "rotate", "--n", 5, "--output", tmp_path).exit_code == 1
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}
@@ -137,33 +118,9 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message)
     assert not (tmp_path / "x").exists()
 
 
-def test_a_venue_gives_its_column_and_text_width():
-    assert width_for("single", "icml") == 3.25
-    assert width_for("double", "icml") == 6.75
-    assert width_for("4", "icml") == "4"
-    assert width_for("double", None) == "double"
-
-
 def test_every_analysis_of_one_network_takes_part():
     apart = {"predict", "side_by_side", "view"}  # of a user's pictures, of two networks
     assert set(paperset.offering()) == set(discovery.names("capsviz.analyses")) - apart
-
-
-def test_within_a_set_nothing_is_traced_twice():
-    model, images = Foreign(), torch.rand(4, 1, 28, 28)
-    calls = []
-    look = model.look
-    model.look = lambda *a, **k: calls.append(1) or look(*a, **k)
-    with remember():
-        first = capsviz.trace(model, images)
-        before = len(calls)
-        again = capsviz.trace(model, images, keep=("poses",))
-        assert len(calls) == before and again.poses is first.poses and again.votes is None
-        capsviz.trace(model, images, iterations=1)
-        assert len(calls) > before
-    before = len(calls)
-    capsviz.trace(model, images)
-    assert len(calls) > before
 
 
 def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch):
@@ -173,11 +130,11 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     def killed(*sweep):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("capsviz.analyses.rotate.statistics.angles", killed)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 2
-    monkeypatch.setattr("capsviz.analyses.rotate.statistics.angles", rotate.angles)
+    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", wilson_each)
     again = run(*words)
     assert again.exit_code == 0, again.stderr
     assert "reconstruct: kept, 1 drawn before" in again.stderr
@@ -211,39 +168,6 @@ def test_a_set_without_what_latex_includes_says_so(tmp_path):
     result = run(*words, "--output", tmp_path)
     assert result.exit_code == 0 and not (tmp_path / "figures.tex").exists()
     assert "no figures.tex: LaTeX includes pdf or png, got --format svg\n" in result.stderr
-
-
-def test_formats_that_are_named_twice_are_written_once():
-    assert results.check_formats(("svg", "png", "svg")) == ("svg", "png")
-
-
-def test_latex_includes_the_picture_that_there_is(tmp_path):
-    source = discovery.root() / "figures" / "rotate-mnist-2-0.json"
-    file = Path(shutil.copy(source, tmp_path))
-
-    def included(*words):
-        done = CliRunner().invoke(main, ["redraw", str(file), "--latex", *words])
-        (name,) = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", done.stdout)
-        assert done.exit_code == 0
-        return Path(name).name, done.stderr
-
-    name, said = included()
-    assert name == "rotate-mnist-2-0.pdf"
-    assert said == (
-        f"there is no rotate-mnist-2-0.pdf or rotate-mnist-2-0.png in {tmp_path}: "
-        "capsviz redraw draws it\n"
-    )
-    for kind in ("png", "pdf"):
-        file.with_suffix(f".{kind}").touch()
-        assert included() == (f"rotate-mnist-2-0.{kind}", "")
-    assert included("--format", "png") == ("rotate-mnist-2-0.png", "")
-    assert "there is no rotate-mnist-2-0.svg in" in included("--format", "svg")[1]
-
-
-def test_latex_puts_what_is_wider_than_a_column_over_both():
-    wide, narrow = (document({"a": "A caption."}, "pdf", inches, 3.25) for inches in (6.75, 3.25))
-    assert r"\begin{figure*}" in wide and r"\end{figure*}" in wide and "twocolumn" in wide
-    assert r"\begin{figure}" in narrow and "figure*" not in narrow
 
 
 def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):

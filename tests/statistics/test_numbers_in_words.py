@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import LONGEST, number, sentences, shortened, strongest, told
+from capsviz.statistics.words import LONGEST, number, shortened, strongest, told
 
 
 def test_long_names_are_shortened_and_stay_different():
@@ -32,8 +32,3 @@ def test_where_all_are_alike_none_is_the_strongest():
 )
 def test_a_difference_is_told_by_its_interval(ends, word):
     assert told(Estimate(np.mean(ends), np.array(ends)), "more", "less", "neither") == word
-
-
-def test_a_line_that_begins_with_a_networks_name_keeps_it():
-    text = sentences("the mean\nmnist-resnet 99 %\n\nmnist is first.", ["mnist", "mnist-resnet"])
-    assert text == "The mean. mnist-resnet 99 %. mnist is first."

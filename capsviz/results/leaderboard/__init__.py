@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from capsviz import checkpoint, discovery
+from capsviz.results import COLOURS
 from capsviz.results.leaderboard.columns import (
     COLUMNS,
     FIRST,
@@ -18,13 +22,21 @@ from capsviz.results.leaderboard.columns import (
     number_of_runs,
 )
 from capsviz.results.leaderboard.sources import NONE, Network, Record, Sources, shipped
+from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import in_a_row
 from capsviz.tracing.needs import BY_DEFINITION
 
-__all__ = ["Row", "Sources", "caption", "cells", "claims", "rows", "shipped", "table"]
+__all__ = ["Row", "Sources", "caption", "cells", "draw", "rows", "shipped", "table"]
 BY_DEFINITION_SIGN = "†"
-SEVERAL = 3  # training runs of each network: with fewer, nothing is said beyond these weights
+GREY = "#7F7F7F"
+LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
+PANEL, REST = 0.62, 0.6  # inches of a panel's width, at least; of its title and scale
+PAGE = 8.6  # inches, the height that many networks fill
+KEY = (
+    "dot: mean; line: 95 %; tick: one run; hollow: by definition of the routing; "
+    "dashed: reference level; no mark: not measured"
+)
+BETTER = {None: "", True: " (higher is better)", False: " (lower is better)"}
 CARD = ("data", "runs", "accuracy", "parameters", "training")  # columns from a network's card
 USUAL = ("data", "runs", "accuracy", "inside", "outside", "parameters")  # without --columns
 
@@ -35,7 +47,6 @@ class Cell(NamedTuple):
     estimate: Estimate
     path: Path
     runs: int  # training runs behind it
-    terms: tuple = ()  # what must be equal to compare it with another one
 
 
 class Row(NamedTuple):
@@ -82,23 +93,17 @@ def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
             options = record.about.get("options", {})
             if any(options.get(name) is not None for name in column.unset):
                 continue
-            terms = tuple(_plain(record.result, name) for name in column.alike)
             for name, estimate in take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
-                cell = Cell(estimate, record.path, runs, terms)
+                cell = Cell(estimate, record.path, runs)
                 for row in table:
                     if _is_of(record, name, row.network):
                         best = row.cells.get(column.title)
                         if best is None or _weight(cell) > _weight(best):
                             row.cells[column.title] = cell
     return table
-
-
-def _plain(result, name: str):
-    """Return a field as plain data; None for one that a result does not have."""
-    return np.asarray(getattr(result, name, None)).tolist()
 
 
 def _is_of(record: Record, name: str | None, network: Network) -> bool:
@@ -185,24 +190,14 @@ def _cell(cell: Cell | None, column: Column, row: Row) -> str:
     if cell is None:
         return NONE
     apart = cell.runs != len(row.network.seeds) and bool(row.network.digests)
-    marks = f" ({_runs(cell.runs)})" * apart + BY_DEFINITION_SIGN * is_by_definition(row, column)
-    return _interval(cell.estimate, column.form) + marks
+    runs = f" ({cell.runs} run{'s' * (cell.runs > 1)})" * apart
+    mark = BY_DEFINITION_SIGN * is_by_definition(row, column)
+    return _interval(cell.estimate, column.form) + runs + mark
 
 
 def is_by_definition(row: Row, column: Column) -> bool:
     """Return whether a number follows from the definition of the routing."""
     return column.title in BY_DEFINITION.get(row.network.routing or "", ())
-
-
-def _may_be_by_definition(row: Row, column: Column) -> bool:
-    """Return the same; if the routing is not known, whether it is so for some routing."""
-    if row.network.routing is None:
-        return any(column.title in titles for titles in BY_DEFINITION.values())
-    return is_by_definition(row, column)
-
-
-def _runs(number: int) -> str:
-    return f"{number} run{'s' * (number > 1)}"
 
 
 def _interval(estimate, form: str) -> str:
@@ -212,15 +207,12 @@ def _interval(estimate, form: str) -> str:
     return f"{value} [{low}, {high}]".replace("-", "−")
 
 
-def _columns(names: Sequence[str] | None) -> list[Column]:
-    return [column for column in COLUMNS if names is None or column.title in names]
-
-
 def caption(table: Sequence[Row], names: Sequence[str] | None = None) -> str:
     """Return what the columns are, and the notes on the networks' data."""
     columns = " ".join(
-        f"{column.title.capitalize()}: {column.meaning}{_better(column.higher)}."
-        for column in _columns(names)
+        f"{column.title.capitalize()}: {column.meaning}{BETTER[column.higher]}."
+        for column in COLUMNS
+        if names is None or column.title in names
     )
     notices = {row.network.name: row.network.notice for row in table if row.network.notice}
     return " ".join([
@@ -232,84 +224,61 @@ def caption(table: Sequence[Row], names: Sequence[str] | None = None) -> str:
     ])  # fmt: skip
 
 
-def _better(higher: bool | None) -> str:
-    return "" if higher is None else f" ({'higher' if higher else 'lower'} is better)"
+def measures(
+    table: Sequence[Row], names: Sequence[str] | None = None
+) -> list[tuple[Column, list[Estimate | None]]]:
+    """Return the columns that at least two rows have, or the only row, with their numbers."""
+    accuracy = Column("accuracy", "accuracy on test images", {})
+    every = [(accuracy, [row.network.accuracy for row in table])]
+    for column in COLUMNS:
+        cells = [row.cells.get(column.title) for row in table]
+        every.append((column, [cell and cell.estimate for cell in cells]))
+    every = [one for one in every if names is None or one[0].title in names]
+    least = min(2, len(table))
+    return [one for one in every if sum(number is not None for number in one[1]) >= least]
 
 
-def claims(table: Sequence[Row], names: Sequence[str] | None = None) -> list[str]:
-    """Return what holds over seeds, in a line each: of one network, and of two on the same data.
+def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None) -> Figure:
+    """Draw numbers with their 95 % intervals, and ticks for single training runs.
 
-    Only networks with at least `SEVERAL` runs count. An interval must lie on one side of the
-    column's level, or two must not overlap, which is stricter than a test of their difference. Two
-    networks are compared only if they were trained for as many epochs of as many images, cut and
-    padded in the same way, and measured with the same images and options. Values that follow from
-    the definition of the routing are left out. There is no correction for multiple comparisons.
-
-    Parameters
-    ----------
-    names  of columns; None: all.
+    Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
     """
-    lines = []
-    for column in _columns(names):
-        having = [
-            (row, cell)
-            for row in table
-            if (cell := row.cells.get(column.title)) is not None
-            and cell.runs >= SEVERAL
-            and not _may_be_by_definition(row, column)
-        ]
-        for row, cell in having:
-            lines += _of_one(row, cell, column)
-        if column.ranked:
-            numbers = [(row, cell.estimate, cell.terms) for row, cell in having]
-            lines += _of_several(column.title, numbers, column.form)
-    several = [
-        (row, row.network.accuracy, ())
-        for row in table
-        if len(row.network.seeds) >= SEVERAL and row.network.accuracy is not None
-    ]
-    if names is None or "accuracy" in names:
-        lines += _of_several("accuracy", several, ".1%")
-    return lines
+    networks = [row.network.name for row in table]
+    panels = measures(table, names)
+    letters = 0.055 * max(map(len, networks)) + 0.15
+    across = max(1, min(len(panels), int((width - letters) / PANEL)))
+    down = math.ceil(len(panels) / across)
+    across = math.ceil(len(panels) / down)  # rows alike
+    line = max(LEAST, min(LINE, (PAGE / down - REST) / len(networks)))
+    key = wrapped(KEY, width - 0.2, 6)
+    tall = down * (line * len(networks) + REST) + 0.11 * (1 + key.count("\n"))
+    figure = Figure(figsize=(width, tall))
+    grid = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
+        _panel(axes, numbers, column.level, [is_by_definition(row, column) for row in table])
+        axes.set_title(column.title.replace(" ", "\n", 1), fontsize=6.5, pad=3)
+        if column.form.endswith("%"):
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
+            axes.set_xlabel(column.unit.rpartition(" ")[2], fontsize=6, labelpad=1)
+    for axes in grid.flat[len(panels) :]:
+        axes.axis("off")
+    figure.supxlabel(key, fontsize=6)
+    for row in grid:
+        name_rows(row[0], networks, fontsize=6)
+    return figure
 
 
-def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:
-    if column.level is None:
-        return []
-    estimate = cell.estimate
-    if estimate.low > column.level:
-        meaning = column.above
-    elif estimate.high < column.level:
-        meaning = column.below
-    else:
-        return []
-    return [
-        f"{row.network.name}: {meaning} ({column.title} {_interval(estimate, column.form)}, "
-        f"{cell.runs} training runs)"
-    ]
-
-
-def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate, tuple]], form: str) -> list[str]:
-    """Return a line for each network with lower ones on the same data, with their intervals."""
-    lines = []
-    order = sorted(numbers, key=lambda pair: -float(pair[1].value))
-    for row, number, terms in order:
-        below = [
-            (other, its)
-            for other, its, of in order
-            if number.low > its.high
-            and None not in (row.network.effort, number.n)
-            and (other.network.dataset, other.network.effort, its.n, of)
-            == (row.network.dataset, row.network.effort, number.n, terms)
-        ]
-        if below:
-            words = [f"{other.network.name} ({_of_runs(its, form, other)})" for other, its in below]
-            lines.append(
-                f"{title}: {row.network.name} ({_of_runs(number, form, row)}) is higher than "
-                f"{in_a_row(words)}"
-            )
-    return lines
-
-
-def _of_runs(estimate: Estimate, form: str, row: Row) -> str:
-    return f"{_interval(estimate, form)}, {_runs(len(row.network.seeds))}"
+def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:
+    for k, number in enumerate(numbers):
+        if number is None:
+            continue
+        if number.runs is not None:
+            runs = np.ravel(number.runs)
+            axes.plot(runs, np.full(len(runs), k), "|", color=GREY, alpha=0.7, markersize=4)
+        inside = "white" if hollow[k] else COLOURS[0]
+        points(axes, number, COLOURS[0], "o", shift=k, markerfacecolor=inside, markersize=3)
+    if level is not None:
+        axes.axvline(level, color=GREY, linewidth=0.6, linestyle="--")
+    axes.xaxis.set_major_locator(MaxNLocator(3, min_n_ticks=2))
+    axes.tick_params(axis="x", labelsize=6)
+    rule(axes, "both")

@@ -30,11 +30,7 @@ class Column(NamedTuple):
     form: str = ".1%"
     unit: str = "%"
     higher: bool | None = True  # whether that is better; None: neither is
-    level: float | None = None  # that intervals are compared with
-    above: str = ""  # what it means if the interval lies above
-    below: str = ""
-    ranked: bool = True  # whether networks are compared by it; not by a difference to a control
-    alike: tuple[str, ...] = ()  # fields of results that must be equal, to compare them
+    level: float | None = None  # that intervals are compared with in the drawing
     unset: tuple[str, ...] = ()  # options that would make it another number
 
     @property
@@ -116,14 +112,9 @@ def faithfulness(result):
             yield FIRST, result.gap.difference[k]
 
 
-def within(result):
-    """Yield accuracies of `capsviz affine` inside the training shift range."""
-    yield from zip(_names(result.networks), result.accuracy[:, 1], strict=True)
-
-
-def beyond(result):
-    """Yield accuracies of `capsviz affine` outside the training shift range."""
-    yield from zip(_names(result.networks), result.accuracy[:, 2], strict=True)
+def affine(place: int, result):
+    """Yield accuracies of `capsviz affine` on its first, second or third kind of image."""
+    yield from zip(_names(result.networks), result.accuracy[:, place], strict=True)
 
 
 def affnist(field: str, result):
@@ -142,38 +133,28 @@ def _names(names) -> list[str | None]:
     return [FIRST, *names[1:]]
 
 
-AFFINE: Any = {"alike": ("trained_px", "variants"), "unset": ("trained_px",)}
 ROUTING = ("routing", "Statistics")
 OWN: Any = {"unset": ("iterations",), "higher": None}  # with the network's own iterations
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
-           {("affine", "Result"): within, ("affnist", "Result"): partial(affnist, "within")},
-           **AFFINE),
+           {("affine", "Result"): partial(affine, 1),
+            ("affnist", "Result"): partial(affnist, "within")}, unset=("trained_px",)),
     Column("outside", "accuracy on affine variants outside the training shift range",
-           {("affine", "Result"): beyond, ("affnist", "Result"): partial(affnist, "beyond")},
-           **AFFINE),
+           {("affine", "Result"): partial(affine, 2),
+            ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",)),
     Column("corrupted", "mean error over the corruptions of MNIST-C",
-           {("corrupt", "Result"): corruption}, unit="error, %", higher=False, alike=("source",)),
+           {("corrupt", "Result"): corruption}, unit="error, %", higher=False),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
-           {("sweep", "Result"): rotation}, alike=("sizes",)),
+           {("sweep", "Result"): rotation}),
     Column("undetected", "share of images that the adaptive attack R-PGD, at its largest bound, "
-           "makes misclassified and not flagged", {("detect", "Result"): detection},
-           higher=False, alike=("eps", "steps")),
+           "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "
            "untrained network (over several seeds)",
-           {("equivariance", "Result"): over_fresh}, form=".2f", unit="R²", higher=None, level=0.0,
-           ranked=False,
-           above="its pose follows a rotation better than that of untrained networks",
-           below="its pose follows a rotation worse than that of untrained networks"),
+           {("equivariance", "Result"): over_fresh}, form=".2f", unit="R²", higher=None, level=0.0),
     Column("donor's class", "share of images predicted as the class of the image whose couplings "
-           "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5,
-           above="with a donor's couplings, most images are predicted as the donor's class",
-           below="with a donor's couplings, fewer than half of the images are predicted as the "
-           "donor's class"),
+           "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5),
     Column("effective parents", "effective number of parents of a capsule, as a share of all "
-           "(negative couplings are ignored)", {ROUTING: parents}, level=0.9, **OWN,
-           above="its couplings are near uniform, with 90 % of all parents or more",
-           below="its couplings are not near uniform, with fewer than 90 % of all parents"),
+           "(negative couplings are ignored)", {ROUTING: parents}, level=0.9, **OWN),
     Column("uniform couplings", "change of accuracy with uniform couplings",
            {ROUTING: partial(instead, "uniform")}, unit="points", **OWN),
     Column("shuffled", "change of accuracy if its couplings are shuffled among the capsules",
@@ -182,9 +163,7 @@ COLUMNS = (
            {ROUTING: partial(instead, "matched")}, unit="points", **OWN),
     Column("faithfulness", "area between insertion and deletion for the routing map, less that of "
            "pixels in random order", {("faithfulness", "Statistics"): faithfulness},
-           form=".2f", unit="area", level=0.0, alike=("shares", "target"),
-           above="its routing map is more faithful than pixels in random order",
-           below="its routing map is less faithful than pixels in random order"),
+           form=".2f", unit="area", level=0.0),
 )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from capsviz.statistics.runs import combine
 
 NONE = "–"  # what is not known
 RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
-IMAGES = ("limit", "dataset_options", "image_size", "pad_px", "crop_px")  # terms of a recipe
 
 
 class Network(NamedTuple):
@@ -30,7 +29,6 @@ class Network(NamedTuple):
     seconds: float | None  # of training, mean over runs
     hardware: str | None
     routing: str | None = None
-    effort: tuple | None = None  # of training: epochs, number of images, how they were cut
     notice: str | None = None  # a note on its data
 
 
@@ -227,16 +225,9 @@ def network(card: dict) -> Network:
         card["weights"].get("parameters"),
         training.get("seconds"),
         training.get("hardware"),
-        *_training(card.get("model", {}), card.get("recipe", {}), [training.get("epochs")]),
+        card.get("model", {}).get("config", {}).get("routing"),
         card["dataset"].get("notice"),
     )
-
-
-def _training(model: dict, recipe: dict, epochs: Iterable) -> tuple[str | None, tuple]:
-    """Return routing and effort of a network; its runs may have stopped early."""
-    known = sorted({one or recipe.get("epochs") or 0 for one in epochs})
-    images = [recipe.get(name) or None for name in IMAGES]
-    return model.get("config", {}).get("routing"), (known, *images)
 
 
 def _of_runs(path: Path) -> Network:
@@ -254,9 +245,7 @@ def _of_runs(path: Path) -> Network:
             about["parameters"],
             sum(run["seconds"] for run in runs) / len(runs),
             "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
-            *_training(
-                about.get("model", {}), about.get("terms", {}), [run.get("epochs") for run in runs]
-            ),
+            about.get("model", {}).get("config", {}).get("routing"),
             about.get("notice"),
         )
     except (KeyError, TypeError) as error:

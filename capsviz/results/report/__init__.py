@@ -1,16 +1,23 @@
 """A report on networks: cards, accuracies, figures with their discussion, checks, provenance.
 
 Figures of one network are those of its figure set. Several networks are also compared on the same
-images. `collect` computes the contents, `page.render` writes them as one HTML file.
+images. `collect` computes the contents, `render` writes them as one HTML file, which holds its
+pictures and its style and fetches nothing.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib
 import numpy as np
+import torch
+from jinja2 import Environment, StrictUndefined
 from torch import Tensor
 
 import capsviz
@@ -19,14 +26,21 @@ from capsviz import checks, results
 from capsviz.inputs import context
 from capsviz.provenance import provenance
 from capsviz.results import sets
+from capsviz.statistics import numbers
+from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_interval, wilson
+from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
 from capsviz.transforms.augment import to_float
 
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
+FOLDER = Path(__file__).parent
+LIMIT_BYTES = 8_000_000
+# Dots per inch of a PNG, and the largest SVG in bytes, until the page is small enough.
+SIZES = ((160, 250_000), (130, 120_000), (110, 50_000), (80, 20_000))
+SECTIONS = ("What to see", "What not to conclude", "Method", "Sources")  # of an analysis, in order
 SECTION = re.compile(r"^## +(.+)$", re.MULTILINE)  # of the page of an analysis
 
 
@@ -119,10 +133,9 @@ def collect(
     first = networks[0]
     with remember():
         hits = [_correct(one, settings.n) for one in networks]
-        described = [
-            _network(one, _accuracy(own, None if one is first else hits[0]))
-            for one, own in zip(networks, hits, strict=True)
-        ]
+        counts = draw_resamples(settings.n, seed=settings.seed)
+        accuracies = compare_means(torch.stack(hits).numpy(), counts)
+        described = [_network(one, accuracies[k]) for k, one in enumerate(networks)]
         if len(networks) > 1 and first.dataset.parts is None:
             for name in COMPARED:
                 attempt(name, None, _of_all(name, networks, settings))
@@ -166,18 +179,6 @@ def _correct(one, n: int) -> Tensor:
         return lengths.argmax(1) == part.labels
     count = part.labels.shape[1]
     return (lengths.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)
-
-
-def _accuracy(hits: Tensor, reference: Tensor | None) -> Estimate:
-    """Return an accuracy with its paired difference to that of a reference, if there is one."""
-    n, difference = len(hits), None
-    if reference is not None:
-        wins, losses = int((hits & ~reference).sum()), int((~hits & reference).sum())
-        difference = Estimate(
-            np.array((wins - losses) / n), np.array(paired_interval(wins, losses, n)), n
-        )
-    ends = np.array(wilson(int(hits.sum()), n))
-    return Estimate(hits.double().mean().numpy(), ends, n, difference)
 
 
 def _network(one, accuracy: Estimate) -> Network:
@@ -227,3 +228,96 @@ def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
             results.caption(analysis, result, part),
             own.findings(result) if last else "", own.table(result) if last else None,
         )  # fmt: skip
+
+
+def render(contents: Contents) -> str:
+    """Return the page as text, below `LIMIT_BYTES` by coarser pictures if need be.
+
+    Raises
+    ------
+    ValueError  if it is too large all the same.
+    """
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "command": lambda name: name.replace("_", "-"),
+        "plain": lambda text: text.replace("`", "").replace("**", ""),
+        "paragraphs": lambda text: [part for part in text.split("\n\n") if part],
+        "points": _points,
+    }
+    template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    figures = [figure for section in contents.sections for figure in section.figures]
+    for size in SIZES:
+        page = template.render(
+            c=contents,
+            style=style,
+            sections=SECTIONS,
+            wide={id(one): picture(one, "double", *size) for one in figures},
+            narrow={id(one): picture(one, "single", *size) for one in figures},
+            rows={id(one): numbers.rows(one.result) if one.findings else [] for one in figures},
+            longer={id(one): numbers.left_out(one.result) for one in figures},
+            key=id,
+            card_rows=card_rows,
+        )
+        if len(page.encode()) < LIMIT_BYTES:
+            return page
+    raise ValueError(
+        f"the page would take {len(page.encode()) / 1e6:.1f} MB, more than "
+        f"{LIMIT_BYTES / 1e6:.0f}: choose fewer analyses by --only"
+    )
+
+
+def picture(figure: Figure, width: str, dpi: int, largest_svg: int) -> str:
+    """Draw a figure as an address that holds it: an SVG, or if that is larger, a PNG.
+
+    Letters are drawn as paths, because a reader may not have the font.
+    """
+
+    def drawn(kind: str) -> bytes:
+        content, undated = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
+        drawing = results.draw(figure.analysis, figure.result, width, figure.part)
+        with results.style(), matplotlib.rc_context({"svg.fonttype": "path"}):
+            drawing.savefig(content, format=kind, dpi=dpi, metadata=undated)
+        return content.getvalue()
+
+    content, kind = drawn("svg"), "svg+xml"
+    if len(content) > largest_svg:
+        content, kind = drawn("png"), "png"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def card_rows(card: Mapping) -> list[tuple[str, str]]:
+    """Return the rows of a network's card; a network without a full card has fewer rows."""
+    model, training = card.get("model", {}), card.get("training", {})
+    settings, test = model.get("config", {}), card.get("results", {}).get("test", {})
+    routing = accuracy = None
+    if "routing" in settings:
+        iterations = settings.get("iterations", 1)
+        routing = f"{settings['routing']}, {iterations} iteration{'s' * (iterations != 1)}"
+    if "accuracy" in test:
+        text = with_interval(test["accuracy"], test.get("accuracy_ci95", (np.nan, np.nan)), ".2%")
+        accuracy = f"{text}, n = {test['n']:,}"
+    rows = {
+        "network": model.get("name"),
+        "routing": routing,
+        "parameters": f"{p:,}" if (p := card.get("weights", {}).get("parameters")) else None,
+        "trained on": card.get("dataset", {}).get("name"),
+        "training images": f"{k:,}" if (k := training.get("images")) else None,
+        "epochs": training.get("epochs"),
+        "weights of epoch": training.get("epoch"),
+        "hardware": training.get("hardware"),
+        "precision": training.get("precision"),
+        "seed": card.get("recipe", {}).get("seed"),
+        "accuracy on the whole test set": accuracy,
+    }
+    if training.get("unfinished"):
+        rows["note"] = "the run had not ended when these weights were taken"
+    return [(name, str(value)) for name, value in rows.items() if value not in (None, "")]
+
+
+def _points(difference: Estimate) -> str:
+    """Return a difference of shares, in percentage points."""
+    value, low, high = (100 * float(v) for v in (difference.value, *difference.ci95))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] points"

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from capsviz.analysis import Analysis, Default, Range, Seed
 from capsviz.statistics.estimate import Estimate
 
-Decoder = Annotated[
-    Path | None,
-    Default("beside the weights, or runs/NAME-primary"),
-    "Decoders of `capsviz primary train`.",
-]
-Capsules = Annotated[int, Range(1), "Capsules to show, at most."]
-
-MARGIN = 0.01  # of the SSE: a difference inside it counts as none
 ALL, SHUFFLED, UNIFORM, RETRAINED, STRONGEST, RANDOM, NONE = CONDITIONS = (
     "all capsules",
     "couplings shuffled",
@@ -43,55 +33,6 @@ class Statistics(NamedTuple):
     formats = {"sse": ".2f"}
 
 
-class Couplings(Analysis):
-    """N images decoded from primary capsules, with and without the couplings of routing."""
-
-    Result = Statistics
-    needs = ("primary", "couplings")
-    headline = ("sse",)
-
-    def measure(
-        self, network, images, *, dataset, inputs, progress=iter, decoder: Decoder = None,
-        capsules: Capsules = 6, seed: Seed = 0,
-    ) -> Statistics:  # fmt: skip
-        """Measure N images (N, C, H, W), with the decoders of a file."""
-        return evaluate(
-            network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
-            seed=seed, progress=progress,
-        )  # fmt: skip
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the error under every condition."""
-        from capsviz.analyses.primary import draw
-
-        return draw.errors(result, width)
-
-    def verdict(self, result) -> str:
-        """Say whether drawing needs the couplings, by the decoder trained without them."""
-        added = result.sse.difference[result.conditions.index(RETRAINED)]
-        low, high = float(added.low), float(added.high)
-        text = "A decoder trained with uniform couplings draws the images"
-        if max(abs(low), abs(high)) <= MARGIN * result.sse.value[0]:
-            return (
-                f"{text} as well, within {MARGIN:.0%} of the SSE: drawing needs nothing of the "
-                "couplings that the capsules do not hold."
-            ).replace("%", " %")
-        if low > 0:
-            return f"{text} worse: the couplings help, or chance in training does."
-        if high < 0:
-            return f"{text} better: the couplings do not help, or chance in training does."
-        return f"{text} no worse as far as is shown, but not clearly as well."
-
-    def caption(self, result, part="") -> str:
-        """Return what the bars are."""
-        return (
-            "Squared error of images decoded from primary capsules, with couplings replaced, and "
-            "from single capsules. At the right, the difference from all capsules, paired by "
-            f"image. Bars: 95 % intervals of the mean (Student's t) over {result.n:,} images of "
-            f"{result.dataset}."
-        )
-
-
 def open_decoders(inputs, file=None) -> dict:
     """Return the decoders of a network, from a file or from where `train` writes them."""
     from capsviz.experiments import primary_decoder
@@ -110,11 +51,6 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     decoders  of `capsviz.experiments.primary_decoder.load`.
     capsules  single capsules of each image to average over, at most.
     seed      of the shuffles and of the capsules at random.
-    progress  wraps the chunks of images, for a progress bar.
-
-    Raises
-    ------
-    ValueError  for fewer than 2 images, or less than 1 capsule.
     """
     import torch
 
@@ -145,12 +81,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
 
 
 def errors(model, decoders, images, *, capsules: int, generator):
-    """Return the SSE of a batch (N, C, H, W) under every condition, and the couplings' spread.
-
-    Returns
-    -------
-    (N, M) float64, and (N,) the standard deviation of J c_ij over the capsules of each image.
-    """
+    """Return the SSE (N, M) of images under every condition, and the s.d. (N,) of their J c_ij."""
     import torch
 
     from capsviz.experiments.primary_decoder import decode, look
@@ -183,22 +114,13 @@ def errors(model, decoders, images, *, capsules: int, generator):
 
 
 def strongest(strength, grid: tuple[int, int, int] | None, count: int):
-    """Return the capsules of the highest strength, no two of one type or at one position.
+    """Return capsules (N, K) of the highest strength (N, I), no two of one type or position.
 
-    Parameters
-    ----------
-    strength  (N, I).
-    grid      (types, rows, columns), i = (type * rows + row) * columns + column; None: no grid.
-    count     how many; fewer are found where there are fewer types or positions.
-
-    Returns
-    -------
-    (N, K) capsule numbers, the strongest first.
+    Of a grid (types, rows, columns), with i = (type * rows + row) * columns + column; None: no
+    grid. Fewer than `count` are found where there are fewer types or positions.
     """
     import torch
 
-    if count < 1:
-        raise ValueError(f"expected at least 1 capsule, got {count}")
     if grid is None:
         return strength.topk(min(count, strength.shape[1]), dim=1).indices
     types, rows, columns = grid
