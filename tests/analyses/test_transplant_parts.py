@@ -354,7 +354,7 @@ def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
         (("--of", "votes"), "'votes' is not one of"),
         (("--by", "classes"), "'classes' is not one of"),
         (("--of", "children", "--digit", "2"), "drop"),
-        (("--of", "poses", "--by", "iterations"), "drop one of them"),
+        (("--of", "poses", "--by", "iterations"), "beside --of poses: expected --by capsules"),
         (("--iterations", "2", "--n", "20", "--by", "capsules"), "drop one of them"),
         (("--layer", "4", "--n", "20"), "expected layer 0 or -1, got 4"),
         (("--of", "children"), "no way from other children to its classes"),
