@@ -51,12 +51,12 @@ class Statistics(NamedTuple):
     classes: list[str]
     n: int
     dataset: str
-    coupling_sd: Estimate | None = None  # (R,) of couplings about uniform ones, mean over images
-    control_sd: Estimate | None = None  # (K,)
-    largest_activation: np.ndarray | None = None  # (I,) of each capsule, over the images
-    dead: int | None = None  # capsules whose largest activation is below `dead_norm`
+    coupling_sd: Estimate  # (R,) of couplings about uniform ones, mean over images
+    control_sd: Estimate  # (K,)
+    largest_activation: np.ndarray  # (I,) of each capsule, over the images
+    dead: int  # capsules whose largest activation is below `dead_norm`
+    prefix: bool  # pass r of M is the result of r iterations; else each r was run by itself
     tied: np.ndarray | None = None  # (M + K,) images in which no class is ahead of all others
-    prefix: bool = True  # pass r of M is the result of r iterations; else each r was run by itself
 
     axes = dict.fromkeys(
         ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
@@ -119,57 +119,30 @@ class OverImages(Analysis):
         for start in progress(range(0, n, CHUNK_IMAGES)):
             part = slice(start, start + CHUNK_IMAGES)
             survey.add(images[part], labels[part])
-        means = {
-            name: one.within_one if "polarisation" in name else one.estimate
-            for name, one in survey.means.items()
-        }
-        counts, of_class, controls = survey.counts, survey.of_class, len(INTERVENTIONS)
+        fields = {k: v for k, v in survey.fields().items() if k in Statistics._fields}
         return Statistics(
-            **survey.by_iterations(),
-            to_right=counts["to_right"][:-controls],
-            to_wrong=counts["to_wrong"][:-controls],
-            controls=list(INTERVENTIONS),
-            entropy_nats=means["entropy"],
-            effective_parents=means["effective"],
-            polarisation=means["polarisation"],
-            agreement=means["agreement"],
-            control_effective_parents=means["control_effective"],
-            control_polarisation=means["control_polarisation"],
-            control_agreement=means["control_agreement"],
-            true_classes=np.array(sorted(of_class)),
-            images_of_class=np.array([of_class[k]["all"].n for k in sorted(of_class)]),
-            coupling=survey.by_class("all"),
-            type_coupling=survey.by_class("types"),
-            child_activation=means["child"],
+            **fields,
             dead_norm=dead_norm,
+            dead=int((fields["largest_activation"] < dead_norm).sum()),
             classes=list(classes),
             n=n,
             dataset=dataset,
-            coupling_sd=means["sd"],
-            control_sd=means["control_sd"],
-            largest_activation=survey.largest.numpy(),
-            dead=int((survey.largest < dead_norm).sum()),
-            tied=counts["tied"],
-            prefix=survey.prefix,
         )
 
     def draw(self, result, *, width=7.16, part=""):
         """Draw what routing changes and how it couples, or couplings by true class."""
-        from capsviz.analyses.routing import panels
+        from capsviz.analyses.routing import draw
 
-        return {"": panels.panels, "couplings": panels.couplings}[part](result, width)
+        return {"": draw.panels, "couplings": draw.couplings}[part](result, width)
 
     def parts(self, result) -> tuple[str, ...]:
         """Return the panels, and the couplings."""
         return ("", "couplings")
 
     def verdict(self, result) -> str:
-        """Say whether iterations change predictions, how couplings spread, and what is dead.
-
-        The words follow the thresholds at the top of this file, and the interval.
-        """
+        """Say whether iterations change predictions, how couplings spread, and what is dead."""
         M, R, J = len(result.accuracy), len(result.entropy_nats), len(result.classes)
-        uniform = result.coupling_sd is not None and not result.coupling_sd.value[-1].any()
+        uniform = not result.coupling_sd.value[-1].any()
         little = number(LITTLE, ".0%")
         low, high = result.changed.ci95[R - 1]
         if M == 1:
@@ -184,22 +157,15 @@ class OverImages(Analysis):
             text = f"There are too few images to say whether iterations change more than {little}"
         effective = float(result.effective_parents.value[-1])
         text += f".\n{spread(effective, J, uniform=uniform)}"
-        for name, count in zip(["its own", *result.controls], self._tied(result), strict=True):
-            if count:
-                share = number(count / result.n, ".1%")
-                text += f"\nWith {name} couplings no class is ahead of all others in {share}."
-        if result.dead is not None:
-            dead, count = result.dead, len(result.largest_activation)
-            text += f"\n{dead} of {count:,} lower-level capsules are dead."
-        return text
-
-    @staticmethod
-    def _tied(result) -> np.ndarray:
-        """Images without a prediction (1 + K,), with R iterations and with the controls."""
-        if result.tied is None:
-            return np.zeros(1 + len(result.controls))
-        M, R = len(result.accuracy), len(result.entropy_nats)
-        return result.tied[[R - 1, *range(M, len(result.tied))]]
+        if result.tied is not None:
+            names = ["its own", *result.controls]
+            for name, count in zip(
+                names, result.tied[[R - 1, *range(M, M + len(names) - 1)]], strict=True
+            ):
+                if count:
+                    share = number(count / result.n, ".1%")
+                    text += f"\nWith {name} couplings no class is ahead of all others in {share}."
+        return f"{text}\n{result.dead} of {len(result.largest_activation):,} lower-level capsules are dead."
 
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bars are."""
