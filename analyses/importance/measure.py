@@ -103,6 +103,7 @@ def without(model, state: State, kept: Tensor | None = None, primary: Tensor | N
         traced = trace(model, state.images, keep=("lengths",), couplings=own)
         return traced.require("lengths")
     children, active = state.primary if primary is None else primary, state.active
+    assert children is not None  # these, or couplings
     if kept is not None:
         kept = kept.to(children)
         children = children * kept[..., None]

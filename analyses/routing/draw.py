@@ -177,7 +177,44 @@ def maps(result, width):
     panel = min(0.86 * width / columns, 1.2)
     figure = Figure(figsize=(width, rows * (panel + 0.2) + (0.4 if wide else 0.5)))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    _maps(figure, result, classes, (rows, columns), wide)
+    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
+    photograph = len(result.image) > 1 and wide  # which a map over it hides
+    grid = figure.subplots(rows, columns + photograph, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    if photograph:
+        show(grid[0, 0], result.image, "image")
+        grid[0, 0].set_axis_on()
+        grid = grid[:, 1:]
+    kinds = (
+        ("routed", result.maps, result.map_sums),
+        ("uniform", result.uniform_maps, result.uniform_map_sums),
+    )
+    cell = 0.8 * width / (columns + photograph)
+    for k, (name, each, sums) in enumerate(kinds):
+        for place, j in enumerate(classes):
+            block, column = divmod(place, columns)
+            axes = grid[2 * block + k, column]
+            drawn = one_map(axes, result.image, result.extent_px, each[j], scale)
+            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
+            if k == 0:
+                title = wrapped(result.classes[j] + (" (true)" if j == result.label else ""), cell)
+                axes.set_title(title, fontsize=6.5, pad=2)
+            if column == 0:
+                axes.set_ylabel(name, fontsize=6.5)
+    most = "longest" if result.layer is None else "most active"
+    shown = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
+    quantity, places = (
+        words_of(result.quantity),
+        "" if result.layer is None else " of all positions",
+    )
+    figure.suptitle(
+        f"{_changed(result)}evidence for each {result.parent}{shown} by position:"
+        f"{' ' if wide else chr(10)}{quantity['part']} summed over types;\n"
+        f"below each map its sum Σ: {quantity['whole']}{places}",
+        fontsize=7,
+    )
+    bar(figure, drawn, grid, "evidence; −: well below 0")
     return figure
 
 
@@ -201,72 +238,21 @@ def evidence(result, width):
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     grid[0].set_ylabel(result.parent)
     class_ticks(grid[0].yaxis, result.classes)
-    figure.suptitle(_evidence_title(result), fontsize=7)
+    quantity = words_of(result.quantity)
+    figure.suptitle(
+        f"{_changed(result)}evidence for each {result.parent} by capsule, "
+        f"{quantity['part']};\nΣ: {quantity['whole']}",
+        fontsize=7,
+    )
+    drawn = bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
     if np.min(both) >= 0:
-        bar(figure, drawn, grid[:2], "evidence\n").ax.set_ylim(0, scale.vmax)
-    else:
-        bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
+        drawn.ax.set_ylim(0, scale.vmax)
     return figure
 
 
-def _maps(part, result, classes, shape, wide):
-    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
-    photograph = len(result.image) > 1 and wide  # which a map over it hides
-    grid = part.subplots(shape[0], shape[1] + photograph, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    if photograph:
-        show(grid[0, 0], result.image)
-        grid[0, 0].set_axis_on()
-        grid[0, 0].set_title("image", fontsize=6.5, pad=2)
-        grid = grid[:, 1:]
-    kinds = (
-        ("routed", result.maps, result.map_sums),
-        ("uniform", result.uniform_maps, result.uniform_map_sums),
-    )
-    for k, (name, maps, sums) in enumerate(kinds):
-        for place, j in enumerate(classes):
-            block, column = divmod(place, shape[1])
-            axes = grid[2 * block + k, column]
-            drawn = one_map(axes, result.image, result.extent_px, maps[j], scale)
-            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
-            if k == 0:
-                true = " (true)" if j == result.label else ""
-                cell = 0.8 * part.bbox.width / part.dpi / (shape[1] + photograph)  # inches
-                title = wrapped(f"{result.classes[j]}{true}", cell)
-                axes.set_title(title, fontsize=6.5, pad=2)
-            if column == 0:
-                axes.set_ylabel(name, fontsize=6.5)
-    part.suptitle(_maps_title(result, SHOWN, wide), fontsize=7)
-    bar(part, drawn, grid, "evidence; −: well below 0")
-
-
-def _maps_title(result, shown: int, wide: bool) -> str:
-    """Return the title of maps of at most `shown` classes."""
-    most = "longest" if result.layer is None else "most active"
-    longest = f" ({shown} {most})" if len(result.classes) > shown else ""
-    quantity, own = words_of(result.quantity), result.quantity is not None
-    return (
-        f"{_changed(result, chr(10))}evidence for each {result.parent}{longest} by position: "
-        f"{chr(10) if own and not wide else ''}{quantity['part']} "
-        f"summed over types;{' ' if wide and not own else chr(10)}"
-        f"below each map its sum Σ{', ' if own else ' = '}{quantity['whole']}"
-        f"{'' if result.layer is None else (' ' if wide else chr(10)) + 'of all positions'}"
-    )
-
-
-def _evidence_title(result) -> str:
-    """Return the title of the evidence of capsules without positions."""
-    quantity = words_of(result.quantity)
-    return (
-        f"{_changed(result, chr(10))}evidence for each {result.parent} by capsule, "
-        f"{quantity['part']};\nΣ: {quantity['whole']}"
-    )
-
-
-def _changed(result, end: str) -> str:
+def _changed(result) -> str:
     """Return what was changed in the network, if anything."""
-    return f"{result.changed}{end}" if result.changed else ""
+    return f"{result.changed}\n" if result.changed else ""
 
 
 def panels(result, width):
@@ -352,11 +338,10 @@ def _by_iterations(axes, result, estimate, controls):
 
 
 def _parents(axes, result):
-    estimate = result.effective_parents
-    iterations = np.arange(1, len(estimate) + 1)
-    J = len(result.classes)
-    parents_axes(axes, iterations, estimate.value, estimate.ci95, J, "\ndotted: random")
-    _control(axes, result, result.control_effective_parents)
+    one, J = result.effective_parents, len(result.classes)
+    iterations = np.arange(1, len(one) + 1)
+    parents_axes(axes, iterations, one.value, one.ci95, J, "\ndotted: random")
+    _dotted(axes, result, result.control_effective_parents.value)
 
 
 def _polarisation(axes, result):
@@ -367,33 +352,24 @@ def _polarisation(axes, result):
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top))
     axes.set_title(f"polarisation {float(estimate.value[-1]):.3f}\ndotted: random")
     iteration_ticks(axes, iterations)
-    _control(axes, result, result.control_polarisation)
+    _dotted(axes, result, result.control_polarisation.value)
 
 
 def _agreement(axes, result) -> list:
-    """Cosine of votes and pose; the lines to be named."""
-    iterations, dotted = np.arange(1, len(result.agreement) + 1), _dotted(result)
-    named = []
+    """Cosine of votes and pose, and of the control of equal spread; the lines to be named."""
+    iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
         line = _errorbar(axes, iterations, result.agreement[:, k], colour, marker)
-        value = result.control_agreement.value[dotted, k]
-        axes.axhline(value, color=colour, linestyle=":")
+        _dotted(axes, result, result.control_agreement.value[:, k], "matched", colour)
         named.append((axes, line, name))
     votes(axes, iterations)
-    axes.set_xlabel(f"{axes.get_xlabel()}; dotted: {result.controls[dotted]}")
+    axes.set_xlabel(f"{axes.get_xlabel()}; dotted: matched")
     return named
 
 
-def _dotted(result) -> int:
-    """The control that is drawn as a line: the one that spreads as the network's own do."""
-    names = result.controls
-    return names.index("matched") if "matched" in names else names.index("random")
-
-
-def _control(axes, result, estimate):
-    """Draw the random control as a dotted line."""
-    value = estimate.value[result.controls.index("random")]
-    axes.axhline(value, color=GREY, linestyle=":")
+def _dotted(axes, result, values, name="random", colour=GREY):
+    """Draw one of the controls as a dotted line."""
+    axes.axhline(values[result.controls.index(name)], color=colour, linestyle=":")
 
 
 def _dead(axes, result):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import paired_each, student, wilson_each
+from capsviz.statistics.intervals import paired_each, require_two, student, wilson_each
 from capsviz.tracing import (
+    CHUNK_IMAGES,
     INTERVENTIONS,
     control_couplings,
     coupling_sd,
@@ -59,9 +61,21 @@ class Mean:
     def within_one(self) -> Estimate:
         """The same of what lies in [0, 1] in every image: its interval does too."""
         one = self.estimate
-        if self.low < 0 or self.high > 1:
-            return one
-        return replace(one, ci95=np.clip(one.ci95, 0, 1))
+        inside = self.low >= 0 and self.high <= 1
+        return replace(one, ci95=np.clip(one.ci95, 0, 1)) if inside else one
+
+
+def survey(
+    model, images: Tensor, labels: Tensor, *, iterations: int | None, most: int, seed: int,
+    progress=iter,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the fields of `Statistics` that are measured in N images; see `Survey`."""
+    require_two(len(images))
+    sums = Survey(model, images, iterations=iterations, most=most, seed=seed)
+    rows = torch.arange(len(images)).split(CHUNK_IMAGES)
+    for part in progress(rows):
+        sums.add(images[part], labels[part])
+    return sums.fields()
 
 
 class Survey:
@@ -83,7 +97,8 @@ class Survey:
     def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):
         self.model, self.requested = model, iterations
         few = images[:PREFIX_IMAGES]
-        self.iterations = len(trace(model, few[:1], keep=("poses",), iterations=iterations).poses)
+        first = trace(model, few[:1], keep=("poses",), iterations=iterations)
+        self.iterations = len(first.require("poses"))
         self.most = self._largest_number(few[:1], most)
         self.prefix = self._is_prefix(few)
         self.means: dict[str, Mean] = defaultdict(Mean)
@@ -95,39 +110,32 @@ class Survey:
 
     def _largest_number(self, image: Tensor, most: int) -> int:
         """M; R where the network takes no other number."""
-        if most <= self.iterations:
-            return self.iterations
-        try:
-            trace(self.model, image, keep=("lengths",), iterations=most)
-        except ValueError:
-            return self.iterations
-        return most
+        if most > self.iterations:
+            with suppress(ValueError):
+                self._result(image, most)
+                return most
+        return self.iterations
 
     def _is_prefix(self, few: Tensor) -> bool:
         """Whether pass r of M is, or must stand for, the result of r iterations."""
         if self.most == self.iterations == 1:
             return True
-        whole = trace(self.model, few, keep=("activations",), iterations=self.most).activations
+        whole = trace(self.model, few, keep=("activations",), iterations=self.most)
         try:
-            singly = [self._result(few, r) for r in range(1, self.most + 1)]
+            singly = torch.stack([self._result(few, r) for r in range(1, self.most + 1)])
         except ValueError:  # it takes its own number alone: what its passes give is all there is
             return True
-        return torch.allclose(whole, torch.stack(singly), rtol=0, atol=PREFIX_TOLERANCE)
+        return torch.allclose(whole.require("activations"), singly, rtol=0, atol=PREFIX_TOLERANCE)
 
     def _result(self, images: Tensor, r: int) -> Tensor:
         """Activations (B, J) after r iterations."""
-        return trace(self.model, images, keep=("lengths",), iterations=r).lengths
+        return trace(self.model, images, keep=("lengths",), iterations=r).require("lengths")
 
     def add(self, images: Tensor, labels: Tensor) -> None:
         """Trace images (B, C, H, W) with labels (B,): by r = 1 ... M, and with the controls."""
         model, R = self.model, self.iterations
-        several = self.prefix and self.most > R
-        traced = trace(
-            model,
-            images,
-            keep=("child_activations", *INSIDE),
-            iterations=self.most if several else self.iterations,
-        )
+        count = self.most if self.prefix else R
+        traced = trace(model, images, keep=("child_activations", *INSIDE), iterations=count)
         activations = traced.require("activations")
         if not self.prefix:
             activations = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])

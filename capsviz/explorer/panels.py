@@ -11,7 +11,7 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses.predict.remarks import remarks
-from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
+from capsviz.analyses.routing import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view.measure import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks

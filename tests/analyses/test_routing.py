@@ -14,7 +14,7 @@ from scipy import stats
 
 from capsviz import results
 from capsviz.analyses import routing
-from capsviz.analyses.routing import statistics, survey
+from capsviz.analyses.routing import survey
 from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
@@ -130,9 +130,9 @@ def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
 def test_statistics_are_those_of_all_images_traced_at_once(
     monkeypatch, foreign, tiny_images, generator
 ):
-    monkeypatch.setattr(statistics, "MOST", 4)
+    monkeypatch.setattr(routing, "MOST", 4)
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
+    monkeypatch.setattr("capsviz.analyses.routing.survey.CHUNK_IMAGES", 7)
     result, labels = many(foreign, images)
     seen = trace(foreign, images)
     predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
@@ -428,11 +428,11 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     for rounds in (1, 5):
         one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
         one.add(tiny_images, labels)
-        uniform = one.by_iterations()["control_true_activation"].value[0]
+        uniform = one.fields()["control_true_activation"].value[0]
         traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
         expected = traced.lengths[torch.arange(8), labels].double().mean()
         assert uniform == pytest.approx(float(expected), abs=1e-5)
-    assert abs(uniform - one.by_iterations()["true_activation"].value[0]) > 1e-4
+    assert abs(uniform - one.fields()["true_activation"].value[0]) > 1e-4
 
 
 def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
@@ -544,8 +544,8 @@ def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp
     [(2.7, "close to uniform"), (2.6, "favour some"), (1.5, "favour some"), (1.4, "select few")],
 )
 def test_words_on_couplings_follow_their_thresholds(effective, words):
-    assert words in statistics.spread(effective, 3)
-    assert "All couplings are uniform" in statistics.spread(effective, 3, uniform=True)
+    assert words in routing.spread(effective, 3)
+    assert "All couplings are uniform" in routing.spread(effective, 3, uniform=True)
 
 
 @pytest.mark.parametrize(
