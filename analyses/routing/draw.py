@@ -204,13 +204,11 @@ def maps(result, width):
                 axes.set_ylabel(name, fontsize=6.5)
     most = "longest" if result.layer is None else "most active"
     shown = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
-    quantity, places = (
-        words_of(result.quantity),
-        "" if result.layer is None else " of all positions",
-    )
+    quantity, end = words_of(result.quantity), " " if wide else "\n"
+    places = "" if result.layer is None else f"{end}of all positions"
     figure.suptitle(
-        f"{_changed(result)}evidence for each {result.parent}{shown} by position:"
-        f"{' ' if wide else chr(10)}{quantity['part']} summed over types;\n"
+        f"{_changed(result)}evidence for each {result.parent}{shown} by position:{end}"
+        f"{quantity['part']} summed over types;\n"
         f"below each map its sum Σ: {quantity['whole']}{places}",
         fontsize=7,
     )
