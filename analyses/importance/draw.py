@@ -96,7 +96,7 @@ def curves(result, width):
         _groups(change, result, kind)
         _curves(curves, result, kind)
     figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center",
         ncols=3 if wide else 1, title_fontsize=6.5, title=f"{what}; curves:",
     )  # fmt: skip
     return figure

@@ -14,7 +14,6 @@ from helpers.plain_capsnet import Foreign
 from capsviz import results
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import measure, pairs
-from capsviz.analyses.transplant.pair import exchange
 from capsviz.analysis import of_result
 from capsviz.nn.functional import squash
 from capsviz.tracing import control_couplings, trace
@@ -24,6 +23,11 @@ CLASSES = ["a", "b", "c"]
 
 def over(model, images, **more):
     return transplant.OverPairs().measure(model, images, classes=CLASSES, dataset="noise", **more)
+
+
+def exchange(model, images, labels=(None, None), iterations=None):
+    fields = measure.exchange(model, images, iterations=iterations, seed=0)
+    return transplant.Result(**fields, labels=list(labels), classes=CLASSES)
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def test_the_votes_of_one_image_meet_the_couplings_of_the_other(model, images):
     pair = images[:2]
     traced = trace(model, pair)
     own = traced.couplings[-1]
-    result = exchange(model, pair, (0, None), classes=CLASSES)
+    result = exchange(model, pair, (0, None))
     for k in range(2):
         for condition, couplings in ((0, own[k]), (1, own[1 - k]), (3, torch.full((12, 3), 1 / 3))):
             expected = mixed(traced.votes[k], couplings)
@@ -62,7 +66,7 @@ def test_the_votes_of_one_image_meet_the_couplings_of_the_other(model, images):
 
 
 def test_what_is_decoded_is_the_class_that_is_read(model, images):
-    result = exchange(model, images[:2], classes=CLASSES)
+    result = exchange(model, images[:2])
     own = trace(model, images[:2], keep=("couplings",)).couplings[-1]
     seen = trace(model, images[:2], couplings=own.flip(0))
     expected = (seen.reconstruction * 255).round().byte()
@@ -99,10 +103,10 @@ def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, image
     own = model.capsules.iterations
     assert own == 3
     traced = trace(model, pair, iterations=5)
-    result = exchange(model, pair, classes=CLASSES, iterations=5)
+    result = exchange(model, pair, iterations=5)
     expected = mixed(traced.votes[0], traced.couplings[-1][1])
     np.testing.assert_allclose(result.activations[0, 1], expected, atol=1e-6)
-    assert (result.coupling_sd > exchange(model, pair, classes=CLASSES).coupling_sd).all()
+    assert (result.coupling_sd > exchange(model, pair).coupling_sd).all()
     many, same = over(model, images, iterations=own), over(model, images)
     np.testing.assert_array_equal(many.as_partner.value, same.as_partner.value)
     assert many.iterations == 3 and same.iterations is None
@@ -117,7 +121,7 @@ def test_where_all_classes_tie_none_is_read(generator):
     assert result.as_neither.value[pairs.EVEN] == result.tied[pairs.EVEN] == 1
     assert result.tied[pairs.OWN] == 0
     assert "no class is ahead of all others in 100.0 %" in transplant.OverPairs().verdict(result)
-    two = exchange(model, images[:2], classes=CLASSES)
+    two = exchange(model, images[:2])
     assert "uniform couplings: all classes alike" in transplant.OnePair().verdict(two)
     assert any(
         "all classes alike" in axes.get_xlabel() for axes in results.draw("transplant", two).axes
@@ -132,16 +136,16 @@ def test_where_votes_have_no_say_the_couplings_decide_by_construction(model, ima
     routed = build_self_routing()
     votes = spread_out(routed, 10, generator)
     many = over(routed, votes)
-    two = exchange(routed, votes[:2], classes=CLASSES)
+    two = exchange(routed, votes[:2])
     says = results_of(many), results_of(two)
     assert all("By definition of the routing" in text for text in says)
     assert "By definition" not in results_of(many._replace(given=None))
     for result in (
         over(model, images),
-        exchange(model, images[:2], classes=CLASSES),
+        exchange(model, images[:2]),
     ):
         assert result.given is None and "By definition" not in results_of(result)
-    even = exchange(build_tiny(routing="uniform"), images[:2], classes=CLASSES)
+    even = exchange(build_tiny(routing="uniform"), images[:2])
     assert "By definition" not in results_of(even)
 
 
@@ -221,8 +225,7 @@ def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(gener
 
     model = Bare((1, 21, 19), 3).eval()
     model.grid = None
-    result = exchange(model, torch.rand(2, 1, 21, 19, generator=generator),
-                                classes=CLASSES)  # fmt: skip
+    result = exchange(model, torch.rand(2, 1, 21, 19, generator=generator))
     assert result.maps is None and result.decoded is None and result.means.shape == (2, 3)
     for width in ("single", "double"):
         assert_fits(results.draw("transplant", result, width))
@@ -234,14 +237,12 @@ def test_a_network_whose_couplings_cannot_be_replaced_is_refused_in_one_line(ima
             return super().look(images, keep=keep, iterations=iterations)
 
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
-        exchange(Closed((1, 21, 19), 3).eval(), images[:2], classes=CLASSES)
+        exchange(Closed((1, 21, 19), 3).eval(), images[:2])
 
 
 def test_images_of_one_class_make_no_couples(model, images):
     with pytest.raises(ValueError, match="0 couples"):
         over(model, images[:1].repeat(6, 1, 1, 1))
-    with pytest.raises(ValueError, match="two images"):
-        exchange(model, images[:3], classes=CLASSES)
 
 
 def test_images_may_be_on_another_device(model, images):
@@ -263,12 +264,12 @@ def test_findings_follow_the_intervals(model, images):
         return pairs.followed(one)
 
     assert "do not change the class" in verdict(0.9, 0.1, 0.99)
-    assert "see the controls" in verdict(0.9, 0.1, 0.4)
+    assert "may change the class" in verdict(0.9, 0.1, 0.4)
     for spread in (0.4, 0.99):
         assert "all capsules together give each class" in verdict(0.9, 0.1, spread, 0.9)
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
     older = result._replace(**{n: getattr(result, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
-    assert results_of(older) and not pairs.by_class(older)
+    assert "all capsules together" not in results_of(older)
     assert "Too small a deviation at dose 1" in verdict(0.1, 0.9, 0.99)
     assert "neither the class" in verdict(0.4, 0.4, 0.99)
     assert "too few pairs" in verdict(0.52, 0.48, 0.99)
@@ -276,7 +277,7 @@ def test_findings_follow_the_intervals(model, images):
 
 def test_numbers_of_the_scale_of_couplings_have_room(model, images):
     """Couplings of 0.000 to 0.949 about an even 0.100."""
-    result = exchange(model, images[:2], classes=CLASSES)
+    result = exchange(model, images[:2])
     maps = np.full_like(result.maps, 0.1)
     maps.flat[0] = 0.949
     for width in ("single", "double"):
@@ -289,7 +290,7 @@ def test_numbers_of_the_scale_of_couplings_have_room(model, images):
 
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
     for result in (
-        exchange(model, images[:2], classes=CLASSES),
+        exchange(model, images[:2]),
         over(model, images),
     ):
         assert_redrawn("transplant", result, tmp_path)

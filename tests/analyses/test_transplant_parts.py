@@ -12,7 +12,7 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import mixtures
-from capsviz.analyses.transplant.pairs_by_iterations import listed
+from capsviz.analyses.transplant.mixtures import listed
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
@@ -57,7 +57,7 @@ NETWORKS = {
 def two_of_unlike_class(model, images):
     """A `Layer` of children, and two pairs of one couple of images."""
     state = mixtures.layer_of(model, images, "children", -1)
-    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0))
+    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
 
 
@@ -70,7 +70,7 @@ def test_all_children_of_another_image_are_that_image_and_none_its_own(name, gen
         state = mixtures.layer_of(model, images, "children", number)
         first, other = torch.arange(12), torch.arange(12).roll(1)
         for chosen, whose in ((True, other), (False, first)):
-            some = torch.full((state.count,), chosen)
+            some = torch.full((state.size,), chosen)
             after = mixtures.mixed(model, state, first, other, some)
             expected = trace(model, images, keep=("lengths",)).lengths[whose]
             torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-6)
@@ -89,7 +89,7 @@ def test_no_part_exchanged_leaves_the_image_its_own(model, images):
     own = trace(model, images, keep=("couplings", "lengths"))
     for of in mixtures.OF:
         state = mixtures.layer_of(model, images, of, -1)
-        some = torch.zeros(state.count, dtype=torch.bool)
+        some = torch.zeros(state.size, dtype=torch.bool)
         first, other = torch.arange(len(images)), torch.arange(len(images)).roll(1)
         after = mixtures.mixed(model, state, first, other, some)
         back = trace(model, images, keep=("lengths",), couplings=own.couplings[-1]).lengths
@@ -142,7 +142,7 @@ def test_one_capsule_exchanged_is_what_loops_make_of_it(of, model, images):
     model = model.double()
     state, first, other = two_of_unlike_class(model, images.double())
     state = state._replace(of=of)
-    chosen = torch.zeros(state.count, dtype=torch.bool)
+    chosen = torch.zeros(state.size, dtype=torch.bool)
     chosen[7] = True
     after = mixtures.mixed(model, state, first, other, chosen)
     for k in range(2):
@@ -289,7 +289,7 @@ def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images,
     number = mixtures.check(model, images, "couplings", 1)
     state = mixtures.layer_of(model, images, "couplings", number)
     first, other = torch.arange(6), torch.arange(6).roll(1)
-    some = torch.ones(state.count, dtype=torch.bool)
+    some = torch.ones(state.size, dtype=torch.bool)
     after = mixtures.mixed(model, state, first, other, some)
     with torch.no_grad():
         _, middle = model.layers[1].route(state.children[:6], couplings=state.couplings[other])
