@@ -61,15 +61,15 @@ class Result(NamedTuple):
     n: int
     dataset: str
     resamples: int
-    variance_kept: np.ndarray | None = None  # (S, F) share within a class that the PCA keeps
-    fit_counts: list[int] | None = None  # T images a class, ascending; the last: of all fits above
-    by_count: Estimate | None = None  # (S, F, T) `mean` of fits on so many
-    fit_of: str = "the other half of the images"  # what the fits are on
-    seeds: int = 0  # of a freshly initialised network
-    notes: list[str] | None = None  # what could not be had
-    looks: int | None = None  # images of any size, warped or not, times networks that saw them
-    seconds: float | None = None
-    by_seed: np.ndarray | None = None  # (S, F, 2) lowest and highest `mean` of a seed's control
+    variance_kept: np.ndarray  # (S, F) share within a class that the PCA keeps
+    fit_counts: list[int]  # T images a class, ascending; the last: of all fits above
+    by_count: Estimate  # (S, F, T) `mean` of fits on so many
+    fit_of: str  # what the fits are on
+    seeds: int  # of a freshly initialised network
+    notes: list[str]  # what could not be had
+    looks: int  # images of any size, warped or not, times networks that saw them
+    seconds: float
+    by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
 
     axes = {
         **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
@@ -104,7 +104,7 @@ class AffineMaps(Analysis):
     def measure(
         self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
         warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
-    ) -> Result:  # fmt: skip
+    ):  # fmt: skip
         """Compare networks over N images (N, C, H, W).
 
         Fits are on the training split; where there is none, the halves of the images take turns.
@@ -126,15 +126,13 @@ class AffineMaps(Analysis):
 
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""
-        notes = [*map(sentence, result.notes or [])]
-        fresh = untrained(result)
-        difference = result.mean.difference
-        if not fresh or difference is None:
+        notes, fresh = [*map(sentence, result.notes)], untrained(result)
+        if not fresh:
             return " ".join(notes)
         above = [
             name
             for f, name in enumerate(result.warps)
-            if all(difference.high[s, f] < 0 for s in fresh)
+            if all(result.mean.difference.high[s, f] < 0 for s in fresh)
         ]
         which = in_a_row(above) if above else "no warp"
         text = (
@@ -144,14 +142,12 @@ class AffineMaps(Analysis):
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
-        counted = ""
-        if result.by_count is not None:
-            counted = " The last panels show the maps by the number of images they are fitted on."
         return (
             "R² of an affine map from the vector of an image to that of the warped image, within "
             "its class, by size of the warp (dotted: R² of the unchanged vector), and R² of the "
-            f"size read linearly.{counted} Bands: 95 % intervals over {result.n:,} images of "
-            f"{result.dataset}, and over untrained networks (bootstrap; Student's t)."
+            "size read linearly. The last panels show the maps by the number of images they are "
+            f"fitted on. Bands: 95 % intervals over {result.n:,} images of {result.dataset}, and "
+            "over untrained networks (bootstrap; Student's t)."
         )
 
     def table(self, result):

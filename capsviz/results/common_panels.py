@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def band(axes, x, estimate, style="", **look):
+def band(axes, x, estimate, *style, **look):
     """Draw values (N,) as a line, with their intervals as a band of its colour."""
-    (line,) = axes.plot(x, estimate.value, style, **look)
+    (line,) = axes.plot(x, estimate.value, *style, **look)
     axes.fill_between(
         x, estimate.low, estimate.high, color=line.get_color(), alpha=0.2, linewidth=0
     )
