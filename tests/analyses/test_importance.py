@@ -1,7 +1,6 @@
 """Importance: what is left out, in which order, and dictionaries of couplings."""
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -132,21 +131,6 @@ def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, l
         np.testing.assert_allclose(
             result.area_accuracy[kind].value, trapezoid(curve, x) / x[-1], rtol=1e-5
         )
-
-
-def test_each_image_has_random_orders_and_removals_of_its_own(model, images, generator):
-    """Their chance is in intervals over images: one order for all would leave it out."""
-    state, members = state_of(model, images), torch.eye(6, dtype=torch.bool)
-    plan = list(measure.random_plan(members, 200, generator))
-    assert [int(step.sum(1).unique()) for step in plan] == measure.steps(6)
-    np.testing.assert_allclose(plan[0].float().mean(0), 1 / 6, atol=0.08)
-    assert all((b | a == b).all() for a, b in pairwise(plan)), "none comes back"
-    some = measure.groups(state, model.grid)["types"][0]
-    once, again = (
-        measure.removed_at_random(model, state, "types", some, generator) for _ in range(2)
-    )
-    moved = (once - again).abs().amax(1) > 1e-6
-    assert moved.float().mean() > 0.9
 
 
 def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(

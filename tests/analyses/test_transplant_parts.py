@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
+from helpers import noise_images as noise
 from helpers.figure_checks import assert_redrawn
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
@@ -19,19 +20,10 @@ from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 from capsviz.statistics.replicates import over_runs
 from capsviz.tracing import trace
 
+model, images = noise.model, noise.images_of_classes
 ASKED = {"classes": CLASSES, "dataset": "noise"}
 by_capsules = transplant.ByCapsules().measure
 by_iterations = transplant.ByIterations().measure
-
-
-@pytest.fixture
-def model():
-    return build_strong()
-
-
-@pytest.fixture
-def images(model, generator):
-    return spread_out(model, 10, generator)
 
 
 def build_matrix(**options):
