@@ -28,7 +28,7 @@ from capsviz.results.panels import label_lines, show, wrapped
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 THREE = 6.0  # inches: from here on three panels of statistics stand side by side
-LINE = 0.14  # of the height of the axes, from a number to the next
+
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
@@ -74,12 +74,14 @@ def _couplings(part, result, picked, wide):
 
 def _measures(part, result, wide) -> list:
     """Spread, agreement and activations; the lines to be named."""
-    names = [["parents", "votes", "activations"]]
-    if not wide:
-        names = [["parents", "activations"], ["votes", "votes"]]
-        if not are_short(result.classes):  # names of classes stand upright, each in its own room
-            names = [[one] for one in ("parents", "votes", "activations")]
-    parts = part.subplot_mosaic(names)
+    names = ["parents", "votes", "activations"]
+    if wide:
+        rows = [names]
+    elif are_short(result.classes):
+        rows = [["parents", "activations"], ["votes", "votes"]]
+    else:  # names of classes stand upright, each in its own room
+        rows = [[name] for name in names]
+    parts = part.subplot_mosaic(rows)
     J, iterations = len(result.classes), np.arange(1, len(result.couplings) + 1)
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
@@ -124,11 +126,7 @@ def parents_axes(axes, iterations, mean, band, J, more):
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
-    whole = [0]
-    for nats in range(1, int(np.log(J)) + 1):
-        if np.exp(nats) - np.exp(whole[-1]) > LINE * (J - 1):
-            whole.append(nats)
-    right.set_ticks(whole if np.log(J) > 2 else np.linspace(0, np.log(J), 3).round(2))
+    right.set_ticks(np.log(1 + (J - 1) * np.linspace(0, 1, 4)).round(2))
     iteration_ticks(axes, iterations)
 
 

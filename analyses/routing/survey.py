@@ -31,7 +31,7 @@ class Mean:
     """Running mean and 95 % interval of what has one value, or one array, for each image."""
 
     def __init__(self):
-        self.n, self.sum, self.squares = 0, 0.0, 0.0
+        self.n, self.sum, self.squares = 0, torch.zeros(()), torch.zeros(())
         self.low, self.high = float("inf"), float("-inf")
 
     def add(self, values: Tensor) -> None:
@@ -44,18 +44,14 @@ class Mean:
         self.squares = self.squares + values.square().sum(0)
 
     @property
-    def mean(self) -> np.ndarray:
-        """(...)."""
-        return (self.sum / self.n).numpy()
-
-    @property
     def estimate(self) -> Estimate:
         """The mean (...), its interval by Student's t; NaN ends of one image alone."""
-        if self.n == 1:
-            return Estimate(self.mean, np.full((*self.mean.shape, 2), np.nan), 1)
-        variance = np.maximum(self.squares.numpy() - self.n * self.mean**2, 0) / (self.n - 1)
-        half = student(self.n) * np.sqrt(variance / self.n)
-        return Estimate(self.mean, np.stack([self.mean - half, self.mean + half], -1), self.n)
+        n, mean = self.n, (self.sum / self.n).numpy()
+        if n == 1:
+            return Estimate(mean, np.full((*mean.shape, 2), np.nan), 1)
+        variance = np.maximum(self.squares.numpy() - n * mean**2, 0) / (n - 1)
+        half = student(n) * np.sqrt(variance / n)
+        return Estimate(mean, np.stack([mean - half, mean + half], -1), n)
 
     @property
     def within_one(self) -> Estimate:

@@ -25,6 +25,19 @@ CONDITIONS = (  # whose couplings
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(CONDITIONS))
 
 
+class Exchange(Analysis):
+    """What all kinds of exchange have in common."""
+
+    needs = ("votes", "couplings", "interventions")
+    drawing = ""  # the function of `draw`
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw what the votes are classified as under other couplings."""
+        from capsviz.analyses.transplant import draw
+
+        return getattr(draw, self.drawing)(result, width)
+
+
 class Result(NamedTuple):
     """Two images, each with four couplings: own, the donor's, the donor's shuffled, uniform."""
 
@@ -44,11 +57,11 @@ class Result(NamedTuple):
     donor_index: int = 0  # which image of its class the second one is
 
 
-class OnePair(Analysis):
+class OnePair(Exchange):
     """Two images, each with its own couplings, with the other's, and with controls."""
 
     Result = Result
-    needs = ("votes", "couplings", "interventions")
+    drawing = "pair"
     examples = """
     capsviz transplant --digit 2 --donor 3  # 6 s
     """
@@ -82,12 +95,6 @@ class OnePair(Analysis):
             classes=list(inputs.dataset.classes),
             donor_index=donor_index,
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw both images, their couplings, and what they are classified as."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.pair(result, width)
 
     def verdict(self, result) -> str:
         """Say what the votes of each image are classified as, by couplings."""
@@ -156,11 +163,11 @@ class Statistics(NamedTuple):
         return CONDITIONS[: len(self.conditions)]
 
 
-class OverPairs(Analysis):
+class OverPairs(Exchange):
     """What many images are classified as with the couplings of another image."""
 
     Result = Statistics
-    needs = ("votes", "couplings", "interventions")
+    drawing = "shares"
     examples = """
     capsviz transplant --n 1000  # about 10 s
     capsviz transplant --n 1000 --iterations 2  # about 10 s
@@ -191,12 +198,6 @@ class OverPairs(Analysis):
         return Statistics(
             **fields, conditions=list(CONDITIONS), classes=list(classes), dataset=dataset
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the shares of pairs by predicted class, and activations."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.shares(result, width)
 
     def verdict(self, result) -> str:
         """Say whether images follow the donor, and where no class is ahead."""

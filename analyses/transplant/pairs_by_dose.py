@@ -6,9 +6,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import routed, with_reason
+from capsviz.analyses.transplant.pairs import Exchange, routed, with_reason
 from capsviz.analyses.transplant.parts import BY, stem_of
-from capsviz.analysis import Analysis, Default, Flag, Iterations, Seed
+from capsviz.analysis import Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 
@@ -72,11 +72,11 @@ class Doses(NamedTuple):
         return self.follow[self.conditions.index(condition), int(found[0])]
 
 
-class ByDose(Analysis):
+class ByDose(Exchange):
     """How large a deviation from uniform couplings moves the class, with controls."""
 
     Result = Doses
-    needs = ("votes", "couplings", "interventions")
+    drawing = "doses"
     examples = """
     capsviz transplant --by dose  # about 1 min
     """
@@ -120,12 +120,6 @@ class ByDose(Analysis):
         if not np.isfinite(doses).all() or not any(one > 0 for one in doses):
             given = ", ".join(f"{one:g}" for one in doses) or "none"
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the share of pairs classified as the donor against the dose."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.doses(result, width)
 
     def verdict(self, result) -> str:
         """Say whether images follow the donor at dose 1, and at which dose half of them do."""

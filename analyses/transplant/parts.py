@@ -6,8 +6,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import MOST, with_reason
-from capsviz.analysis import Analysis, Layer, Seed
+from capsviz.analyses.transplant.pairs import MOST, Exchange, with_reason
+from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import told
@@ -67,11 +67,11 @@ class Parts(NamedTuple):
     }  # fmt: skip
 
 
-class ByCapsules(Analysis):
+class ByCapsules(Exchange):
     """What each capsule type and each position does, if it alone is a donor's."""
 
     Result = Parts
-    needs = ("votes", "couplings", "interventions")
+    drawing = "parts"
     examples = """
     capsviz transplant --of children  # about 10 s
     """
@@ -104,21 +104,15 @@ class ByCapsules(Analysis):
         fields = by_part(network, images.cpu(), of, layer, seed, progress)
         return Parts(**fields, of=of, classes=list(classes), dataset=dataset)
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw positions as maps, types as points, and predictions by the share exchanged."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.parts(result, width)
-
     def verdict(self, result) -> str:
         """Say what all parts together do, and whether one does more than random capsules."""
         where = "" if result.layer is None else f" of layer {result.layer}"
         whole = next(iter(result.some_partner.values()))[-1]
+        ending = " (by definition: this checks the method)." if result.off < SAME else "."
         text = (
             f"With all {result.of}{where} of a donor of another class, {whole:.1%} of the pairs "
-            "are classified as the donor"
+            f"are classified as the donor{ending}"
         )
-        text += " (by definition: this checks the method)." if result.off < SAME else "."
         for kind in result.kinds:
             first, noun = result.first_change[kind][1], NOUNS[kind]
             name = "" if first.runs is not None else f" ({_name(result, kind)})"
@@ -171,11 +165,11 @@ class Rounds(NamedTuple):
     over_runs = {"couples": min, "n": min}
 
 
-class ByIterations(Analysis):
+class ByIterations(Exchange):
     """What couplings of another image do in single routing iterations."""
 
     Result = Rounds
-    needs = ("votes", "couplings", "interventions")
+    drawing = "iterations"
     examples = """
     capsviz transplant --by iterations  # about 10 s
     """
@@ -202,27 +196,15 @@ class ByIterations(Analysis):
         fields = by_iteration(network, images.cpu(), layer, seed, progress)
         return Rounds(**fields, donors=list(DONORS), classes=list(classes), dataset=dataset)
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw predictions by the iterations that have other couplings."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.iterations(result, width)
-
     def verdict(self, result) -> str:
         """Say whether the iterations that follow undo what was exchanged."""
         whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
         if float(whole.low) <= MOST:
             text = "Even in all iterations, most pairs do not follow the donor at dose 1."
         elif float(alone.high.max()) < float(whole.low):
-            text = (
-                "The iterations that follow undo the exchange: fewer pairs follow the donor if one "
-                "iteration has its couplings than if all have."
-            )
+            text = "The iterations that follow undo the exchange in one iteration for some pairs."
         elif float(alone.low.min()) > MOST:
-            text = (
-                "The iterations that follow do not undo the exchange: most pairs are classified as "
-                "the donor even if only the first iteration has its couplings."
-            )
+            text = "The iterations that follow do not undo the exchange in one iteration."
         else:
             text = "How much the iterations that follow undo depends on the iteration."
         return with_reason(text, result.given)

@@ -349,15 +349,6 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     assert abs(uniform - one.fields()["true_activation"].value[0]) > 1e-4
 
 
-def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
-    with torch.no_grad():
-        tiny.primary.convolution.weight[:4] = 0  # the first of two types
-        tiny.primary.convolution.bias[:4] = 0
-    result, _ = many(tiny, tiny_images, dead_norm=1e-4)
-    assert result.dead == 6
-    assert many(tiny, tiny_images, dead_norm=0)[0].dead == 0
-
-
 def test_a_capsule_that_is_active_in_one_image_is_alive(foreign, tiny_images):
     norms = trace(foreign, tiny_images, keep=("child_activations",)).child_activations
     between = float((norms.mean(0).max() + norms.amax(0).min()) / 2)

@@ -201,15 +201,6 @@ def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, i
         np.testing.assert_allclose(sum(one.value for one in shares), 1)
 
 
-def test_shares_are_those_of_whole_types_and_places_and_end_at_all(model, images):
-    result = by_capsules(model, images, of="children", **ASKED)
-    expected = {"types": [1 / 2, 1], "places": [2 / 6, 3 / 6, 4 / 6, 5 / 6, 1]}
-    for kind, shares in result.shares.items():
-        assert len(result.some_own[kind]) == len(shares) and shares[-1] == 1
-        named = kind.split()[-1]
-        np.testing.assert_allclose(shares, expected.get(named, shares))
-
-
 def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_on():
     changes = torch.zeros(1 + 4, 40)
     of_couples = changes.unflatten(1, (-1, 2))
