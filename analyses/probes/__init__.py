@@ -32,7 +32,7 @@ class Result(NamedTuple):
     activations: np.ndarray  # (2, J) of the images
     classes: list[str]
     score: str  # "capsule length" or "activation", what activations are
-    other_index: int  # which image of its class the second one is
+    other_index: int | None = None  # which image of its class the second one is
 
 
 class Path(Analysis):

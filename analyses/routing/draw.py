@@ -29,6 +29,7 @@ from capsviz.results.panels import label_lines, show, wrapped
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 THREE = 6.0  # inches: from here on three panels of statistics stand side by side
 
+LINE = 0.14  # of the height of the axes, from a number to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
@@ -126,7 +127,11 @@ def parents_axes(axes, iterations, mean, band, J, more):
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
-    right.set_ticks(np.log(1 + (J - 1) * np.linspace(0, 1, 4)).round(2))
+    whole = [0]
+    for nats in range(1, int(np.log(J)) + 1):
+        if np.exp(nats) - np.exp(whole[-1]) > LINE * (J - 1):
+            whole.append(nats)
+    right.set_ticks(whole if np.log(J) > 2 else np.linspace(0, np.log(J), 3).round(2))
     iteration_ticks(axes, iterations)
 
 
