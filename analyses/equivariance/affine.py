@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -11,7 +9,6 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean
-from capsviz.statistics.threads import on_one_thread
 from capsviz.statistics.words import in_a_row, sentence
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
@@ -64,15 +61,15 @@ class Result(NamedTuple):
     n: int
     dataset: str
     resamples: int
-    variance_kept: np.ndarray | None = None  # (S, F) share within a class that the PCA keeps
-    fit_counts: list[int] | None = None  # T images a class, ascending; the last: of all fits above
-    by_count: Estimate | None = None  # (S, F, T) `mean` of fits on so many
-    fit_of: str = "the other half of the images"  # what the fits are on
-    seeds: int = 0  # of a freshly initialised network
-    notes: list[str] | None = None  # what could not be had
-    looks: int | None = None  # images of any size, warped or not, times networks that saw them
-    seconds: float | None = None
-    by_seed: np.ndarray | None = None  # (S, F, 2) lowest and highest `mean` of a seed's control
+    variance_kept: np.ndarray  # (S, F) share within a class that the PCA keeps
+    fit_counts: list[int]  # T images a class, ascending; the last: of all fits above
+    by_count: Estimate  # (S, F, T) `mean` of fits on so many
+    fit_of: str  # what the fits are on
+    seeds: int  # of a freshly initialised network
+    notes: list[str]  # what could not be had
+    looks: int  # images of any size, warped or not, times networks that saw them
+    seconds: float
+    by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
 
     axes = {
         **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
@@ -107,7 +104,7 @@ class AffineMaps(Analysis):
     def measure(
         self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
         warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
-    ) -> Result:  # fmt: skip
+    ):  # fmt: skip
         """Compare networks over N images (N, C, H, W).
 
         Fits are on the training split; where there is none, the halves of the images take turns.
@@ -117,7 +114,7 @@ class AffineMaps(Analysis):
         fit = FIT if fit is None else fit
         return compute(
             list(networks.values()), images, labels, names=list(networks), dataset=dataset,
-            fit=fit, warps=warp or tuple(REACH), seeds=SEEDS if seeds is None else seeds,
+            fit=fit, warps=tuple(dict.fromkeys(warp)), seeds=SEEDS if seeds is None else seeds,
             seed=seed, progress=progress, **training_images(inputs, fit),
         )  # fmt: skip
 
@@ -129,15 +126,13 @@ class AffineMaps(Analysis):
 
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""
-        notes = [*map(sentence, result.notes or [])]
-        fresh = untrained(result)
-        difference = result.mean.difference
-        if not fresh or difference is None:
+        notes, fresh = [*map(sentence, result.notes)], untrained(result)
+        if not fresh:
             return " ".join(notes)
         above = [
             name
             for f, name in enumerate(result.warps)
-            if all(difference.high[s, f] < 0 for s in fresh)
+            if all(result.mean.difference.high[s, f] < 0 for s in fresh)
         ]
         which = in_a_row(above) if above else "no warp"
         text = (
@@ -147,14 +142,12 @@ class AffineMaps(Analysis):
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
-        counted = ""
-        if result.by_count is not None:
-            counted = " The last panels show the maps by the number of images they are fitted on."
         return (
             "R² of an affine map from the vector of an image to that of the warped image, within "
             "its class, by size of the warp (dotted: R² of the unchanged vector), and R² of the "
-            f"size read linearly.{counted} Bands: 95 % intervals over {result.n:,} images of "
-            f"{result.dataset}, and over untrained networks (bootstrap; Student's t)."
+            "size read linearly. The last panels show the maps by the number of images they are "
+            f"fitted on. Bands: 95 % intervals over {result.n:,} images of {result.dataset}, and "
+            "over untrained networks (bootstrap; Student's t)."
         )
 
     def table(self, result):
@@ -179,88 +172,27 @@ def untrained(result) -> list[int]:
     return [s for s, name in enumerate(result.sources) if name.startswith(start)]
 
 
-@on_one_thread
-def compute(
-    models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
-    fit_of="training images", warps=tuple(REACH), seeds=SEEDS, resamples=1000, seed=0,
-    progress=iter,
-) -> Result:  # fmt: skip
-    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
-
-    Parameters
-    ----------
-    models      K networks on one device, the first one with capsules.
-    labels      (N,) true classes.
-    names       of the networks.
-    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
-                the images take turns.
-    fit_labels  (M,).
-    fit         of them, the first so many of each class; of fewer where a class has fewer.
-    fit_of      what they are, in words.
-    warps       names, of `REACH`.
-    seeds       untrained networks of each preset, and draws of random directions; each
-                sees all images.
-    resamples   of the bootstrap.
-    seed        of untrained networks (the first), directions and bootstrap.
-
-    Raises
-    ------
-    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
-                class to fit on, or 2 to fits.
-    """
-    import torch
-
-    from capsviz.analyses.equivariance import fits, vectors
-    from capsviz.statistics import comparison
+def compute(models, images, labels, *, warps=(), fit=FIT, seeds=SEEDS, **options) -> Result:
+    """Compare affine maps of all `warps`, or those that are named; options of `measure.compare`."""
+    from capsviz.analyses.equivariance import fits
+    from capsviz.analyses.equivariance.measure import compare
     from capsviz.transforms.warps import family
 
-    begin = time.perf_counter()
-    images, labels, own = images.cpu(), labels.cpu().numpy(), list(map(family, warps))
-    vectors.check(models[0], names[0], warps, REACH, seeds, fit, len(images))
-    fit_images = None if fit_images is None else fit_images.cpu()
-    groups, fit, notes = vectors.groups(labels, fit_images, fit_labels, fit, fit_of)
-    all_of = vectors.kinds(models, names, images, seeds, seed)
-    resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
-    steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}
-    numbers, looks, kept = fits.counts(fit), 0, all_of.axes[0].shape[1]
-    errors = {name: [[] for _ in range(all_of.count)] for name in warps}
-    measured = fits.take_turns if fit_images is None else fits.fit_and_measure
-    for block in progress(vectors.blocks(groups)):
-        parts = [images[places] for _, places, _ in block]
-        if fit_images is not None:
-            parts += [fit_images[others] for *_, others in block]
-        known = np.repeat([k for k, *_ in block] * (len(parts) // len(block)), [*map(len, parts)])
-        ends = np.cumsum([0, *map(len, parts)])
-        spans = [slice(*pair) for pair in itertools.pairwise(ends)]
-        by_class = [spans[k :: len(block)] for k in range(len(block))]  # measured, fitted on
-        looks += len(known) * (1 + sum(len(one) - 1 for one in steps.values()))
-        made = vectors.of_images(all_of.networks, torch.cat(parts), known, steps, all_of.axes)
-        for name, every in zip(warps, made, strict=True):
-            for row, one in zip(errors[name], every, strict=True):
-                row += [
-                    measured(*(one[:, span] for span in some), steps[name], kept, numbers)
-                    for some in by_class
-                ]
-    order = np.argsort(np.concatenate([places for _, places, _ in groups]))
-    rows = [[fits.joined(row, order) for row in errors[name]] for name in warps]
-    values = [fits.explained(one, resampled, all_of.picked) for one in rows]
+    warps = warps or tuple(REACH)
+
+    def sizes(name):
+        return family(name).neutral + REACH[name] * np.array([0, *STEPS])
+
+    found = compare(
+        models, images, labels, sizes, fits.of_vectors, warps=warps, known=REACH, fit=fit,
+        seeds=seeds, directions=True, **options,
+    )  # fmt: skip
+    own = [family(name) for name in warps]
     return Result(
-        warps=list(warps),
-        units=[one.unit for one in own],
+        **found.fields,
+        **fits.explained(found.errors, fits.affine_fields, found.counts),
         labels=[one.label for one in own],
         neutral=np.array([one.neutral for one in own], float),
-        sizes=np.stack([steps[name][1:] for name in warps]),
-        sources=all_of.names,
-        dimensions=[every[k].shape[2] for k in all_of.picked[0]],
-        kept=kept,
-        **fits.stacked(values),
-        n=len(images),
-        dataset=dataset,
-        resamples=resamples,
-        fit_counts=numbers,
-        fit_of=fit_of if fit_images is not None else "images (the halves take turns)",
-        seeds=all_of.seeds,
-        notes=[*notes, *all_of.notes],
-        looks=looks * len(all_of.networks),
-        seconds=round(time.perf_counter() - begin, 1),
+        kept=found.pose,
+        fit_counts=fits.counts(found.fit),
     )

@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from capsviz.results.common_panels import band, name_rows
 from capsviz.results.panels import intervals, look, wrapped
+from capsviz.statistics.estimate import Estimate
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
@@ -18,7 +20,9 @@ FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
 
 def sheet(result, width):
     """Draw panels of all warps, of the probe, and of the number of images; a key above."""
-    counted = _counted(result)
+    # The warps whose curve in the number of images is shown: as many as fill the last row.
+    counted = [0, len(result.warps) // 2][: 1 + (len(result.warps) > 3)]
+    counted = counted if len(result.fit_counts) > 1 else []
     panels = len(result.warps) + 1 + len(counted)
     columns = 2 if width < WIDE else 4 if panels > 6 else 3
     rows = -(-panels // columns)
@@ -50,15 +54,6 @@ def sheet(result, width):
     return figure
 
 
-def _counted(result) -> list[int]:
-    """The warps whose curve in the number of images is shown: as many as fill the last row."""
-    if result.by_count is None or len(result.fit_counts) < 2:
-        return []
-    if len(result.warps) < 4:
-        return [0]
-    return [0, result.warps.index("shift-x") if "shift-x" in result.warps else 1]
-
-
 def _left(axes, place, columns):
     """The name of the axis at the left of a row alone."""
     if place % columns:
@@ -70,12 +65,8 @@ def _left(axes, place, columns):
 def _by_count(axes, result, f):
     """R2 of the affine maps of one warp by the number of images that they are fitted on."""
     for s in range(len(result.sources)):
-        look, row = _look(s), result.by_count[s, f]
-        axes.plot(result.fit_counts, row.value, **look)
-        axes.fill_between(
-            result.fit_counts, *row.ci95.T, color=look["color"], alpha=0.2, linewidth=0
-        )
-    low = min(0.0, float(result.by_count.low[:, _counted(result)].min()))
+        band(axes, result.fit_counts, result.by_count[s, f], **_look(s))
+    low = min(0.0, float(result.by_count.low[:, f].min()))
     axes.set(xscale="log", ylim=(max(LOWEST, low - 0.03), 1.03))
     axes.axhline(0, color="#7F7F7F", linewidth=0.5)
     axes.set_xticks(result.fit_counts, [str(m) for m in result.fit_counts])
@@ -95,7 +86,7 @@ def _untrained(name: str) -> str:
 def _words(result, s: int) -> str:
     count, kept = result.dimensions[s], result.kept
     number = f"{count} numbers" if count <= kept else f"{kept} components of {count:,} numbers"
-    if count > kept and result.variance_kept is not None:
+    if count > kept:
         ends = sorted({f"{100 * kept:.0f}" for kept in result.variance_kept[s]}, key=float)
         number += f" ({'–'.join((ends[0], ends[-1])[: len(ends)])} % of variance)"
     return f"{_untrained(result.sources[s])}: {number}"
@@ -107,31 +98,15 @@ def _curves(axes, result, f):
     x = np.insert(result.sizes[f], middle, result.neutral[f])
     measured = np.delete(np.arange(len(x)), middle).tolist()
     for s in range(len(result.sources)):
-        look = _look(s)
-        axes.plot(x, _with_neutral(result.fitted.value[s, f]), **look, markevery=measured)
-        low, high = _with_neutral(result.fitted.ci95[s, f]).T
-        axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
-        if s == 0:
-            axes.plot(
-                x,
-                _with_neutral(result.unchanged.value[s, f]),
-                color="black",
-                linestyle=":",
-                linewidth=0.9,
-            )
+        one = result.fitted[s, f]  # R2 is 1 where nothing is warped
+        whole = Estimate(*(np.insert(part, middle, 1.0, axis=0) for part in (one.value, one.ci95)))
+        band(axes, x, whole, **_look(s), markevery=measured)
+    unchanged = np.insert(result.unchanged.value[0, f], middle, 1.0)
+    axes.plot(x, unchanged, color="black", linestyle=":", linewidth=0.9)
     axes.axhline(0, color="#7F7F7F", linewidth=0.5)
-    axes.set(ylim=(LOWEST, 1.03), xlabel=result.labels[f].split(",")[0] + _unit(result, f))
+    unit = f", {result.units[f].strip()}".removesuffix(", ")
+    axes.set(ylim=(LOWEST, 1.03), xlabel=result.labels[f].split(",")[0] + unit)
     axes.set_xticks([*result.sizes[f, [0, -1]], result.neutral[f]])
-
-
-def _unit(result, f) -> str:
-    unit = result.units[f].strip()
-    return f", {unit}" if unit else ""
-
-
-def _with_neutral(values: np.ndarray) -> np.ndarray:
-    """Values (A, ...) and in the middle of them the 1 that R2 is where nothing is warped."""
-    return np.insert(values.astype(float), len(values) // 2, 1, axis=0)
 
 
 def _probe(axes, result, space):
@@ -143,12 +118,8 @@ def _probe(axes, result, space):
         at = y + (s - (S - 1) / 2) * 0.7 / S
         axes.hlines(at, *result.probe.ci95[s].T, color=look["color"], linewidth=0.8)
         axes.plot(result.probe.value[s], at, **look)
-    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
-    axes.set_yticks(y, result.warps)
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
-    axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
-    axes.set_xlabel(f"R² of the size,{space}linear probe")
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, result.warps, left, f"R² of the size,{space}linear probe")
 
 
 def laws(result, width):
@@ -161,8 +132,8 @@ def laws(result, width):
     grid = figure.subplots(F, 2, squeeze=False, sharey=True)
     for f in range(F):
         for axes, (field, name) in zip(grid[f], FIELDS, strict=True):
-            _law_rows(axes, result, getattr(result, field), f)
-            axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
+            label = f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}"
+            _law_rows(axes, result, getattr(result, field), f, label)
     lines = [Line2D([], [], linewidth=0.8, **look(s)) for s in range(S)]
     words = [
         f"{_untrained(one)}: {count:,} numbers"
@@ -172,7 +143,7 @@ def laws(result, width):
     return figure
 
 
-def _law_rows(axes, result, estimate, f):
+def _law_rows(axes, result, estimate, f, label):
     """A row for each law, a point with its interval for each kind of vector."""
     S, L = len(result.sources), len(result.laws)
     y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
@@ -182,9 +153,4 @@ def _law_rows(axes, result, estimate, f):
         intervals(axes, estimate[s, f], at, look(s), left)
     for edge in (0.5, L - 1.5):  # the first and the last are what laws are compared with
         axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
-    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
-    axes.set_yticks(y, result.laws)
-    axes.set(xlim=(left, 1.03), ylim=(L - 0.5, -0.5))
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, result.laws, left, label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from capsviz.statistics.runs import fields_over_draws
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
+NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
+WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size, for laws
 
 
 class Errors(NamedTuple):
@@ -26,9 +29,12 @@ class Errors(NamedTuple):
     kept: np.ndarray  # (N,) share of the variance that the principal components keep
 
 
-def halves(count: int) -> np.ndarray:
-    """(N,) 0 or 1: the images of a class in turn."""
-    return np.arange(count) % 2
+class LawErrors(NamedTuple):
+    """Squared errors of N images' vectors, both whole warps together."""
+
+    predicted: np.ndarray  # (L, N) by each law
+    spread: np.ndarray  # (N,) by the class's mean vector under that warp
+    change: np.ndarray  # (N,) by the class's mean change; NaN where that is all of it
 
 
 def counts(most: int) -> list[int]:
@@ -36,23 +42,51 @@ def counts(most: int) -> list[int]:
     return [most >> k for k in range(4, -1, -1) if most >> k >= LEAST] or [most]
 
 
-def fit_and_measure(test: np.ndarray, training: np.ndarray, sizes, dimensions, numbers) -> Errors:
+def of_vectors(values: np.ndarray, data, sizes: np.ndarray, dimensions: int) -> Errors:
+    """Return errors of affine maps of vectors (1 + A, X, F), class by class on every fold."""
+    return Errors(
+        *_by_class(
+            lambda test, training, _: of_class(test, training, sizes, dimensions, data.fit),
+            values,
+            data,
+        )
+    )
+
+
+def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, labels: None) -> list:
+    """Return arrays (..., N) of errors of vectors, in the order of the images.
+
+    `errors_of` has the vectors of a class's images, those of their fits, and what is `shared` by
+    all classes of a fold.
+    """
+    parts, order = [], []
+    for measured, fitted in data.folds:
+        of_all = shared(values[:, fitted], data.labels[fitted])
+        for k in np.unique(data.labels[measured]):
+            test, training = (rows[data.labels[rows] == k] for rows in (measured, fitted))
+            parts.append(errors_of(values[:, test], values[:, training], of_all))
+            order.append(test)
+    back = np.argsort(np.concatenate(order))
+    return [np.concatenate(rows, -1)[..., back] for rows in zip(*parts, strict=True)]
+
+
+def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit: int) -> Errors:
     """Fit on M images of one class and measure on N others of it.
 
     Parameters
     ----------
     test       (1 + A, N, F) vectors to measure on, those of the unwarped images first.
-    training       (1 + A, M, F) vectors to fit on.
+    training    (1 + A, M, F) vectors to fit on.
     sizes       (1 + A,) of the warps, the neutral one first.
     dimensions  that longer vectors are reduced to, by PCA of `training` at all sizes.
-    numbers     T of images, at most M: the curve's fits are on the first so many.
+    fit         the curve's fits are on the first so many images, at most M, and on fewer.
     """
     training, test, kept = _reduce(training, test, dimensions)
     A, N = len(sizes) - 1, test.shape[1]
     predicted = affine(training[0], training[1:])(test[0])
     fewer = [
         predicted if m == training.shape[1] else affine(training[0, :m], training[1:, :m])(test[0])
-        for m in numbers
+        for m in counts(fit)
     ]
     rows = training.reshape(-1, training.shape[2])
     read = ridge(rows, np.repeat(sizes, training.shape[1])[None, :, None])[0]
@@ -68,63 +102,66 @@ def fit_and_measure(test: np.ndarray, training: np.ndarray, sizes, dimensions, n
     )
 
 
-def take_turns(vectors: np.ndarray, sizes, *options) -> Errors:
-    """`fit_and_measure` of vectors (1 + A, N, F): each half by fits on the other one."""
-    half = halves(vectors.shape[1])
-    parts = [
-        fit_and_measure(vectors[:, half == side], vectors[:, half != side], sizes, *options)
-        for side in (0, 1)
-    ]
-    order = np.argsort(np.concatenate([np.flatnonzero(half == side) for side in (0, 1)]))
-    return Errors(*(np.concatenate(pair, -1)[..., order] for pair in zip(*parts, strict=True)))
+def laws_of_vectors(values: np.ndarray, data, *_) -> LawErrors:
+    """Return errors of each law, of vectors (5, X, F) by size in the order of `law.STEPS`."""
+
+    def of_all_classes(training, labels):
+        return affine(*_ends(training)), affine(*_ends(_centred(training, labels)))
+
+    predicted, spread, change, whole = _by_class(laws_of_class, values, data, of_all_classes)
+    if change.sum() <= NOTHING * max(whole.sum(), spread.sum()):
+        change = np.full_like(change, np.nan)
+    return LawErrors(predicted, spread, change)
 
 
-def joined(parts, order) -> Errors:
-    """The errors of all classes as one; `order` puts their images into that of the data."""
-    return Errors(*(np.concatenate(rows, -1)[..., order] for rows in zip(*parts, strict=True)))
+def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Vectors (5, M, E) less the mean of their class at each size."""
+    centred = values.astype(float)
+    for k in np.unique(labels):
+        centred[:, labels == k] -= centred[:, labels == k].mean(1, keepdims=True)
+    return centred
 
 
-def explained(errors, resampled, picked) -> dict:
-    """Fields of `Result` of one warp, from the `Errors` of all vectors, by resamples.
+def laws_of_class(test: np.ndarray, training: np.ndarray, shared):
+    """The fields of `LawErrors`, of images (5, N, E) by fits on others of their class (5, M, E),
+    and the squares (N,) of the whole change.
 
-    Parameters
-    ----------
-    picked  for each draw of the controls the S kinds of vectors, by their number.
+    The map of all classes, and their matrix between vectors less the mean of the class, are of fits
+    on all classes.
     """
-    drawn = [_of_draw([errors[k] for k in some], resampled) for some in picked]
-    means = np.stack([one["mean"].value for one in drawn])
-    return fields_over_draws(drawn) | {"by_seed": np.stack([means.min(0), means.max(0)], -1)}
+    one_map, one_matrix = shared
+    start, ends = _ends(training)
+    before, after = _ends(test)
+    halves = training[[HALF_DOWN, HALF_UP]].astype(float)
+    down, up = (affine(start, half[None]) for half in halves)
+    parts = np.stack([halves[1] - halves[0], halves[0] + halves[1] - 2 * start]) / 2
+    odd, even = ridge(start, parts)[0](before)
+    predictions = (
+        affine(start, ends)(before),
+        np.stack([half(half(before)[0])[0] for half in (down, up)]),
+        np.stack([before - 2 * odd + 4 * even, before + 2 * odd + 4 * even]),
+        one_matrix(before - start.mean(0)) + ends.mean(1, keepdims=True),
+        one_map(before),
+        before + (ends - start).mean(1, keepdims=True),
+    )
+    change = after - before - (ends - start).mean(1, keepdims=True)
+    return (
+        np.stack([_both(one - after) for one in predictions]),
+        _both(after - ends.mean(1, keepdims=True)),
+        _both(change),
+        _both(after - before),
+    )
 
 
-def _of_draw(errors, resampled) -> dict:
-    spread = np.stack([one.spread for one in errors])
-
-    def compare(parts, among):
-        return compare_explained(np.stack(list(parts)), among, resampled)
-
-    whole, A, T = spread.sum(1), spread.shape[1], len(errors[0].by_count)
-    fields = {
-        field: stack(
-            [compare((getattr(one, field)[a] for one in errors), spread[:, a]) for a in range(A)],
-            1,
-        )
-        for field in ("fitted", "unchanged")
-    }
-    return fields | {
-        "mean": compare((one.fitted.sum(0) for one in errors), whole),
-        "by_count": stack([compare((e.by_count[t] for e in errors), whole) for t in range(T)], 1),
-        "probe": compare((e.read for e in errors), np.stack([e.range for e in errors])),
-        "probe_error": np.sqrt([one.read.mean() for one in errors]),
-        "variance_kept": np.array([one.kept.mean() for one in errors]),
-    }
+def _ends(values: np.ndarray):
+    """Vectors of unwarped images (N, E), and under both whole warps (2, N, E)."""
+    values = np.asarray(values, float)
+    return values[0], values[[WHOLE_DOWN, WHOLE_UP]]
 
 
-def stacked(fields: list[dict]) -> dict:
-    """The fields of F warps as one, each with the axis of the warps after that of the kinds."""
-    return {
-        name: (stack if isinstance(one, Estimate) else np.stack)([f[name] for f in fields], 1)
-        for name, one in fields[0].items()
-    }
+def _both(difference: np.ndarray) -> np.ndarray:
+    """Return squares of both whole warps together: (2, N, E) -> (N,)."""
+    return _squares(difference).sum(0)
 
 
 def affine(sources: np.ndarray, targets: np.ndarray):
@@ -184,3 +221,63 @@ def _reduce(training, test, dimensions: int):
 
 def _squares(difference: np.ndarray) -> np.ndarray:
     return (difference**2).sum(-1)
+
+
+def explained(errors: list[list[list]], over: Callable, counts: np.ndarray) -> dict:
+    """Return fields of a result from the errors of F warps and S kinds of vectors, by resamples.
+
+    `over` makes fields of the errors of S vectors. A kind has one network, or one for each draw of
+    the controls; the axis of the warps comes after that of the kinds.
+    """
+    each = []
+    for rows in errors:
+        drawn = [
+            over([some[k % len(some)] for some in rows], counts) for k in range(max(map(len, rows)))
+        ]
+        each.append(fields_over_draws(drawn))
+        if "mean" in drawn[0]:
+            means = [one["mean"].value for one in drawn]
+            each[-1]["by_seed"] = np.stack([np.min(means, 0), np.max(means, 0)], -1)
+    return {
+        name: (stack if isinstance(one, Estimate) else np.stack)([f[name] for f in each], 1)
+        for name, one in each[0].items()
+    }
+
+
+def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
+    """Return fields of `affine.Result` for one warp and one draw."""
+    spread = np.stack([one.spread for one in errors])
+
+    def compare(parts, among):
+        return compare_explained(np.stack(list(parts)), among, counts)
+
+    whole, A, T = spread.sum(1), spread.shape[1], len(errors[0].by_count)
+    fields = {
+        field: stack(
+            [compare((getattr(one, field)[a] for one in errors), spread[:, a]) for a in range(A)],
+            1,
+        )
+        for field in ("fitted", "unchanged")
+    }
+    return fields | {
+        "mean": compare((one.fitted.sum(0) for one in errors), whole),
+        "by_count": stack([compare((e.by_count[t] for e in errors), whole) for t in range(T)], 1),
+        "probe": compare((e.read for e in errors), np.stack([e.range for e in errors])),
+        "probe_error": np.sqrt([one.read.mean() for one in errors]),
+        "variance_kept": np.array([one.kept.mean() for one in errors]),
+    }
+
+
+def law_fields(errors: list[LawErrors], counts: np.ndarray) -> dict:
+    """Return fields of `law.Law` for one warp and one draw."""
+    off, spread = (np.stack([getattr(one, f) for one in errors]) for f in ("predicted", "spread"))
+    change, L = np.stack([one.change for one in errors]), off.shape[1]
+    less = [
+        compare_explained(own, np.tile(among, (L, 1)), counts)
+        for own, among in zip(off, spread, strict=True)
+    ]
+    return {
+        "explained": stack([compare_explained(off[:, k], spread, counts) for k in range(L)], 1),
+        "change": stack([compare_explained(off[:, k], change, counts) for k in range(L)], 1),
+        "to_own": stack(one.difference for one in less),
+    }

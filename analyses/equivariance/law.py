@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from capsviz.analyses.equivariance.affine import (
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
-from capsviz.statistics.threads import on_one_thread
 from capsviz.statistics.words import in_a_row, number, sentence
 
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
@@ -87,7 +85,7 @@ class Laws(Analysis):
         fit = FIT_LAW if fit is None else fit
         return compute(
             list(networks.values()), images, labels, names=list(networks), dataset=dataset,
-            reach={name: REACH.get(name, 0.0) for name in warp or ("rotation",)}, fit=fit,
+            warps=tuple(dict.fromkeys(warp)) or ("rotation",), fit=fit,
             seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, progress=progress,
             **training_images(inputs, fit),
         )  # fmt: skip
@@ -137,97 +135,50 @@ def _holds(result, f: int) -> str:
     if not untrained(result):
         return ""
     above, below = (
-        [words for law, words in enumerate(result.laws) if which(result, f, law)]
-        for which in (_above, _below)
+        [words for law, words in enumerate(result.laws) if _differs(result, f, law, more=more)]
+        for more in (True, False)
     )
     text = f"Under {name}, {in_a_row(above) if above else 'no law'} explains clearly more than"
     text += " in untrained networks"
     return f"{text}; {in_a_row(below)} explains clearly less." if below else f"{text}."
 
 
-def _above(result, f: int, law: int) -> bool:
-    """Whether a law explains something of the vector and of its change, and more of both than in
-    untrained networks of every preset.
+def _differs(result, f: int, law: int, *, more: bool) -> bool:
+    """Return whether a law explains more, or less, than in untrained networks of every preset.
+
+    It does in the vector and in its change; what it explains more of it does explain.
     """
-    own = result.explained[0, f, law], result.change[0, f, law]
-    return (
-        law not in BASELINES
-        and all(one.low > 0 for one in own)
-        and all(
-            result.explained.difference.high[s, f, law] < 0
-            and result.change.difference.high[s, f, law] < 0
-            for s in untrained(result)
-        )
-    )
+    if law in BASELINES:
+        return False
+    both = (result.explained, result.change)
+    less = [one.difference[s, f, law] for one in both for s in untrained(result)]
+    if not more:
+        return all(one.low > 0 for one in less)
+    return all(one[0, f, law].low > 0 for one in both) and all(one.high < 0 for one in less)
 
 
-def _below(result, f: int, law: int) -> bool:
-    """Whether every untrained network has more of the law, in the vector and in its change."""
-    return law not in BASELINES and all(
-        result.explained.difference.low[s, f, law] > 0
-        and result.change.difference.low[s, f, law] > 0
-        for s in untrained(result)
-    )
+def compute(models, images, labels, *, fit=FIT_LAW, seeds=SEEDS_LAW, **options) -> Law:
+    """Predict the vectors of N warped images (N, C, H, W); options of `measure.compare`."""
+    from capsviz.analyses.equivariance import fits
+    from capsviz.analyses.equivariance.measure import compare
 
-
-@on_one_thread
-def compute(
-    models, images, labels, *, names, dataset, reach, fit_images=None, fit_labels=None, fit=FIT_LAW,
-    fit_of="training images", seeds=SEEDS_LAW, resamples=1000, seed=0, progress=iter,
-) -> Law:  # fmt: skip
-    """Predict the vectors of N warped images (N, C, H, W), for K networks and the pixels.
-
-    Parameters
-    ----------
-    reach  name of a warp -> its largest size.
-    seeds  untrained networks of each preset; every one of them sees all images.
-    Others as of `affine.compute`.
-
-    Raises
-    ------
-    ValueError  as `affine.compute`.
-    """
-    from capsviz import checkpoint
-    from capsviz.analyses.equivariance import law_fits, vectors
-    from capsviz.analyses.equivariance.fits import stacked
-    from capsviz.statistics.comparison import draw_resamples
-    from capsviz.transforms.warps import family
-
-    begin = time.perf_counter()
-    vectors.check(models[0], names[0], list(reach), REACH, seeds, fit, len(images))
-    counts = draw_resamples(len(images), resamples=resamples, seed=seed)
-    data = law_fits.gather(images, labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)
-    kinds = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [law_fits.PIXELS]]
-    sizes = np.stack([warp_sizes(name, size) for name, size in reach.items()])
-    errors = law_fits.errors(kinds, data, list(reach), sizes, progress)
-    fields = [law_fits.explained(one, counts) for one in errors]
-    passes = len(data.images) * (1 + len(reach) * (len(STEPS) - 1))
+    found = compare(
+        models, images, labels, warp_sizes, fits.laws_of_vectors, known=REACH, fit=fit,
+        seeds=seeds, **options,
+    )  # fmt: skip
     return Law(
-        warps=list(reach),
-        units=[family(name).unit for name in reach],
-        sizes=sizes[:, 1:],
+        **found.fields,
+        **fits.explained(found.errors, fits.law_fields, found.counts),
         laws=list(LAWS),
-        sources=[names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"],
-        dimensions=[some[0].dimensions for some in errors[0]],
-        **stacked(fields),
-        n=len(images),
-        dataset=dataset,
-        resamples=resamples,
-        fit_count=data.fit,
-        fit_of=fit_of if fit_images is not None else "images (the halves take turns)",
-        seeds=seeds if fresh else 0,
-        notes=[*data.notes, *missing],
-        looks=passes * (sum(map(len, kinds)) - 1),  # nothing looks at the pixels
-        seconds=round(time.perf_counter() - begin, 1),
+        fit_count=found.fit,
     )
 
 
-def warp_sizes(name: str, reach: float) -> np.ndarray:
+def warp_sizes(name: str) -> np.ndarray:
     """Sizes (5,) of a warp by `STEPS`: two halves in a row are the whole."""
     from capsviz.transforms.warps import family
 
-    steps = np.array(STEPS) / 2
+    steps, reach = np.array(STEPS) / 2, REACH[name]
     if name == "scale":
         return (1 + reach) ** steps
     return family(name).neutral + reach * steps

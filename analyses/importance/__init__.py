@@ -3,7 +3,229 @@
 `capsviz importance --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.importance.image import OneImage, Result
-from capsviz.analyses.importance.statistics import OverImages, Statistics
+from __future__ import annotations
 
-__all__ = ["OneImage", "OverImages", "Result", "Statistics"]
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean, within_one
+
+OTHERS = 200  # images that importance is ranked on, at most
+PUBLISHED = 11  # levels of the published dictionaries
+LABELS = {  # of the kinds of groups
+    "types": "capsule types",
+    "places": "positions",
+    "children": "groups of capsules",
+    "dimensions": "pose dimensions",
+}
+# These are in another order in each training run; positions are not.
+UNORDERED = dict.fromkeys(("types", "dimensions", "children"))
+
+
+class Result(NamedTuple):
+    """One image without each group of children, by kind: types, places, dimensions."""
+
+    image: np.ndarray  # (C, H, W) uint8
+    label: int | None  # true class, if it is known
+    watched: int  # class whose activation is watched: the true one, else the predicted one
+    activations: np.ndarray  # (J,) with all children
+    change: dict[str, np.ndarray]  # by kind (G,), of the watched activation
+    control: dict[str, np.ndarray]  # by kind (2,): 5 to 95 % of random removals of equal norm
+    grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
+    how: str  # what the children that are left do
+    extent_px: list[float] | None  # left, right, bottom, top of the positions on the image
+    classes: list[str]
+
+
+class OneImage(Analysis):
+    """What the activation of one image loses without each type, position and dimension."""
+
+    Result = Result
+    needs = ("couplings", "interventions")
+    examples = """
+    capsviz importance --digit 4  # 10 s
+    """
+
+    def measure(self, network, image, label=None, *, classes, seed: Seed = 0):
+        """Leave out each group of capsules, and random ones of equal norm."""
+        from capsviz.analyses.importance.measure import of_one_image
+
+        fields = of_one_image(network, image.cpu(), label, seed)
+        return Result(**fields, label=label, classes=list(classes))
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the image, a map of the positions, and a bar for each type and dimension."""
+        from capsviz.analyses.importance import draw
+
+        return draw.one_image(result, width)
+
+    def verdict(self, result) -> str:
+        """Name the most important group of each kind, and how many matter beyond chance."""
+        name = result.classes[result.watched]
+        lines = [f"The activation of class {name} is {result.activations[result.watched]:.3f}."]
+        for kind, change in result.change.items():
+            worst, (low, _) = int(change.argmin()), result.control[kind]
+            lines.append(
+                f"Of the {LABELS[kind]}, {group(result, kind, worst)} matters most "
+                f"({change[worst]:+.3f}); {int((change < low).sum())} of {len(change)} matter more "
+                "than 95 % of random removals of equal norm."
+            )
+        return "\n".join(lines)
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its band is."""
+        return (
+            f"Change of the activation of class {result.classes[result.watched]} in one image, if "
+            "each group of lower-level capsules, or each dimension of their poses, is left out. "
+            "Band: 5 to 95 % of random removals of equal norm."
+        )
+
+
+class Statistics(NamedTuple):
+    """N images; by kind of group, G groups of it; intervals are 95 %."""
+
+    kinds: list[str]
+    base: Estimate  # (2,) true activation and accuracy with all children
+    activation_change: dict[str, Estimate]  # (G,) without each group
+    accuracy_change: dict[str, Estimate]  # (G,)
+    control_activation_change: dict[str, Estimate]  # () without random ones of equal norm
+    control_accuracy_change: dict[str, Estimate]  # ()
+    rank_agreement: dict[str, float]  # Spearman's, with the importance on other images
+    orders: list[str]  # (3,) random, least important first, most important first
+    removed: dict[str, np.ndarray]  # (S,) groups removed at each step
+    curve_accuracy: dict[str, Estimate]  # (3, S)
+    curve_activation: dict[str, Estimate]  # (3, S)
+    area_accuracy: dict[str, Estimate]  # (3,) mean height; difference: less that at random
+    area_activation: dict[str, Estimate]  # (3,)
+    levels: list[int]  # (K,) that couplings are rounded to
+    entropy_bits: Estimate  # (K,) of the dictionary of a class, mean over classes
+    keys: np.ndarray  # (K,) distinct trees of a class, mean over classes
+    child_bits: np.ndarray  # (K,) entropy of a single child's rounded coupling, mean
+    bound_bits: float  # log2 of the images of a class, mean
+    apart_bits: Estimate  # (K,) children varied apart from each other
+    fresh_bits: Estimate | None  # (K,) untrained network; None: it cannot be built anew
+    rounded_accuracy: Estimate  # (1 + K,) own couplings, then rounded; difference: less the first
+    grid: tuple[int, int, int] | None  # types, rows, columns
+    how: str  # what the children that are left do
+    others: str  # images that importance is ranked on
+    classes: list[str]
+    n: int
+    dataset: str
+    first: dict[str, int]  # group that ranks first on the other images; of one run
+    first_activation_change: dict[str, Estimate]  # (2,) without it, without random ones of its
+    # norm; differences are to the first
+
+    axes = {
+        "base": (("true activation", "accuracy"),),
+        "curve_accuracy": ("orders", None),
+        "curve_activation": ("orders", None),
+        **dict.fromkeys(("area_accuracy", "area_activation"), ("orders",)),
+        **dict.fromkeys(("entropy_bits", "apart_bits", "fresh_bits"), ("levels",)),
+        "first_activation_change": (("most important group", "random ones of its norm"),),
+    }
+    titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",
+              "first_activation_change": "change of the true activation"}  # fmt: skip
+    formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
+    over_runs = {
+        **dict.fromkeys(
+            ("base", "curve_accuracy", "area_accuracy", "rounded_accuracy"), within_one
+        ),
+        **dict.fromkeys(("activation_change", "accuracy_change"), UNORDERED),
+        **dict.fromkeys(("rank_agreement", "keys", "child_bits", "bound_bits"), mean),
+        "first": None,
+    }
+
+
+class OverImages(Analysis):
+    """Importance of capsule types, positions and pose dimensions over many images."""
+
+    Result = Statistics
+    needs = ("couplings", "interventions")
+    examples = """
+    capsviz importance --n 200  # about 15 s
+    """
+    slow = True
+    headline = ("base", "first_activation_change", "area_accuracy")
+
+    def measure(
+        self, network, images, labels, *, classes, dataset, inputs, progress=iter, seed: Seed = 0
+    ) -> Statistics:
+        """Leave groups of capsules out, in the order of their importance on validation images.
+
+        The seed is of random removals and orders, the untrained network and the bootstrap.
+        """
+        from capsviz.analyses.importance.measure import estimates
+        from capsviz.inputs.samples import other_images
+
+        others = other_images(inputs, OTHERS)
+        fields = estimates(network, images.cpu(), labels.cpu(), others, seed, progress)
+        return Statistics(**fields, classes=list(classes), n=len(images), dataset=dataset)
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw importance and pruning curves, or dictionaries of couplings."""
+        from capsviz.analyses.importance import draw
+
+        return {"": draw.curves, "dictionaries": draw.dictionaries}[part](result, width)
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the curves, and the dictionaries."""
+        return ("", "dictionaries")
+
+    def verdict(self, result) -> str:
+        """Say for each kind whether importance orders it, and how many trees there are."""
+        lines = []
+        for kind in result.kinds:
+            _, least, most = result.area_accuracy[kind].difference
+            best = ""
+            if result.first_activation_change[kind].runs is None:
+                best = f" (most important: {group(result, kind, result.first[kind])})"
+            lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
+        k = result.levels.index(PUBLISHED)
+        text = (
+            f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
+            "different trees on average"
+        )
+        if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+            text += "; almost every image has its own, so the entropy only counts the images"
+        elif result.keys[k] < 1.5:
+            text += "; the levels are coarser than the differences between couplings"
+        return "\n".join([*lines, f"{text}."])
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bars are."""
+        if part == "dictionaries":
+            return (
+                "Entropy of the dictionaries of rounded couplings by the number of levels, and "
+                "accuracy with the rounded couplings. Bands: 95 % intervals over images."
+            )
+        return (
+            "Change of the true class's activation without each group of lower-level capsules, or "
+            "dimension of their poses, sorted; and accuracy as groups are removed in the order of "
+            f"their importance on {result.others}. Dashed lines and diamonds are random removals "
+            "of equal norm. Bars and bands: 95 % intervals over images."
+        )
+
+
+def ranking(least: Estimate, most: Estimate) -> str:
+    """Say whether importance orders the groups, by mean accuracies less that at random.
+
+    Of the two, the least or the most important groups go first.
+    """
+    right = (float(least.low) > 0, float(most.high) < 0)
+    if float(least.high) < 0 or float(most.low) > 0:
+        return "importance misleads, at least one order is worse than a random one"
+    if all(right):
+        return "importance predicts which can be removed"
+    if any(right):
+        return "importance predicts only one end of the order"
+    return "no order is better than a random one"
+
+
+def group(result, kind: str, k: int) -> str:
+    """Return the name of a group: its number, or row and column of a position."""
+    if kind == "places":
+        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
+    return f"number {k}"

@@ -8,10 +8,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import percent, picture, show, wrapped
+from capsviz.results.common_panels import band
+from capsviz.results.maps import halfrange, one_map
+from capsviz.results.panels import percent, show, wrapped
+from capsviz.statistics.estimate import Estimate
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
-SIGNED = "RdBu"
 RANDOM = "#7F7F7F"
 PLURALS = {"places": "positions", "children": "groups"}
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
@@ -35,9 +37,8 @@ def one_image(result, width):
         places = [grid[0, 0], *([grid[0, 1]] if mapped else [])]
         places += [grid[1 + k, :] for k in range(len(bars))]
     axes = [figure.add_subplot(place) for place in places]
-    show(axes[0], result.image)
+    show(axes[0], result.image, "image")
     name = result.classes[result.watched]
-    axes[0].set_title("image", fontsize=6.5)
     whole = result.activations[result.watched]
     axes[0].set_xlabel(f"activation of {name}:\n{whole:.3f}", fontsize=6.5)
     if mapped:
@@ -54,26 +55,14 @@ def one_image(result, width):
 
 def _map(figure, axes, result):
     """The change without each place, on the image."""
-    _, rows, columns = result.grid
-    change = result.change["places"].reshape(rows, columns)
-    scale = CenteredNorm(0, float(np.abs(change).max()) or 1e-6)
-    axes.imshow(picture(result.image), cmap="gray_r", vmin=0, vmax=255, alpha=0.6)
-    drawn = axes.imshow(change, cmap=SIGNED, norm=scale, extent=result.extent_px, zorder=2)
-    grey = result.image.mean(0)
-    if np.ptp(grey) > 0:
-        axes.contour(
-            grey, [grey.min() + np.ptp(grey) / 2], colors="black", linewidths=0.5, zorder=3
-        )
-    height, width = grey.shape
-    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
+    change = result.change["places"].reshape(result.grid[1:])
+    scale = CenteredNorm(0, halfrange(change))
+    drawn = one_map(axes, result.image, result.extent_px, change, scale)
     low, high = result.control["places"]
     axes.set_title("the capsules of a position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
-    bar = figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
-    bar.ax.tick_params(labelsize=6)
-    bar.outline.set_visible(False)
+    figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02).outline.set_visible(False)
 
 
 def _bars(axes, result, kind):
@@ -86,17 +75,16 @@ def _bars(axes, result, kind):
         axes.set_xticks(range(len(change)))
     axes.set_xlabel({"types": "a capsule type", "dimensions": "a dimension of all poses"}.get(
         kind, "a group of children"))  # fmt: skip
-    axes.set_ylabel("change", fontsize=6, labelpad=3)
-    axes.tick_params(labelsize=6)
+    axes.set_ylabel("change")
 
 
 def curves(result, width):
     """Change without each group, and pruning curves, by kind."""
     wide, K = width >= WIDE, len(result.kinds)
-    what = f"{result.n:,} images of {result.dataset}, bars: 95 %; "
-    what += "dashed: random capsules of a group's norm"
-    if result.first is not None:
-        what += ", diamond: of that of the most important group"
+    what = (
+        f"{result.n:,} images of {result.dataset}, bars: 95 %; dashed: random capsules of a "
+        "group's norm, diamond: of that of the most important group"
+    )
     if wide:
         figure = Figure(figsize=(width, 3.9))
         axes = figure.subplots(2, K, squeeze=False).T
@@ -108,7 +96,7 @@ def curves(result, width):
         _groups(change, result, kind)
         _curves(curves, result, kind)
     figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center",
         ncols=3 if wide else 1, title_fontsize=6.5, title=f"{what}; curves:",
     )  # fmt: skip
     return figure
@@ -134,11 +122,10 @@ def _groups(axes, result, kind):
     control = result.control_activation_change[kind]
     axes.axhspan(float(control.low), float(control.high), color=RANDOM, alpha=0.4, linewidth=0)
     axes.axhline(float(control.value), color=RANDOM, linestyle="--", linewidth=0.8)
-    if result.first is not None:  # by other images: it need not be the lowest here
-        at = int(np.flatnonzero(order == result.first[kind])[0])
-        control = result.first_activation_change[kind][1]
-        axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
-        axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white", markersize=3)
+    at = int(np.flatnonzero(order == result.first[kind])[0])  # it need not be the lowest here
+    control = result.first_activation_change[kind][1]
+    axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
+    axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel="true activation")
     axes.set_title("change without one", fontsize=6.5)
@@ -152,10 +139,10 @@ def _curves(axes, result, kind):
     areas = []
     for k, (name, (colour, marker)) in enumerate(zip(result.orders, STYLES, strict=True)):
         curve = result.curve_accuracy[kind][k]
-        value = np.append(float(base.value), curve.value)
-        low, high = np.append(float(base.low), curve.low), np.append(float(base.high), curve.high)
-        axes.plot(removed, value, f"{marker}-", color=colour, label=name, markersize=3)
-        axes.fill_between(removed, low, high, color=colour, alpha=0.2, linewidth=0)
+        whole = Estimate(
+            np.append(base.value, curve.value), np.concatenate([base.ci95[None], curve.ci95])
+        )
+        band(axes, removed, whole, f"{marker}-", color=colour, label=name)
         areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
     axes.set(xlabel=f"{PLURALS.get(kind, kind)} removed", ylabel="accuracy", ylim=(0, 1.03))
     percent(axes.yaxis)
@@ -166,16 +153,14 @@ def _curves(axes, result, kind):
 
 def _entropies(axes, result):
     """Entropy of the dictionaries against the number of levels, with the controls."""
-    rows = [(result.entropy_bits, COLOURS[0], "o-", "this network")]
-    rows.append((result.apart_bits, COLOURS[2], "D:", "capsules varied apart"))
-    if result.fresh_bits is not None:
-        rows.append((result.fresh_bits, RANDOM, "s--", "untrained network"))
-    for estimate, colour, style, name in rows:
-        axes.plot(result.levels, estimate.value, style, color=colour, label=name, markersize=3)
-        axes.fill_between(result.levels, estimate.low, estimate.high, color=colour, alpha=0.2,
-                          linewidth=0)  # fmt: skip
-    axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule",
-              markersize=3)  # fmt: skip
+    for estimate, colour, style, name in (
+        (result.entropy_bits, COLOURS[0], "o-", "this network"),
+        (result.apart_bits, COLOURS[2], "D:", "capsules varied apart"),
+        (result.fresh_bits, RANDOM, "s--", "untrained network"),
+    ):
+        if estimate is not None:
+            band(axes, result.levels, estimate, style, color=colour, label=name)
+    axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule")
     axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
     fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
     bound = "bound: log2 of the images"
@@ -184,9 +169,8 @@ def _entropies(axes, result):
     axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
     high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
-    axes.set(ylim=(-0.2, high), xlabel="levels of couplings")
     _at_levels(axes, result.levels)
-    axes.set_ylabel("bits per class")
+    axes.set(ylim=(-0.2, high), ylabel="bits per class")
     axes.set_title("dictionaries of parse trees", fontsize=6.5)
     axes.legend(fontsize=6, loc="upper left", ncols=2,
                 handlelength=1.5, columnspacing=0.8, borderaxespad=0.1)  # fmt: skip
@@ -197,22 +181,17 @@ def _rounded(axes, result):
     own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
     axes.axhspan(float(own.low), float(own.high), color=RANDOM, alpha=0.3, linewidth=0)
     axes.axhline(float(own.value), color=RANDOM, linestyle="--", linewidth=0.8, label="own")
-    axes.plot(result.levels, rest.value, "o-", color=COLOURS[0], label="rounded", markersize=3)
-    axes.fill_between(result.levels, rest.low, rest.high, color=COLOURS[0], alpha=0.2, linewidth=0)
+    band(axes, result.levels, rest, "o-", color=COLOURS[0], label="rounded")
     low = min(float(rest.low.min()), float(own.low))
-    axes.set(xlabel="levels of couplings", ylabel="accuracy")
     _at_levels(axes, result.levels)
-    axes.set_ylim(max(0, low - 0.05), 1.03)  # markers at 100 % are whole
+    axes.set(ylim=(max(0, low - 0.05), 1.03), ylabel="accuracy")  # markers at 100 % are whole
     percent(axes.yaxis)
     axes.set_title("couplings rounded", fontsize=6.5)
     axes.legend(fontsize=6)
 
 
 def _at_levels(axes, levels):
-    """A logarithmic axis with the levels that were measured for ticks, as far as they have room."""
-    axes.set_xscale("log")
-    far = [levels[0]]
-    for level in levels[1:]:
-        far += [level] if level > 1.5 * far[-1] else []
-    axes.set_xticks(far, [f"{level:,}" for level in far])
+    """A logarithmic axis with the levels that were measured for ticks."""
+    axes.set(xscale="log", xlabel="levels of couplings")
+    axes.set_xticks(levels, [f"{level:,}" for level in levels])
     axes.xaxis.set_minor_locator(NullLocator())

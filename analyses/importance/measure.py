@@ -3,20 +3,33 @@
 Where a network's children can be routed again (`tracing.routes_again`), those that are left out are
 zero vectors with activation zero, and the others are routed without them. In other networks the
 couplings of those left out are zero, and the others keep theirs.
+
+Dictionaries are of Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298). Couplings are
+rounded to K levels from 0 to 1, evenly apart. The key of an image is the rounded couplings of all
+children to the predicted class. The dictionary of a class counts the keys of the images that are
+classified as it. Its entropy in bits is log2 of an effective number of parse trees, and cannot
+exceed log2 of the number of images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.tracing import CHUNK_IMAGES, inference, routes_again, trace
-from capsviz.tracing.many import winners
+from capsviz import checkpoint
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import Z
+from capsviz.tracing import CHUNK_IMAGES, extent, inference, routes_again, trace, under_couplings
+from capsviz.tracing.evidence import has_places
+from capsviz.tracing.many import last_couplings, require_all_to_all, winners
 from capsviz.tracing.rerouting import chunks
+from capsviz.transforms.augment import to_uint8
 
 TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
 ORDERS = ("random", "least important first", "most important first")
@@ -26,6 +39,7 @@ DRAWS = 4  # random removals from each image that the control is the mean of
 MOST = 64  # groups of children that have no positions
 ROUTED = "the others are routed again"
 KEPT = "the others keep their couplings"
+LEVELS = (3, 11, 51, 101, 501, 1001)  # that couplings are rounded to
 
 
 class State(NamedTuple):
@@ -48,18 +62,13 @@ class Outcomes(NamedTuple):
     curves: dict[str, Tensor]  # (3, S, 2, N) in the order of `ORDERS`
 
 
-def how(model) -> str:
-    """Return what the children that are left do."""
-    return ROUTED if routes_again(model) else KEPT
-
-
 def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
     """Return the grid of the children; ValueError if they can neither be routed nor uncoupled."""
     traced = trace(model, images[:1], keep=("couplings",))
-    if traced.couplings.dim() != 4:
-        raise ValueError("expected a last layer in which all parents see all children")
+    couplings = traced.require("couplings")
+    require_all_to_all(couplings)
     if not routes_again(model):
-        trace(model, images[:1], keep=("lengths",), couplings=traced.couplings[-1])
+        trace(model, images[:1], keep=("lengths",), couplings=couplings[-1])
     return traced.grid
 
 
@@ -73,11 +82,11 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
         return
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         rows = slice(start, start + CHUNK_IMAGES)
-        own = trace(model, images[rows], keep=("couplings",)).couplings[-1].clone()
-        try:
-            norms = trace(model, images[rows], keep=("child_activations",)).child_activations
-        except ValueError:  # its children are not known: all count alike
-            norms = torch.ones_like(own[..., 0])
+        own = trace(model, images[rows], keep=("couplings",)).require("couplings")[-1].clone()
+        norms = torch.ones_like(own[..., 0])  # if its children are not known: all count alike
+        with suppress(ValueError):
+            traced = trace(model, images[rows], keep=("child_activations",))
+            norms = traced.require("child_activations")
         yield rows, State(images[rows], None, None, own, norms)
 
 
@@ -89,10 +98,12 @@ def without(model, state: State, kept: Tensor | None = None, primary: Tensor | N
     kept     (I,) or (B, I) in [0, 1]: how much of each child is left.
     primary  other children in place of the state's, where they can be routed again.
     """
-    if state.primary is None:
+    if state.couplings is not None:
         own = state.couplings if kept is None else state.couplings * kept[..., None]
-        return trace(model, state.images, keep=("lengths",), couplings=own).lengths
+        traced = trace(model, state.images, keep=("lengths",), couplings=own)
+        return traced.require("lengths")
     children, active = state.primary if primary is None else primary, state.active
+    assert children is not None  # these, or couplings
     if kept is not None:
         kept = kept.to(children)
         children = children * kept[..., None]
@@ -122,7 +133,7 @@ def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]
 
 def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
     """Activations (B, J) without some children (I,) or (B, I), or dimensions (D,) or (B, D)."""
-    if kind == DIMENSIONS:
+    if kind == DIMENSIONS and state.primary is not None:
         return without(model, state, primary=state.primary * ~_each(some, state)[:, None])
     return without(model, state, (~some).to(state.norms))
 
@@ -138,7 +149,7 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     some  members (I,) or (B, I), of dimensions (D,) or (B, D).
     """
     some, B = _each(some, state), len(state.norms)
-    if kind == DIMENSIONS:
+    if kind == DIMENSIONS and state.primary is not None:
         direction = torch.randn(B, 1, state.primary.shape[2], generator=generator)
         direction = (direction / direction.norm(dim=2, keepdim=True)).to(state.primary)
         along = torch.where((state.primary * direction).sum(2) < 0, -1.0, 1.0)
@@ -205,11 +216,11 @@ def measure(
     planned  what curves remove, by kind (`plans`); None: neither curves nor controls.
     first    number of the group that ranks first, by kind.
     """
-    base, parts = [], {name: {kind: [] for kind in kinds} for name in Outcomes._fields[1:]}
+    base, names = [], Outcomes._fields[1:]
+    parts: dict[str, dict[str, list]] = {name: {kind: [] for kind in kinds} for name in names}
     for rows, state in states(model, images, progress):
         truth, B = labels[rows], len(state.norms)
         base.append(outcome(without(model, state), truth))
-
         for kind, members in kinds.items():
             one = [outcome(removed(model, state, kind, some), truth) for some in members]
             parts["single"][kind].append(torch.stack(one))
@@ -217,10 +228,9 @@ def measure(
                 continue
             drawn = [members[torch.randint(len(members), (B,), generator=generator)]
                      for _ in range(DRAWS)]  # fmt: skip
-            for name, groups_of in (
-                ("control", drawn), ("matched", [members[first[kind]]] * DRAWS)
-            ):  # fmt: skip
-                each = [removed_at_random(model, state, kind, g, generator) for g in groups_of]
+            same = [members[first[kind]]] * DRAWS
+            for name, some in (("control", drawn), ("matched", same)):
+                each = [removed_at_random(model, state, kind, g, generator) for g in some]
                 outcomes = torch.stack([outcome(activations, truth) for activations in each])
                 parts[name][kind].append(outcomes.mean(0))
             orders = [list(random_plan(members, B, generator)) for _ in range(RANDOM)]
@@ -235,3 +245,192 @@ def measure(
         for name, by_kind in parts.items()
     }
     return Outcomes(torch.cat(base, 1), **joined)
+
+
+def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str, Any]:
+    """Return the fields of `Result` but for its label and classes, of an image (1, C, H, W)."""
+    grid = require_removable(model, image)
+    generator = torch.Generator().manual_seed(seed)
+    ((_, state),) = states(model, image)
+    whole = without(model, state)[0]
+    watched = int(whole.argmax()) if label is None else label
+    change, control = {}, {}
+    for kind, members in groups(state, grid).items():
+        drawn = torch.randint(len(members), (8 * DRAWS,), generator=generator)
+        random = [removed_at_random(model, state, kind, members[g], generator) for g in drawn]
+        each = [removed(model, state, kind, some) for some in members]
+        change[kind] = (torch.cat(each)[:, watched] - whole[watched]).numpy()
+        less = (torch.cat(random)[:, watched] - whole[watched]).numpy()
+        control[kind] = np.quantile(less, [0.05, 0.95])
+    return {
+        "image": to_uint8(image[0]),
+        "watched": watched,
+        "activations": whole.numpy(),
+        "change": change,
+        "control": control,
+        "grid": grid,
+        "how": ROUTED if routes_again(model) else KEPT,
+        "extent_px": extent(model) if has_places(grid) else None,
+    }
+
+
+def estimates(model, images, labels, others, seed: int, progress) -> dict[str, Any]:
+    """Return the fields of `Statistics` but for classes, n and the data set's name."""
+    grid = require_removable(model, images)
+    generator = torch.Generator().manual_seed(seed)
+    _, state = next(iter(states(model, images[:1])))
+    kinds = groups(state, grid)
+    ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
+    rank = _effects(ranked)
+    planned = {kind: plans(kinds[kind], rank[kind]) for kind in kinds}
+    first = {kind: int(one.argmax()) for kind, one in rank.items()}
+    outcomes = measure(
+        model, images, labels, kinds, generator, planned=planned, first=first, progress=progress
+    )
+    counts, own = draw_resamples(len(images), seed=seed), _effects(outcomes)
+    fields: dict = {"base": _means(outcomes.base[:, None], counts, (False, True))[:, 0]}
+    for what, name in enumerate(("activation", "accuracy")):
+        base, shares = outcomes.base[what], what == 1
+        for kind, members in kinds.items():
+            curves = outcomes.curves[kind][:, :, what]  # (3, S, N)
+            single, control = outcomes.single[kind][:, what], outcomes.control[kind][what][None]
+            heights = torch.cat([base.expand(len(curves), 1, -1), curves], 1).double()
+            x = torch.tensor([0, *steps(len(members))]).double()
+            areas = torch.trapezoid(heights, x, dim=1) / x[-1]
+            for field, value in (
+                (f"{name}_change", _paired(single, base, counts, shares)),
+                (f"control_{name}_change", _paired(control, base, counts, shares)[0]),
+                (f"curve_{name}", _means(curves, counts, [shares] * len(curves))),
+                (f"area_{name}", compare_means(areas.numpy(), counts, shares=shares)),
+            ):
+                fields.setdefault(field, {})[kind] = value
+    changes = {
+        kind: torch.stack([outcomes.single[kind][k, 0], outcomes.matched[kind][0]])
+        - outcomes.base[0]
+        for kind, k in first.items()
+    }
+    return {
+        **fields,
+        "kinds": list(kinds),
+        "first": first,
+        "first_activation_change": {
+            kind: compare_means(one.numpy(), counts, shares=False) for kind, one in changes.items()
+        },
+        "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
+        "orders": list(ORDERS),
+        "removed": {kind: np.array(steps(len(rows))) for kind, rows in kinds.items()},
+        "grid": grid,
+        "how": ROUTED if routes_again(model) else KEPT,
+        "others": others.name,
+        **_dictionaries(model, images, labels, counts, seed, generator),
+    }
+
+
+def _effects(outcomes: Outcomes) -> dict[str, Tensor]:
+    """Return the mean loss of the true activation without each group (G,), by kind."""
+    return {kind: (outcomes.base[0] - one[:, 0]).mean(1) for kind, one in outcomes.single.items()}
+
+
+def _paired(values: Tensor, base: Tensor, counts, shares: bool) -> Estimate:
+    """Return means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
+    both = torch.cat([base[None], values]).numpy()
+    less = compare_means(both, counts, shares=shares).difference
+    assert less is not None  # of several rows there is one
+    return Estimate(less.value[1:], less.ci95[1:], len(base))
+
+
+def rank_agreement(one: Tensor, other: Tensor) -> float:
+    """Spearman's correlation of two importances (G,) of the same groups; NaN where one is flat."""
+    from scipy.stats import spearmanr  # takes time to import
+
+    if float(one.std()) == 0 or float(other.std()) == 0:
+        return float("nan")
+    return float(spearmanr(one, other).statistic)
+
+
+def _means(rows, counts, shares) -> Estimate:
+    """Return means of rows (..., N), those of one after the other, without their differences."""
+    each = [
+        compare_means(row.numpy(), counts, shares=one)
+        for row, one in zip(rows, shares, strict=True)
+    ]
+    return stack(Estimate(one.value, one.ci95, one.n) for one in each)
+
+
+def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
+    """Return the fields about dictionaries of couplings."""
+    own, _, predicted = last_couplings(model, images)
+    rows = []
+    for batch in torch.arange(len(images)).split(250):
+        several = [rounded(own[batch], count) for count in LEVELS]
+        activations = under_couplings(model, images[batch], [None, *several])
+        rows.append(winners(activations) == labels[batch])
+    fresh = None
+    with suppress(ValueError):  # of a user-defined network, which cannot be built anew
+        network = checkpoint.fresh(model, seed, images=images)
+        couplings, _, answers = last_couplings(network, images)
+        fresh = dictionary(couplings, answers)["entropy_bits"]
+    return {
+        **dictionary(own, predicted),
+        "levels": list(LEVELS),
+        "apart_bits": dictionary(apart(own, predicted, generator), predicted)["entropy_bits"],
+        "fresh_bits": fresh,
+        "rounded_accuracy": compare_means(torch.cat(rows, 1).numpy(), counts),
+    }
+
+
+def rounded(couplings: Tensor, levels: int) -> Tensor:
+    """Couplings at the nearest of some levels from 0 to 1."""
+    return (couplings * (levels - 1) + 0.5).floor() / (levels - 1)
+
+
+def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> dict[str, Any]:
+    """Return fields about dictionaries of couplings (N, I, J) and predicted classes (N,).
+
+    Intervals by the delta method; without upper end, NaN, where all images of a class differ, for
+    more of them may show more trees.
+    """
+    classes, rows = predicted.unique(), []
+    sizes = [int((predicted == k).sum()) for k in classes]
+    for count in levels:
+        each = [_of_class(rounded(couplings[predicted == k, :, k], count)) for k in classes]
+        bits, variance, number, single = np.array(each).T
+        half = Z * np.sqrt(variance.sum()) / len(classes)
+        differ = ((number == sizes) & (number > 1)).any()
+        high = np.nan if differ else bits.mean() + half
+        rows.append((bits.mean(), max(bits.mean() - half, 0), high, number.mean(), single.mean()))
+    value, low, highs, keys, child = np.array(rows).T
+    return {
+        "entropy_bits": Estimate(value, np.stack([low, highs], 1), len(predicted)),
+        "keys": keys,
+        "child_bits": child,
+        "bound_bits": float(np.log2(sizes).mean()),
+    }
+
+
+def _of_class(values: Tensor) -> tuple[float, float, int, float]:
+    """Entropy, its variance, number of keys, and a child's mean entropy, of keys (n, I)."""
+    n = len(values)
+    _, which, counts = values.unique(dim=0, return_inverse=True, return_counts=True)
+    surprise = -(counts / n).double().log2()[which]
+    variance = float(surprise.var()) / n if n > 1 else 0.0
+    ordered = values.sort(0).values
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    group = new.long().cumsum(0) - 1
+    sizes = torch.zeros_like(ordered).scatter_add_(0, group, torch.ones_like(ordered)).double() / n
+    single = torch.special.entr(sizes).sum(0) / np.log(2)
+    return float(surprise.mean()), variance, len(counts), float(single.mean())
+
+
+def apart(couplings: Tensor, predicted: Tensor, generator) -> Tensor:
+    """Couplings in which each child has those of a random image of the same predicted class.
+
+    So that children vary as much as they do, but not together.
+    """
+    mixed = couplings.clone()
+    for k in predicted.unique():
+        own = (predicted == k).nonzero().flatten()
+        keys = torch.rand(len(own), couplings.shape[1], generator=generator).argsort(0)
+        mixed[own] = couplings[own].gather(0, keys[..., None].expand(-1, -1, couplings.shape[2]))
+    return mixed

@@ -3,7 +3,272 @@
 `capsviz probes --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.probes.image import Path, Result, path_between
-from capsviz.analyses.probes.statistics import Probes, Statistics, evaluate
+from __future__ import annotations
 
-__all__ = ["Path", "Probes", "Result", "Statistics", "evaluate", "path_between"]
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from capsviz.analyses.probes.dci import LEAST
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import at_most_one, mean, within_one
+from capsviz.statistics.words import in_a_row, sentence
+
+FIT = 500  # training images of each class that a probe is fitted on
+
+
+class Result(NamedTuple):
+    """Two images, and T images on the path from the one's pose to the other's, both ends too."""
+
+    images: np.ndarray  # (2, C, H, W) uint8
+    labels: list[int | None]  # (2,) true classes, where they are known
+    capsule: int  # the class whose pose is changed: the first image's predicted class
+    t: np.ndarray  # (T,) from 0 to 1
+    path: np.ndarray  # (T, C, H, W) uint8, decoded from (1 - t) v_a + t v_b
+    fade: np.ndarray  # (T, C, H, W) uint8, (1 - t) the first of them + t the last
+    path_activations: np.ndarray  # (T, J) of these images, encoded again
+    fade_activations: np.ndarray  # (T, J)
+    activations: np.ndarray  # (2, J) of the images
+    classes: list[str]
+    score: str  # "capsule length" or "activation", what activations are
+    other_index: int | None = None  # which image of its class the second one is
+
+
+class Path(Analysis):
+    """The straight path between the poses of two images, and a cross-fade."""
+
+    Result = Result
+    needs = ("poses", "decode")
+    examples = """
+    capsviz probes --digit 2 --other-index 5  # 10 s
+    capsviz probes --n 1000  # about 2 min
+    """
+
+    def measure(
+        self, network, *, picture, inputs, classes,
+        other_index: Annotated[
+            int | None,
+            Flag("--other-index", metavar="K"),
+            Default("the one after --index"),
+            "Which image of the class the path leads to.",
+        ] = None,
+    ):  # fmt: skip
+        """Decode the path from one image to another image of its class."""
+        from capsviz.analyses.probes.paths import path_between
+        from capsviz.inputs.samples import beside
+        from capsviz.tracing import scores
+
+        label = picture.label
+        if label is None:
+            label = int(scores(network, picture.image).argmax())
+        if other_index is None:
+            other_index = _next(inputs, picture)
+        images = beside(inputs, picture, label, other_index, "another one (--other-index)")
+        return Result(
+            **path_between(network, images), labels=[picture.label, label], classes=list(classes),
+            other_index=other_index,
+        )  # fmt: skip
+
+    def left_out(self, inputs):
+        """Return why a figure set goes without it: no decoder."""
+        from capsviz.tracing.needs import missing
+
+        lacks = missing(inputs.model, self.needs)
+        return f"the network has no {lacks[0]}" if lacks else super().left_out(inputs)
+
+    def stem(self, base, result):
+        """Return the name with the number of the second image."""
+        return f"{base}-to-{result.other_index}"
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw film strips of both, and the activations along them."""
+        from capsviz.analyses.probes import draw
+
+        return draw.strip(result, width)
+
+    def verdict(self, result) -> str:
+        """Say how many of the images between are predicted as the class of the path."""
+        name = result.classes[result.capsule]
+        path, fade = (
+            int((one.argmax(1) == result.capsule).sum())
+            for one in (result.path_activations, result.fade_activations)
+        )
+        text = (
+            f"{path} of {len(result.t)} images along the path are predicted as {name}, and {fade} "
+            "along the cross-fade of its ends."
+        )
+        last = int(result.activations[1].argmax())
+        if last != result.capsule:
+            text += f" The second image itself is predicted as {result.classes[last]}."
+        return text
+
+    def caption(self, result, part="") -> str:
+        """Return what the strips and curves are."""
+        return (
+            "Images decoded along the straight path between two poses, (1 - t) v_a + t v_b, and "
+            "below them the cross-fade of the first and the last. Each has its predicted class and "
+            "that class's activation, which the curves follow; one pair of images proves nothing."
+        )
+
+
+def _next(inputs, picture) -> int:
+    """The image after a picture of the data set, or the first one after the last."""
+    if picture.label is None:
+        return 0
+    index = int(picture.name.rpartition("-")[2]) + 1
+    return index if index < int((inputs.dataset.labels == picture.label).sum()) else 0
+
+
+class Statistics(NamedTuple):
+    """S kinds of vectors probed for M measures; intervals are 95 %.
+
+    Differences are less the first kind's, paired; the last fields are None without a decoder.
+    """
+
+    measures: list[str]  # (M,) names with units
+    sources: list[str]  # S names, the network's pose first
+    dimensions: list[int]  # (S,) numbers in a vector
+    r2: Estimate  # (S, M) on test images
+    control: Estimate  # (S, M) R2 of the control task
+    selectivity: Estimate  # (S, M) r2 - control, where that is above 0
+    informed: Estimate  # (S,) mean of r2 over measures
+    codes: list[str]  # (S + 1,) sources, and after the first the same rotated at random
+    disentanglement: Estimate  # (S + 1,) mean over classes
+    completeness: Estimate  # (S + 1,)
+    spread: np.ndarray  # (M,) standard deviation of a measure within a class, in its unit
+    n: int  # test images
+    fitted: int  # images that probes are fitted on
+    fit_of: str  # what they are
+    probed: int  # classes that are predicted often enough to be probed
+    shift_px: int
+    seeds: int  # of an untrained network; each sees all images
+    dataset: str
+    notes: list[str]
+    seconds: float
+    returns: list[str] | None = None  # (3,) what is encoded: the reconstruction, and its controls
+    cycle: Estimate | None = None  # (3,) R2 of the pose within its class
+    cycle_read: Estimate | None = None  # (3,) share predicted as the same class
+    t: np.ndarray | None = None  # (T,) of the path
+    path_read: Estimate | None = None  # (2, T) share predicted as the class: path, cross-fade
+    path_activation: Estimate | None = None  # (2, T) mean activation of the class
+    path_distance: Estimate | None = None  # (2, T) to the nearest training image, rms grey value
+    couples: int = 0
+
+    axes = {
+        **dict.fromkeys(("r2", "control", "selectivity"), ("sources", "measures")),
+        "informed": ("sources",),
+        **dict.fromkeys(("disentanglement", "completeness"), ("codes",)),
+        **dict.fromkeys(("cycle", "cycle_read"), ("returns",)),
+        **dict.fromkeys(
+            ("path_read", "path_activation", "path_distance"), (("path", "cross-fade"), "t")
+        ),
+    }
+    formats = {
+        **dict.fromkeys(axes, ".2f"),
+        "cycle_read": ".1%",
+        "path_read": ".1%",
+        "path_distance": ".3f",
+    }
+    over_runs = {
+        "spread": mean,
+        "seconds": sum,
+        **dict.fromkeys(("n", "fitted", "probed", "couples"), min),
+        **dict.fromkeys(("r2", "control", "selectivity", "informed", "cycle"), at_most_one),
+        **dict.fromkeys(
+            ("disentanglement", "completeness", "cycle_read", "path_read", "path_activation"),
+            within_one,
+        ),
+    }
+
+
+class Probes(Analysis):
+    """Linear probes of N poses, and what their decoder makes of them."""
+
+    Result = Statistics
+    needs = ("poses",)  # without a decoder, cycle and paths are left out
+    slow = True
+    figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # a small set is a quick one
+    headline = ("r2", "informed", "disentanglement", "completeness", "cycle")
+
+    def measure(
+        self, network, images, *, dataset, inputs, progress=iter,
+        fit: Annotated[
+            int,
+            Range(LEAST),
+            Flag("--fit", metavar="N"),
+            "Training images of each class that a probe is fitted on.",
+        ] = FIT,
+        shift_px: Annotated[int, Range(0), "Shift of images, at most."] = 2,
+        seeds: Annotated[
+            int,
+            Range(0),
+            Flag("--seeds", metavar="K"),
+            "Freshly initialised networks of each preset, each of which sees all images.",
+        ] = 3,
+        seed: Seed = 0,
+    ) -> Statistics:  # fmt: skip
+        """Probe N images (N, C, H, W), beside the data set's networks without capsules."""
+        from capsviz.analyses.probes.measure import evaluate
+        from capsviz.inputs.opening import with_baselines
+        from capsviz.inputs.samples import training_images
+
+        side = min(images.shape[2:])
+        if shift_px >= side:
+            raise ValueError(f"expected a shift of 0 to {side - 1} px, got --shift-px {shift_px}")
+        fields = evaluate(
+            network, images, name=inputs.name,
+            baselines={one.name: one.model for one in with_baselines(inputs)[1:]}, fit=fit,
+            shift_px=shift_px, seeds=seeds, seed=seed, progress=progress,
+            **training_images(inputs, fit),
+        )  # fmt: skip
+        return Statistics(**fields, dataset=dataset)
+
+    def parts(self, result):
+        """Return "paths" too, where there is a decoder."""
+        decoded = result.cycle is not None or result.path_read is not None
+        return ("", "paths") if decoded else ("",)
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw probes and their controls, or what the decoder makes of poses."""
+        from capsviz.analyses.probes import draw
+
+        return (draw.paths if part == "paths" else draw.sheet)(result, width)
+
+    def verdict(self, result) -> str:
+        """Compare the pose with untrained networks, and its axes with random axes."""
+        from capsviz.analyses.probes.draw import NAMES
+
+        fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
+        difference, parts = result.r2.difference, []
+        if fresh:
+            known = [
+                NAMES.get(measure, measure)
+                for j, measure in enumerate(result.measures)
+                if all(difference.high[s, j] < 0 for s in fresh)
+            ]
+            what = in_a_row(known) if known else "no measure"
+            parts.append(f"The pose tells {what} clearly better than untrained networks do.")
+        if result.disentanglement.difference is not None:  # of several classes
+            gap = result.disentanglement.difference[1]
+            no = "" if float(gap.high) < 0 else "not clearly "
+            parts.append(f"Its axes are {no}more disentangled than axes drawn at random.")
+        return " ".join([*parts, *map(sentence, result.notes)])
+
+    def caption(self, result, part="") -> str:
+        """Return what a picture shows, and what its intervals are over."""
+        if part == "paths":
+            return (
+                "R² of the pose when its reconstruction is encoded again. Activation of the class "
+                "and distance to the nearest image of the class, along straight paths between two "
+                f"poses and along cross-fades. Bars and bands: 95 % intervals over {result.n:,} "
+                f"images of {result.dataset} and {result.couples} pairs (bootstrap)."
+            )
+        drawn = f" and over {result.seeds} untrained networks" if result.seeds > 1 else ""
+        return (
+            "R² of ridge regressions from the pose of the predicted class to measures of the image "
+            "(filled), and of the control task, the measures of other images (hollow). At the "
+            "right, disentanglement and completeness (DCI), also of the pose rotated at random. "
+            f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}{drawn} "
+            "(bootstrap; DCI: Student's t over classes)."
+        )

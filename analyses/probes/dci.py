@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+LEAST = 8  # images of a class to fit on
 PENALTIES = np.logspace(-3, 0, 16)[::-1]  # of the lasso, targets standardised
 FOLDS = 3  # by which the penalty is chosen
 STEPS = 2000  # of coordinate descent, at most

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.results import COLOURS
+from capsviz.results.common_panels import band, name_rows
 from capsviz.results.panels import intervals, look, mosaic
 
 NAMES = {
@@ -35,7 +36,7 @@ def sheet(result, width):
     grid = figure.add_gridspec(len(heights), 6 if wide else 1, height_ratios=heights)
     _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
     _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
-    lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in result.codes]
+    lines = [Line2D([], [], linewidth=0.8, **look(k)) for k in range(len(result.codes))]
     words = [f"{_word(one)}{_count(result, one)}" for one in result.codes]
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
     figure.legend(
@@ -50,18 +51,17 @@ def paths(result, width):
     """Draw the cycle, and activation and distance along paths."""
     wide = width >= WIDE
     figure = Figure(figsize=(width, 1.8 if wide else 3.1))
-    if wide:
-        grid = figure.add_gridspec(1, 3)
-        places = [grid[0, k] for k in range(3)]
-    else:
-        grid = figure.add_gridspec(2, 2, height_ratios=[0.8, 1.35])
-        places = [grid[0, :], grid[1, 0], grid[1, 1]]
-    if result.cycle is not None:
-        _cycle(figure.add_subplot(places[0]), result)
-    if result.path_read is not None:
-        _path(figure.add_subplot(places[1]), result, "path_activation", "activation")
-    if result.path_distance is not None:
-        _path(figure.add_subplot(places[2]), result, "path_distance", "rms to nearest image")
+    names = [["cycle", "read", "far"]] if wide else [["cycle", "cycle"], ["read", "far"]]
+    axes = figure.subplot_mosaic(names, height_ratios=[1] if wide else [0.8, 1.35])
+    for one, name, draw in (
+        ("cycle", "cycle", _cycle),
+        ("read", "path_activation", _path),
+        ("far", "path_distance", _path),
+    ):
+        if getattr(result, name) is None:
+            axes[one].remove()
+        else:
+            draw(axes[one], result, name)
     return figure
 
 
@@ -76,30 +76,17 @@ def _count(result, name: str) -> str:
     return f": {result.dimensions[result.sources.index(name)]} numbers"
 
 
-def _look(result, name: str) -> dict:
-    return look(result.codes.index(name))
-
-
-def _rows(axes, names, left, label):
-    axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlim=(left, 1.03), ylim=(len(names) - 0.5, -0.5), xlabel=label)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
-
-
 def _probes(axes, result):
     """R2 of every measure from every kind of vector, filled; of the control task, hollow."""
     S, y = len(result.sources), np.arange(len(result.measures))
     low = min(float(result.r2.low.min()), float(result.control.low.min()))
     left = max(LOWEST, min(0.0, low) - 0.05)
     for s, name in enumerate(result.sources):
-        look, rows = _look(result, name), y + (s - (S - 1) / 2) * 0.7 / S
-        intervals(axes, result.control[s], rows, look | {"fillstyle": "none"}, left)
-        intervals(axes, result.r2[s], rows, look, left)
+        own, rows = look(result.codes.index(name)), y + (s - (S - 1) / 2) * 0.7 / S
+        intervals(axes, result.control[s], rows, own | {"fillstyle": "none"}, left)
+        intervals(axes, result.r2[s], rows, own, left)
     names = [NAMES.get(one, one) for one in result.measures]
-    _rows(axes, names, left, "R² within a class, linear probe")
+    name_rows(axes, names, left, "R² within a class, linear probe")
 
 
 def _dci(axes, result):
@@ -110,36 +97,35 @@ def _dci(axes, result):
         shift = (s - (S - 1) / 2) * 0.7 / S
         for row, estimate in enumerate(pair):
             one = estimate[s : s + 1]
-            intervals(axes, one, np.array([row + shift]), _look(result, name), 0)
-    high = max(float(one.high.max()) for one in pair)
-    _rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes")
-    axes.set_xlim(0, min(1.03, high + 0.1))
+            intervals(axes, one, np.array([row + shift]), look(result.codes.index(name)), 0)
+    right = min(1.03, max(float(one.high.max()) for one in pair) + 0.1)
+    name_rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes", right=right)
 
 
-def _cycle(axes, result):
+def _cycle(axes, result, _):
     """R2 of the pose by that of its drawing, and of the controls."""
     left = max(-1.6, min(0.0, float(result.cycle.low.min())) - 0.05)
     rows = np.arange(len(result.returns))
-    look = {"color": COLOURS[0], "marker": "o", "markersize": 3}
-    intervals(axes, result.cycle, rows, look, left)
+    own = {"color": COLOURS[0], "marker": "o", "markersize": 3}
+    intervals(axes, result.cycle, rows, own, left)
     short = ["reconstruction", "equal noise", "another image's\nreconstruction"]
-    _rows(axes, short, left, "R² of the pose, encoded again")
+    name_rows(axes, short, left, "R² of the pose, encoded again")
 
 
-def _path(axes, result, field, name):
+def _path(axes, result, field):
     """One quantity along paths and cross-fades, with 95 % bands."""
     estimate = getattr(result, field)
     for one, colour, marker, words in (
         (estimate[0], PATH, "o", "path of poses"),
         (estimate[1], FADE, "s", "cross-fade"),
     ):
-        axes.plot(result.t, one.value, f"{marker}-", color=colour, markersize=2.8, label=words)
-        axes.fill_between(result.t, *one.ci95.T, color=colour, alpha=0.2, linewidth=0)
-    high = float(estimate.high.max())
-    axes.set(xlim=(0, 1), ylim=(0, 1.02 if field == "path_activation" else high * 1.1))
-    axes.set(xlabel="t", ylabel=name, xticks=[0, 0.5, 1])
+        band(axes, result.t, one, f"{marker}-", color=colour, label=words)
+    axes.set(xlim=(0, 1), xlabel="t", xticks=[0, 0.5, 1])
     if field == "path_activation":
+        axes.set(ylim=(0, 1.02), ylabel="activation")
         axes.legend(loc="lower center", fontsize=6)
+    else:
+        axes.set(ylim=(0, 1.1 * float(estimate.high.max())), ylabel="rms to nearest image")
 
 
 def strip(result, width):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import decode, trace
+from capsviz.tracing import decode, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
+from capsviz.transforms.augment import to_uint8
 
 T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
 COUPLES = 100  # of images, at most: each takes two drawings a step
@@ -19,7 +22,7 @@ RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
 def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return poses (N, J, E) after the last iteration, and the predicted classes (N,)."""
     traced = trace(model, images, keep=("poses", "lengths"))
-    return traced.poses[-1], traced.lengths.argmax(1)
+    return traced.require("poses")[-1], traced.require("lengths").argmax(1)
 
 
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
@@ -34,24 +37,20 @@ def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]
     Both (P, T, C, H, W) in [0, 1].
     """
     classes = torch.as_tensor(classes).expand(len(first))
-    ends = [trace(model, images, keep=("poses",)).poses[-1] for images in (first, last)]
-    steps = [torch.lerp(*ends, float(t)) for t in T]
+    a, b = (poses_and_classes(model, images)[0] for images in (first, last))
+    steps = [torch.lerp(a, b, float(t)) for t in T]
     path = torch.stack([decode(model, poses, classes).float() for poses in steps], 1).clamp(0, 1)
     t = T[:, None, None, None]
     return path, (1 - t) * path[:, :1] + t * path[:, -1:]
 
 
-def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
+def cycle(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     """Return the fields of `Statistics` about decoding a pose and encoding it again.
 
     Images of a class that is predicted only once are left out: it has no variance.
-
-    Parameters
-    ----------
-    looked  `poses_and_classes` of the images, where they are known.
     """
     generator = torch.Generator().manual_seed(seed)
-    poses, read = looked or poses_and_classes(model, images)
+    poses, read = poses_and_classes(model, images)
     several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
     images, poses, read = images[several], poses[several], read[several]
     if len(images) < 2:
@@ -100,61 +99,70 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
     return pairs[torch.randperm(len(pairs), generator=generator)[:COUPLES]]
 
 
-def along(model, images: Tensor, real=None, *, seed: int, looked=None, progress=iter) -> dict:
+def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict[str, Any]:
     """Return the fields of `Statistics` about paths between pairs of images.
 
     Parameters
     ----------
-    real    images (M, C, H, W) and classes (M,) that the path is compared with; None: the images
-            themselves, those of the pair left out.
-    looked  `poses_and_classes` of the images, where they are known.
+    real  images (M, C, H, W) and classes (M,) that the path is compared with; None: the images
+          themselves, those of the pair left out.
     """
     generator = torch.Generator().manual_seed(seed)
-    _, read = looked or poses_and_classes(model, images)
+    _, read = poses_and_classes(model, images)
     pairs = couples(read, generator)
     if len(pairs) < 2:
         return {"notes": [f"{len(pairs)} couples are predicted as the same class: no paths"]}
     classes = read[pairs[:, 0]]
     kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
     among, of_real = (images, read) if real is None else real
-    counts, values = draw_resamples(len(pairs), seed=seed), []
+    values = []
     for step in progress(range(len(T))):
         row = []
         for strip in kinds:
             pictures = strip[:, step]
-            lengths = trace(model, pictures, keep=("lengths",)).lengths
+            lengths = trace(model, pictures, keep=("lengths",)).require("lengths")
             far = torch.cdist(pictures.flatten(1), among.flatten(1))
             far[classes[:, None] != of_real] = torch.inf
             if real is None:
                 far.scatter_(1, pairs, torch.inf)
             nearest = far.min(1).values / pictures[0].numel() ** 0.5
-            row.append(
-                torch.stack(
-                    [
-                        (lengths.argmax(1) == classes).double(),
-                        lengths.gather(1, classes[:, None])[:, 0].double(),
-                        nearest.double(),
-                    ]
-                )
-            )
+            own = lengths.gather(1, classes[:, None])[:, 0]
+            row.append(torch.stack([lengths.argmax(1) == classes, own.double(), nearest]))
         values.append(torch.stack(row, 1).numpy())  # (3, 2, P)
-    values = np.stack(values, 2)
-    values[2][~np.isfinite(values[2])] = np.nan
-    fields = {"t": T.numpy(), "couples": len(pairs)}
-    whole = np.isfinite(values[2]).all((0, 1))  # a class may have no other image
-    for name, one, shares in zip(
-        ("path_read", "path_activation", "path_distance"), values, (True, False, False), strict=True
-    ):
-        if name == "path_distance" and not whole.all():
-            if whole.sum() < 2:
-                continue
-            one, counts = one[..., whole], draw_resamples(int(whole.sum()), seed=seed)
-        fields[name] = _over(one, counts, shares)
+    read, activation, distance = np.stack(values, 2)
+    fields = {
+        "t": T.numpy(),
+        "couples": len(pairs),
+        "path_read": _over(read, True, seed),
+        "path_activation": _over(activation, False, seed),
+    }
+    whole = np.isfinite(distance).all((0, 1))  # a class may have no other image
+    if whole.sum() >= 2:
+        fields["path_distance"] = _over(distance[..., whole], False, seed)
     return fields
 
 
-def _over(values: np.ndarray, counts: np.ndarray, shares: bool) -> Estimate:
+def _over(values: np.ndarray, shares: bool, seed: int) -> Estimate:
     """Means over couples (2, T, P), the cross-fade's less the path's beside them."""
-    steps = range(values.shape[1])
+    steps, counts = range(values.shape[1]), draw_resamples(values.shape[2], seed=seed)
     one = stack([compare_means(values[:, t], counts, shares=shares) for t in steps], 1)
     return Estimate(one.value, one.ci95, values.shape[2], one.difference)
+
+
+def path_between(model, images: Tensor) -> dict[str, Any]:
+    """Return the fields of `Result` about the path between two images (2, C, H, W)."""
+    images = images.cpu()
+    activations = scores(model, images)
+    capsule = int(activations[0].argmax())
+    path, fade = (one[0] for one in strips(model, images[:1], images[1:], capsule))
+    return {
+        "images": to_uint8(images),
+        "capsule": capsule,
+        "t": T.numpy(),
+        "path": to_uint8(path),
+        "fade": to_uint8(fade),
+        "path_activations": scores(model, path).numpy(),
+        "fade_activations": scores(model, fade).numpy(),
+        "activations": activations.numpy(),
+        "score": score_name(model, images),
+    }

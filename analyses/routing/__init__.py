@@ -3,7 +3,355 @@
 `capsviz routing --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.routing.image import OneImage, Result
-from capsviz.analyses.routing.statistics import OverImages, Statistics
+from __future__ import annotations
 
-__all__ = ["OneImage", "OverImages", "Result", "Statistics"]
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Iterations, Layer, Range, Seed
+from capsviz.nn.quantity import words_of
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean, within_one
+from capsviz.statistics.words import number, strongest
+
+NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
+CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
+LITTLE = 0.01  # of the predictions changed, and less: iterations hardly change them
+MOST = 6  # iterations that are tried, or the network's own if there are more
+NO_MAP = "There are no maps, for these capsules do not lie at several positions of a grid"
+
+
+class Result(NamedTuple):
+    """One image, R iterations; `uniform` is the same network with all couplings 1/J."""
+
+    couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
+    entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
+    agreement: np.ndarray  # (R, J) cosine of votes and pose, weighted by coupling
+    maps: np.ndarray | None  # (J, rows, columns) evidence, last iteration; None: no positions
+    map_sums: np.ndarray  # (J,) s_j · v̂_j, or what else the evidence adds up to
+    input_norms: np.ndarray  # (J,) |s_j|, of s_j = Σ_i c_ij û_ij without any bias
+    activations: np.ndarray  # (J,) of the classes, as their lengths
+    uniform_maps: np.ndarray | None  # (J, rows, columns)
+    uniform_map_sums: np.ndarray  # (J,)
+    uniform_activations: np.ndarray  # (J,)
+    extent_px: list[float] | None  # left, right, bottom, top of the maps on the image
+    image: np.ndarray  # (C, H, W) uint8
+    classes: list[str]
+    label: int | None  # true class, if it is known
+    coupling_sd: np.ndarray  # (R,) of the couplings about uniform ones
+    quantity: dict[str, str] | None  # what maps show, in words; None: c (û·v̂)
+    type_evidence: np.ndarray | None  # (types, J) in place of maps, without positions
+    uniform_type_evidence: np.ndarray | None  # (types, J)
+    layer: int | None  # a layer below the classes: its parents' types stand for classes
+    changed: str | None = None  # what was changed in the network, in words
+
+    @property
+    def parent(self) -> str:
+        """What a parent of the layer is called."""
+        return "class" if self.layer is None else "parent type"
+
+    @property
+    def child(self) -> str:
+        """What the couplings of one column are of."""
+        single = self.couplings.shape[1] == len(self.entropy_nats[0])
+        return "capsule" if single else "capsule type"
+
+
+class OneImage(Analysis):
+    """Couplings, vote agreement and evidence maps of one image."""
+
+    Result = Result
+    needs = ("votes", "couplings", "poses", "interventions")
+    examples = """
+    capsviz routing --digit 4  # 6 s
+    """
+
+    def measure(
+        self,
+        network,
+        image,
+        label=None,
+        *,
+        classes,
+        iterations: Iterations = None,
+        layer: Layer = None,
+    ):
+        """Trace the routing of one image, and of its control with uniform couplings."""
+        from capsviz.tracing import coupling_sd, measures, trace
+        from capsviz.tracing.network import below_classes
+        from capsviz.transforms.augment import to_uint8
+
+        image, layer = image.cpu(), below_classes(network, layer)
+        if len(image) != 1:
+            raise ValueError(f"expected one image, got {len(image)}")
+        keep, number = (*measures.INSIDE, "evidence"), -1 if layer is None else layer
+        whole, uniform = (
+            trace(network, image, keep=keep, iterations=iterations, layer=number, couplings=one)
+            for one in (None, "uniform")
+        )
+        routed, linked = whole, measures.with_parents(whole)
+        if whole.links is not None:
+            routed, uniform = (measures.by_parent_type(one) for one in (routed, uniform))
+        activations = routed.require("lengths")[0].numpy()
+        if layer is not None:
+            classes, label = [str(k) for k in range(len(activations))], None
+        own, control = (measures.evidence_of(one) for one in (routed, uniform))
+        couplings = routed.require("couplings")[:, 0]
+        return Result(
+            couplings=measures.type_means(couplings, routed.grid, linked).numpy(),
+            entropy_nats=measures.entropy(couplings[:, linked]).numpy(),
+            agreement=measures.mean_agreement(whole)[:, 0].numpy(),
+            maps=own.maps,
+            map_sums=own.sums,
+            input_norms=measures.input_norms(whole)[0].numpy(),
+            activations=activations,
+            uniform_maps=control.maps,
+            uniform_map_sums=control.sums,
+            uniform_activations=uniform.require("lengths")[0].numpy(),
+            extent_px=None if own.maps is None else list(routed.extent or ()),
+            image=to_uint8(image[0]),
+            classes=list(classes),
+            label=label,
+            coupling_sd=coupling_sd(couplings[:, linked]).numpy(),
+            quantity=None if whole.evidence is None else own.quantity,
+            type_evidence=own.types,
+            uniform_type_evidence=control.types,
+            layer=layer,
+        )
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw couplings and measures, or the evidence: as maps, or by capsule."""
+        from capsviz.analyses.routing import draw
+
+        return {"": draw.sheet, "maps": draw.maps, "evidence": draw.evidence}[part](result, width)
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return maps where the capsules have positions, else their evidence by type."""
+        if result.maps is not None:
+            return ("", "maps")
+        return ("",) if result.type_evidence is None else ("", "evidence")
+
+    def verdict(self, result) -> str:
+        """Compare the prediction, the couplings and the maps with those of uniform couplings."""
+        J = len(result.classes)
+        effective = float(np.exp(result.entropy_nats[-1]).mean())
+        name, control = (
+            f"{strongest(result.classes, values)} ({float(values.max()):.3f})"
+            for values in (result.activations, result.uniform_activations)
+        )
+        if result.layer is None:
+            text = f"The image is classified as {name}, and with uniform couplings as {control}."
+        else:
+            text = (
+                f"The most active parent type of routed layer {result.layer} is {name}, and with "
+                f"uniform couplings {control}."
+            )
+        text += (
+            f"\nA lower-level capsule has {effective:.3f} of {J} effective parents. "
+            f"{spread(effective, J, uniform=not result.coupling_sd[-1].any())}"
+        )
+        if result.maps is None:
+            return f"{text}\n{NO_MAP}."
+        norms = [
+            np.linalg.norm(one) for one in (result.maps - result.uniform_maps, result.uniform_maps)
+        ]
+        return (
+            f"{text}\nThe evidence maps differ from those of uniform couplings by "
+            f"{number(float(norms[0] / norms[1]), '.1%')}."
+        )
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bands are."""
+        changed = f"{result.changed[:1].upper()}{result.changed[1:]}. " if result.changed else ""
+        quantity = words_of(result.quantity)
+        what = f"{quantity['plain']}, with routing and with uniform couplings"
+        where, places = "", ""
+        if result.layer is not None:
+            where, places = f", in routed layer {result.layer}", " of the parents at all positions"
+        whole = f" All together they add up to {quantity['words']}{places}."
+        if part == "maps":
+            text = (
+                f"Evidence for each {result.parent} by position, summed over capsule types: {what}."
+                f"{whole} The outline is that of the image."
+            )
+        elif part == "evidence":
+            text = f"Evidence of each {result.child} for each {result.parent}: {what}.{whole}"
+        else:
+            text = (
+                "Routing of one image: couplings by iteration, averaged over the positions of a "
+                f"capsule type{where}; effective parents, agreement of the votes, and activations "
+                "with routing and with uniform couplings. Band: 5 to 95 % of the capsules."
+            )
+        return f"{changed}{text}"
+
+    def stem(self, base, result) -> str:
+        """Add the layer, if it is not that of the classes."""
+        return base if result.layer is None else f"{base}-layer-{result.layer}"
+
+
+class Statistics(NamedTuple):
+    """N test images, r = 1 ... M iterations, R of them the network's own; intervals are 95 %.
+
+    Intervals of proportions are Wilson's, those of means over images by Student's t, those
+    of gains normal approximations for paired images (`statistics.intervals.paired_interval`). A
+    routing of one pass has M = R = 1. K controls.
+    """
+
+    accuracy: Estimate  # (M,) with r = 1 ... M iterations; difference: less that of r = 1, paired
+    changed: Estimate  # (M,) share of predictions that differ from those of r = 1
+    to_right: np.ndarray  # (M,) images that r = 1 gets wrong and r gets right
+    to_wrong: np.ndarray  # (M,) the reverse
+    true_activation: Estimate  # (M,) mean activation of the true class, as its length
+    controls: list[str]  # (K,) uniform, random, shuffled, matched
+    control_accuracy: Estimate  # (K,); difference: less that of r = 1, paired
+    control_changed: Estimate  # (K,) against r = 1
+    control_true_activation: Estimate  # (K,)
+    entropy_nats: Estimate  # (R,) mean over capsules and images
+    effective_parents: Estimate  # (R,) mean of exp(H_i)
+    polarisation: Estimate  # (R,) mean of max_j c_ij
+    agreement: Estimate  # (R, 2) with the true class, and the mean of the others
+    control_effective_parents: Estimate  # (K,)
+    control_polarisation: Estimate  # (K,)
+    control_agreement: Estimate  # (K, 2)
+    true_classes: np.ndarray  # (C,) those among the images
+    images_of_class: np.ndarray  # (C,)
+    coupling: Estimate  # (C, J) mean coupling of a true class's images, last iteration
+    type_coupling: Estimate | None  # (C, types, J) the same for each type; None: not recorded
+    child_activation: Estimate  # (I,) mean activation of each capsule, its norm where it is one
+    dead_norm: float
+    classes: list[str]
+    n: int
+    dataset: str
+    coupling_sd: Estimate  # (R,) of couplings about uniform ones, mean over images
+    control_sd: Estimate  # (K,)
+    largest_activation: np.ndarray  # (I,) of each capsule, over the images
+    dead: int  # capsules whose largest activation is below `dead_norm`
+    prefix: bool  # pass r of M is the result of r iterations; else each r was run by itself
+    tied: np.ndarray | None = None  # (M + K,) images in which no class is ahead of all others
+
+    axes = dict.fromkeys(
+        ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
+         "polarisation", "coupling_sd"), ("iteration {1}",),
+    ) | {"agreement": ("iteration {1}", ("true class", "other classes"))}  # fmt: skip
+    formats = dict.fromkeys(
+        ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"
+    ) | dict.fromkeys(("coupling_sd", "control_sd"), ".4f")
+    over_runs = (
+        dict.fromkeys(("to_right", "to_wrong", "tied"), mean)
+        | dict.fromkeys(("type_coupling", "child_activation", "largest_activation", "dead"))
+        | dict.fromkeys(
+            ("true_activation", "control_true_activation", "polarisation", "control_polarisation",
+             "coupling"), within_one,
+        )
+    )  # fmt: skip
+
+
+class OverImages(Analysis):
+    """What routing changes over a test set, and how it couples, with control couplings."""
+
+    Result = Statistics
+    needs = ("votes", "couplings", "poses", "interventions")
+    examples = """
+    capsviz routing --n 1000  # about 15 s
+    """
+    headline = ("accuracy", "control_accuracy", "effective_parents")
+
+    def measure(
+        self,
+        network,
+        images,
+        labels,
+        *,
+        classes,
+        dataset,
+        progress=iter,
+        iterations: Iterations = None,
+        dead_norm: Annotated[
+            float, Range(0), "A capsule is dead if its activation is below this in all images."
+        ] = 0.05,
+        seed: Seed = 0,
+    ) -> Statistics:
+        """Route by r = 1 ... M iterations, and with control couplings, drawn for each image."""
+        from capsviz.analyses.routing.survey import survey
+
+        images = images.cpu()
+        fields = survey(
+            network, images, labels.cpu(), iterations=iterations, most=MOST, seed=seed,
+            progress=progress,
+        )  # fmt: skip
+        return Statistics(
+            **{name: one for name, one in fields.items() if name in Statistics._fields},
+            dead_norm=dead_norm,
+            dead=int((fields["largest_activation"] < dead_norm).sum()),
+            classes=list(classes),
+            n=len(images),
+            dataset=dataset,
+        )
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw what routing changes and how it couples, or couplings by true class."""
+        from capsviz.analyses.routing import draw
+
+        return {"": draw.panels, "couplings": draw.couplings}[part](result, width)
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the panels, and the couplings."""
+        return ("", "couplings")
+
+    def verdict(self, result) -> str:
+        """Say whether iterations change predictions, how couplings spread, and what is dead."""
+        M, R, J = len(result.accuracy), len(result.entropy_nats), len(result.classes)
+        K, uniform = len(result.controls), not result.coupling_sd.value[-1].any()
+        little = number(LITTLE, ".0%")
+        low, high = result.changed.ci95[R - 1]
+        if M == 1:
+            text = "The network routes in one pass, so there is no curve over iterations"
+        elif R == 1:
+            text = "The network routes in one iteration, with uniform couplings"
+        elif high <= LITTLE:
+            text = f"Routing iterations change few predictions (at most {little})"
+        elif low > LITTLE:
+            text = f"Routing iterations change some predictions (more than {little})"
+        else:
+            text = f"There are too few images to say whether iterations change more than {little}"
+        effective = float(result.effective_parents.value[-1])
+        text += f".\n{spread(effective, J, uniform=uniform)}"
+        tied = np.zeros(0) if result.tied is None else result.tied[[R - 1, *range(M, M + K)]]
+        for name, count in zip(["its own", *result.controls], tied, strict=False):
+            if count:
+                share = number(count / result.n, ".1%")
+                text += f"\nWith {name} couplings no class is ahead of all others in {share}."
+        count = len(result.largest_activation)
+        return f"{text}\n{result.dead} of {count:,} lower-level capsules are dead."
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bars are."""
+        if part == "couplings":
+            return (
+                "Mean and largest activation of each lower-level capsule, and mean couplings of "
+                "the images of each true class: of all capsules to every class, and of each "
+                "capsule type to the true class. Couplings share one colour scale, with 1/J in "
+                "its middle."
+            )
+        return (
+            f"Routing of {result.n:,} {result.dataset} test images, by the number of iterations "
+            "and with control couplings. Controls are uniform couplings, random ones, the image's "
+            "own shuffled among its capsules, and random ones of equal standard deviation. "
+            "Bars and bands: 95 % intervals over images."
+        )
+
+
+def spread(effective: float, parents: int, *, uniform=False) -> str:
+    """Return a sentence on couplings by their mean number of effective parents."""
+    if uniform:
+        return "All couplings are uniform: no capsule favours any class."
+    many, few = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%")
+    if effective >= NEAR_UNIFORM * parents:
+        return (
+            f"Couplings are close to uniform ({many} of all parents or more are effective), which "
+            "does not say that they have little effect: see `capsviz transplant`."
+        )
+    if effective >= CHOOSING * parents:
+        return f"Couplings favour some parents ({few} to {many} of all are effective)."
+    return f"Couplings select few parents (fewer than {few} of all are effective)."

@@ -1,4 +1,4 @@
-"""Drawings for `routing` of one image: couplings and measures, and the evidence for each class."""
+"""Drawings for `routing`: of one image, and of its statistics over many."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.nn.quantity import words_of
+from capsviz.results import COLOURS
 from capsviz.results.maps import (
     BLUE,
     COUPLING,
+    GREEN,
     GREY,
     RED,
     are_short,
@@ -25,9 +27,13 @@ from capsviz.results.maps import (
 from capsviz.results.panels import label_lines, show, wrapped
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+THREE = 6.0  # inches: from here on three panels of statistics stand side by side
+
 LINE = 0.14  # of the height of the axes, from a number to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
+MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
+CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (COLOURS[3], "^"), (COLOURS[4], "v"))  # one each
 
 
 def sheet(result, width):
@@ -69,17 +75,19 @@ def _couplings(part, result, picked, wide):
 
 def _measures(part, result, wide) -> list:
     """Spread, agreement and activations; the lines to be named."""
-    names = [["parents", "votes", "activations"]]
-    if not wide:
-        names = [["parents", "activations"], ["votes", "votes"]]
-        if not are_short(result.classes):  # names of classes stand upright, each in its own room
-            names = [[one] for one in ("parents", "votes", "activations")]
-    parts = part.subplot_mosaic(names)
+    names = ["parents", "votes", "activations"]
+    if wide:
+        rows = [names]
+    elif are_short(result.classes):
+        rows = [["parents", "activations"], ["votes", "votes"]]
+    else:  # names of classes stand upright, each in its own room
+        rows = [[name] for name in names]
+    parts = part.subplot_mosaic(rows)
     J, iterations = len(result.classes), np.arange(1, len(result.couplings) + 1)
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
     more = "; band: 5 to 95 %" if wide else "\nband: 5 to 95 %"
-    parents(parts["parents"], iterations, counts.mean(1), band, J, more)
+    parents_axes(parts["parents"], iterations, counts.mean(1), band, J, more)
     axes, winner, named = parts["votes"], int(result.activations.argmax()), []
     roles = {winner: "predicted" if result.layer is None else "most active"}
     if result.label is not None:
@@ -106,7 +114,7 @@ def _measures(part, result, wide) -> list:
     return named
 
 
-def parents(axes, iterations, mean, band, J, more):
+def parents_axes(axes, iterations, mean, band, J, more):
     """Draw effective parents, their number in the title, and the entropy on the right."""
     axes.plot(iterations, mean, "o-", color=BLUE)
     if len(iterations) > 1:
@@ -172,7 +180,42 @@ def maps(result, width):
     panel = min(0.86 * width / columns, 1.2)
     figure = Figure(figsize=(width, rows * (panel + 0.2) + (0.4 if wide else 0.5)))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    _maps(figure, result, classes, (rows, columns), wide)
+    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
+    photograph = len(result.image) > 1 and wide  # which a map over it hides
+    grid = figure.subplots(rows, columns + photograph, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    if photograph:
+        show(grid[0, 0], result.image, "image")
+        grid[0, 0].set_axis_on()
+        grid = grid[:, 1:]
+    kinds = (
+        ("routed", result.maps, result.map_sums),
+        ("uniform", result.uniform_maps, result.uniform_map_sums),
+    )
+    cell = 0.8 * width / (columns + photograph)
+    for k, (name, each, sums) in enumerate(kinds):
+        for place, j in enumerate(classes):
+            block, column = divmod(place, columns)
+            axes = grid[2 * block + k, column]
+            drawn = one_map(axes, result.image, result.extent_px, each[j], scale)
+            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
+            if k == 0:
+                title = wrapped(result.classes[j] + (" (true)" if j == result.label else ""), cell)
+                axes.set_title(title, fontsize=6.5, pad=2)
+            if column == 0:
+                axes.set_ylabel(name, fontsize=6.5)
+    most = "longest" if result.layer is None else "most active"
+    shown = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
+    quantity, end = words_of(result.quantity), " " if wide else "\n"
+    places = "" if result.layer is None else f"{end}of all positions"
+    figure.suptitle(
+        f"{_changed(result)}evidence for each {result.parent}{shown} by position:{end}"
+        f"{quantity['part']} summed over types;\n"
+        f"below each map its sum Σ: {quantity['whole']}{places}",
+        fontsize=7,
+    )
+    bar(figure, drawn, grid, "evidence; −: well below 0")
     return figure
 
 
@@ -196,69 +239,174 @@ def evidence(result, width):
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     grid[0].set_ylabel(result.parent)
     class_ticks(grid[0].yaxis, result.classes)
-    figure.suptitle(_evidence_title(result), fontsize=7)
+    quantity = words_of(result.quantity)
+    figure.suptitle(
+        f"{_changed(result)}evidence for each {result.parent} by capsule, "
+        f"{quantity['part']};\nΣ: {quantity['whole']}",
+        fontsize=7,
+    )
+    drawn = bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
     if np.min(both) >= 0:
-        bar(figure, drawn, grid[:2], "evidence\n").ax.set_ylim(0, scale.vmax)
-    else:
-        bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
+        drawn.ax.set_ylim(0, scale.vmax)
     return figure
 
 
-def _maps(part, result, classes, shape, wide):
-    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
-    photograph = len(result.image) > 1 and wide  # which a map over it hides
-    grid = part.subplots(shape[0], shape[1] + photograph, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    if photograph:
-        show(grid[0, 0], result.image)
-        grid[0, 0].set_axis_on()
-        grid[0, 0].set_title("image", fontsize=6.5, pad=2)
-        grid = grid[:, 1:]
-    kinds = (
-        ("routed", result.maps, result.map_sums),
-        ("uniform", result.uniform_maps, result.uniform_map_sums),
-    )
-    for k, (name, maps, sums) in enumerate(kinds):
-        for place, j in enumerate(classes):
-            block, column = divmod(place, shape[1])
-            axes = grid[2 * block + k, column]
-            drawn = one_map(axes, result.image, result.extent_px, maps[j], scale)
-            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
-            if k == 0:
-                true = " (true)" if j == result.label else ""
-                cell = 0.8 * part.bbox.width / part.dpi / (shape[1] + photograph)  # inches
-                title = wrapped(f"{result.classes[j]}{true}", cell)
-                axes.set_title(title, fontsize=6.5, pad=2)
-            if column == 0:
-                axes.set_ylabel(name, fontsize=6.5)
-    part.suptitle(_maps_title(result, SHOWN, wide), fontsize=7)
-    bar(part, drawn, grid, "evidence; −: well below 0")
-
-
-def _maps_title(result, shown: int, wide: bool) -> str:
-    """Return the title of maps of at most `shown` classes."""
-    most = "longest" if result.layer is None else "most active"
-    longest = f" ({shown} {most})" if len(result.classes) > shown else ""
-    quantity, own = words_of(result.quantity), result.quantity is not None
-    return (
-        f"{_changed(result, chr(10))}evidence for each {result.parent}{longest} by position: "
-        f"{chr(10) if own and not wide else ''}{quantity['part']} "
-        f"summed over types;{' ' if wide and not own else chr(10)}"
-        f"below each map its sum Σ{', ' if own else ' = '}{quantity['whole']}"
-        f"{'' if result.layer is None else (' ' if wide else chr(10)) + 'of all positions'}"
-    )
-
-
-def _evidence_title(result) -> str:
-    """Return the title of the evidence of capsules without positions."""
-    quantity = words_of(result.quantity)
-    return (
-        f"{_changed(result, chr(10))}evidence for each {result.parent} by capsule, "
-        f"{quantity['part']};\nΣ: {quantity['whole']}"
-    )
-
-
-def _changed(result, end: str) -> str:
+def _changed(result) -> str:
     """Return what was changed in the network, if anything."""
-    return f"{result.changed}{end}" if result.changed else ""
+    return f"{result.changed}\n" if result.changed else ""
+
+
+def panels(result, width):
+    """What routing changes and how it couples; bars are 95 %."""
+    wide = width >= THREE
+    shape = (2, 3) if wide else (3, 2)
+    figure = Figure(figsize=(width, 1.65 * shape[0] + 0.1 + 0.12 * (not wide)))
+    accuracy, changed, active, parents, polarisation, agreement = figure.subplots(*shape).flat
+    _by_iterations(accuracy, result, 100 * result.accuracy, 100 * result.control_accuracy)
+    _by_iterations(changed, result, 100 * result.changed, 100 * result.control_changed)
+    _by_iterations(active, result, result.true_activation, result.control_true_activation)
+    for axes in (accuracy, changed):
+        axes.set_ylabel("images, %")
+    active.set_ylabel("activation")
+    accuracy.set_title("accuracy")
+    than = "at r = 1" if len(result.changed) > 1 else "its own"
+    changed.set_title(f"predictions other than {than}" if wide else f"other than {than}")
+    active.set_title("true class")
+    _parents(parents, result)
+    _polarisation(polarisation, result)
+    named = _agreement(agreement, result)
+    figure.suptitle(wrapped(_title(result), width - 0.1, 6.2), fontsize=6.5)
+    label_lines(figure, named)
+    return figure
+
+
+def couplings(result, width):
+    """Which capsules are dead; mean couplings of each true class's images."""
+    wide = width >= THREE
+    names = [["dead", "all", "types", "types"]] if wide else [["dead", "all"], ["types", "types"]]
+    upright = 0 if are_short(result.classes) else 0.8  # inches of names below their axes
+    figure = Figure(figsize=(width, 1.9 * len(names) + 0.15 + upright))
+    axes = figure.subplot_mosaic(names)
+    _dead(axes["dead"], result)
+    _by_class(figure, axes["all"], axes["types"], result)
+    figure.suptitle(f"{result.n:,} images of {result.dataset}", fontsize=6.5)
+    return figure
+
+
+def _title(result) -> str:
+    """What the bars are, and the controls' letters with their spread."""
+    head = f"{result.n:,} images of {result.dataset}; bars and bands: 95 % intervals"
+    names = ["own", *(f"{name[0].upper()} {name}" for name in result.controls)]
+    sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
+    each = [f"{name} {value:.4f}" for name, value in zip(names, sd, strict=True)]
+    return f"{head}\nsd of couplings about uniform: {', '.join(each)}"
+
+
+def _by_iterations(axes, result, estimate, controls):
+    """r = 1 ... M and the controls; controls far off the scale are written in its corner."""
+    count, K = len(estimate), len(controls)
+    step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
+    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
+    low, high = estimate.low.min(), estimate.high.max()
+    if low == high:  # nothing to measure by, as of predictions against themselves
+        low, high = min(low, controls.low.min()), max(high, controls.high.max())
+    room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
+    low, high = low - room, high + room
+    far: dict[bool, list[str]] = {True: [], False: []}  # above and below the scale
+    for k in range(K):
+        value = float(controls.value[k])
+        if low - 5 * room <= value <= high + 5 * room:
+            at = count + step * (1 + k)
+            _errorbar(axes, [at], controls[k : k + 1], *CONTROL_STYLES[k])
+            low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
+        else:
+            up = value > high
+            far[up].append(f"{result.controls[k][0].upper()} {value:.3g} {'↑' if up else '↓'}")
+    for up, texts in far.items():
+        axes.annotate(
+            "\n".join(texts), (1, float(up)), xycoords="axes fraction", xytext=(0, -2 if up else 2),
+            textcoords="offset points", ha="right", va="top" if up else "bottom", fontsize=6,
+        )  # fmt: skip
+    axes.set(ylim=(low, high), xlim=(1 - 0.5 * step, count + (K + 0.7) * step))
+    numbered = list(range(1, count + 1, step))
+    axes.set_xticks([*numbered, *(count + step * (1 + k) for k in range(K))])
+    iterations = [str(r) for r in numbered] if count > 1 else ["own"]
+    axes.set_xticklabels([*iterations, *(name[0].upper() for name in result.controls)])
+    letters = axes.get_xticklabels()[len(numbered) :]
+    for tick, (colour, _) in zip(letters, CONTROL_STYLES, strict=False):
+        tick.set_color(colour)
+    axes.set_xlabel("routing iterations r; controls" if count > 1 else "controls")
+
+
+def _parents(axes, result):
+    one, J = result.effective_parents, len(result.classes)
+    iterations = np.arange(1, len(one) + 1)
+    parents_axes(axes, iterations, one.value, one.ci95, J, "\ndotted: random")
+    _dotted(axes, result, result.control_effective_parents.value)
+
+
+def _polarisation(axes, result):
+    estimate = result.polarisation
+    iterations = np.arange(1, len(estimate) + 1)
+    _errorbar(axes, iterations, estimate, BLUE, "o-")
+    top = 1.06 if estimate.value.max() > 0.97 else 1  # whole markers
+    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top))
+    axes.set_title(f"polarisation {float(estimate.value[-1]):.3f}\ndotted: random")
+    iteration_ticks(axes, iterations)
+    _dotted(axes, result, result.control_polarisation.value)
+
+
+def _agreement(axes, result) -> list:
+    """Cosine of votes and pose, and of the control of equal spread; the lines to be named."""
+    iterations, named = np.arange(1, len(result.agreement) + 1), []
+    for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
+        line = _errorbar(axes, iterations, result.agreement[:, k], colour, marker)
+        _dotted(axes, result, result.control_agreement.value[:, k], "matched", colour)
+        named.append((axes, line, name))
+    votes(axes, iterations)
+    axes.set_xlabel(f"{axes.get_xlabel()}; dotted: matched")
+    return named
+
+
+def _dotted(axes, result, values, name="random", colour=GREY):
+    """Draw one of the controls as a dotted line."""
+    axes.axhline(values[result.controls.index(name)], color=colour, linestyle=":")
+
+
+def _dead(axes, result):
+    """Mean and largest activation of each capsule; the dead are those that never reach the line."""
+    mean, largest = result.child_activation.value, result.largest_activation
+    axes.plot(mean, largest, ".", color=BLUE, markersize=1.5)
+    axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
+    axes.set(xlim=(0, max(1, mean.max())), ylim=(0, 1.05 * max(1, largest.max())))
+    axes.set(xlabel="mean activation", ylabel="largest activation")
+    axes.set_title(f"dead (below): {result.dead} of {len(mean)}")
+
+
+def _by_class(part, every, types, result):
+    """Mean couplings of each true class's images, on one scale with 1/J in the middle."""
+    J, true = len(result.classes), result.true_classes
+    shown = [(every, result.coupling.value)]
+    if result.type_coupling is None:
+        types.axis("off")
+        types.set_title("capsule types\nnot recorded")
+    else:
+        each = zip(result.type_coupling.value, true, strict=True)
+        shown.append((types, np.stack([of_type[:, k] for of_type, k in each])))
+        types.set(xlabel="capsule type", title="each type to the true class")
+        types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    scale = coupling_scale(np.concatenate([values.ravel() for _, values in shown]), 1 / J)
+    for axes, values in shown:
+        image = axes.imshow(values, cmap=COUPLING, norm=scale, aspect="auto")
+        axes.set_ylabel("true class")
+        class_ticks(axes.yaxis, [result.classes[k] for k in true])
+    every.set(xlabel="parent class", title="all capsules")
+    class_ticks(every.xaxis, result.classes)
+    coupling_bar(part, image, shown[-1][0], scale)
+
+
+def _errorbar(axes, x, estimate, colour, marker):
+    """Points with their intervals; the line through them."""
+    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
+    line, *_ = axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5)
+    return line

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.results import COLOURS
+from capsviz.results.common_panels import band, name_rows
 from capsviz.results.maps import SIGNED, coupling_scale, coupling_ticks, halfrange
 from capsviz.results.panels import look, percent, points, show
 from capsviz.statistics.words import strongest
@@ -44,7 +45,8 @@ def pair(result, width):
     ratios = {"width_ratios": [1, 1, 1, 0.2, 1, 1, 1, 1] if wide else [1, 1, 1, 1]}
     grid = figure.add_gridspec(len(heights), 8 if wide else 4, height_ratios=heights, **ratios)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    panels, scale = [], _scale(result, (first, other))
+    panels = []
+    scale = coupling_scale(result.maps[:, [first, other]], result.even) if maps else None
     for k in range(2):
         name = result.classes[result.read[k]]
         axes = figure.add_subplot(grid[k, 0])
@@ -73,7 +75,6 @@ def pair(result, width):
             bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
         bar.set_label("own coupling by position, mean over types", fontsize=6.5)
-        bar.ax.tick_params(labelsize=6)
         bar.outline.set_visible(False)
     return figure
 
@@ -100,24 +101,11 @@ def _bars(axes, result, k):
     colours = [NEITHER] * len(values)
     colours[int(result.read[k])], colours[int(result.read[1 - k])] = OWN, PARTNER
     axes.bar(range(len(values)), values, color=colours)
-    span = 1.15 * _halfrange(result, range(len(values)))
+    span = 1.15 * halfrange(result.means - result.even)
     axes.set(ylim=(-span, span), xticks=[])
     axes.tick_params(axis="y", labelsize=6)
     if k == 0:
         axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
-
-
-def _scale(result, classes):
-    return coupling_scale(_couplings(result, classes), result.even)
-
-
-def _halfrange(result, classes) -> float:
-    return halfrange(_couplings(result, classes) - result.even)
-
-
-def _couplings(result, classes):
-    values = result.means if result.maps is None else result.maps
-    return values[:, list(classes)]
 
 
 def shares(result, width):
@@ -137,19 +125,13 @@ def shares(result, width):
         points(right, estimate, colour, marker, None, (row - 0.5) * 0.2)
     sd = result.coupling_sd.value
     names = [f"{name}\ns.d. {value:.4f}" for name, value in zip(result.names, sd, strict=True)]
-    for axes in (left, right):
-        axes.set_yticks(range(K), names, fontsize=6)
-        axes.set(ylim=(K - 0.5, -0.5), xlim=(-0.03, 1.03))
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.tick_params(axis="y", length=0, labelleft=axes is left or not wide)
-    left.set(xlabel="pairs", ylabel="couplings" if wide else None)
+    name_rows(left, names, -0.03, "pairs")
+    name_rows(right, names, -0.03, "mean activation of that class")
+    right.tick_params(labelleft=not wide)
     percent(left.xaxis)
-    right.set_xlabel("mean activation of that class")
-    lines = [line for line in left.get_lines() if not line.get_label().startswith("_")]
     title = f"{result.n:,} pairs of {result.dataset} images; s.d.: of couplings about uniform; "
     figure.legend(
-        handles=lines, loc="outside upper center", ncols=3 if wide else 1, fontsize=6.5,
+        *left.get_legend_handles_labels(), loc="outside upper center", ncols=3 if wide else 1,
         title=f"{title}{'' if wide else chr(10)}bars: 95 % intervals. Predicted class:",
         title_fontsize=6.5,
     )  # fmt: skip
@@ -160,18 +142,14 @@ def parts(result, width):
     """Draw positions as maps, types as points, and predictions by the share exchanged."""
     wide, mapped = width >= IN_A_ROW, "places" in result.kinds
     rest = [kind for kind in result.kinds if kind != "places"]
+    names, maps = [*rest, "shares"], ["partner", "own"] * mapped
     if wide:
-        figure = Figure(figsize=(width, 2.35))
-        ratios = ([1.0, 1.0] if mapped else []) + [1.5] * (1 + len(rest))
-        grid = figure.add_gridspec(1, len(ratios), width_ratios=ratios)
-        spots = [grid[0, k] for k in range(len(ratios))]
+        figure, rows = Figure(figsize=(width, 2.35)), [[*maps, *names]]
+        ratios = {"width_ratios": [1.0] * len(maps) + [1.5] * len(names)}
     else:
-        rows = [1.3] * (mapped + len(rest) + 1)
-        figure = Figure(figsize=(width, sum(rows) + 0.75))
-        grid = figure.add_gridspec(len(rows), 2, height_ratios=rows)
-        spots = [grid[0, 0], grid[0, 1]] if mapped else []
-        spots += [grid[mapped + k, :] for k in range(1 + len(rest))]
-    axes = [figure.add_subplot(spot) for spot in spots]
+        rows = [maps] * mapped + [[name, name] for name in names]
+        figure, ratios = Figure(figsize=(width, 1.3 * len(rows) + 0.75)), {}
+    axes = list(figure.subplot_mosaic(rows, **ratios).values())
     if mapped:
         _maps(figure, axes[:2], result, wide)
     for one, kind in zip(axes[2 * mapped :], rest, strict=False):
@@ -183,7 +161,7 @@ def parts(result, width):
     if not wide:
         title = title.replace(": ", ":\n")
     figure.legend(
-        handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
+        handles, labels, loc="outside upper center", ncols=4 if wide else 2,
         title=f"{title}exchanged; bars and bands: 95 %", title_fontsize=6.5,
     )  # fmt: skip
     return figure
@@ -204,7 +182,6 @@ def _maps(figure, axes, result, wide):
         one.set_xlabel(text, fontsize=6.5)
     bar = figure.colorbar(drawn, ax=list(axes), aspect=12 if wide else 8, pad=0.02, shrink=0.8)
     bar.locator = MaxNLocator(3, symmetric=True)
-    bar.ax.tick_params(labelsize=6)
     bar.outline.set_visible(False)
 
 
@@ -235,10 +212,9 @@ def _shares(axes, result):
         shares = result.shares[kind]
         if kind.startswith("single"):  # the control of whole ones
             colour, name = NEITHER, f"{name} at random"
-        axes.plot(shares, share.value, f"{'D^v'[k]}-", color=colour, markersize=3, label=name)
-        axes.fill_between(shares, share.low, share.high, color=colour, alpha=0.2, linewidth=0)
+        band(axes, shares, share, f"{'D^v'[k]}-", color=colour, label=name)
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")
-    axes.set_ylabel("classified as donor", fontsize=6.5)
+    axes.set_ylabel("classified as donor")
     percent(axes.xaxis)
     percent(axes.yaxis)
     axes.legend(loc="best", fontsize=6)
@@ -264,7 +240,7 @@ def iterations(result, width):
         axes.set_xticks(range(1, len(one) + 1))
         percent(axes.yaxis)
     figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        *panels[0].get_legend_handles_labels(), loc="outside upper center",
         ncols=3 if wide else 1, title_fontsize=6.5,
         title=f"{result.n:,} pairs of {result.dataset} images, classified as\n"
         "recipient (solid) or other-class donor (dashed)",
@@ -289,11 +265,7 @@ def doses(result, width):
         axes.axvline(x[above].min() - 0.8, color="#DDDDDD", linewidth=0.7, zorder=0)
     for k, name in enumerate(result.conditions):
         share, style = result.follow[k], look(k)
-        axes.plot(x[above], share.value[above], **style, label=name)
-        axes.fill_between(
-            x[above], share.low[above], share.high[above], color=style["color"], alpha=0.2,
-            linewidth=0,
-        )  # fmt: skip
+        band(axes, x[above], share[above], **style, label=name)
         moved = x[~above] + 0.12 * (k - (len(result.conditions) - 1) / 2)
         axes.vlines(moved, share.low[~above], share.high[~above], color=style["color"])
         axes.plot(moved, share.value[~above], linestyle="none", **style)
@@ -308,7 +280,7 @@ def doses(result, width):
     percent(axes.yaxis)
     title = f"{result.n:,} pairs of {result.dataset} images; scaled deviation of the couplings:"
     figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        *axes.get_legend_handles_labels(), loc="outside upper center",
         ncols=len(result.conditions) if wide else 2, title=title, title_fontsize=6.5,
     )  # fmt: skip
     return figure

@@ -1,35 +1,82 @@
-"""Measures of `transplant`: couples of images, and passes with replaced couplings."""
+"""Measures of `transplant`: couples of images, and passes with other couplings in all iterations.
+
+Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c and 2 c + 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.statistics.comparison import compare_means, compare_shares
-from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.comparison import compare_means, compare_shares, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import (
     CHUNK_IMAGES,
     control_couplings,
     coupling_sd,
     evaluating,
+    even_couplings,
+    reconstructs,
     routes_again,
+    trace,
     under_couplings,
 )
-from capsviz.tracing.many import couples, last_couplings, of_like_class, winners
+from capsviz.tracing.many import (
+    couples,
+    last_couplings,
+    of_like_class,
+    require_all_to_all,
+    winners,
+)
+from capsviz.tracing.needs import reason
 from capsviz.tracing.record import NotFiniteError
 from capsviz.tracing.rerouting import chunks
+from capsviz.transforms.augment import to_uint8
 
 EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is rounding
 DOSED_IMAGES = 64  # at a time: each has couplings for every condition and dose
 
 
+def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dict[str, Any]:
+    """Return the fields of `Result` that are measured, of two images (2, C, H, W).
+
+    The seed is of the shuffle.
+    """
+    traced = trace(model, images, keep=("couplings", "lengths"), iterations=iterations)
+    couplings = traced.require("couplings")
+    require_all_to_all(couplings)
+    own, uniform = couplings[-1], even_couplings(couplings)
+    shuffled = control_couplings("shuffled", own[None], torch.Generator().manual_seed(seed))[-1]
+    decodes = reconstructs(model)
+    keep = ("lengths", "reconstruction") if decodes else ("lengths",)
+    mixed = [
+        trace(model, images, keep=keep, couplings=one, iterations=iterations)
+        for one in (own, own.flip(0), shuffled.flip(0), uniform)
+    ]
+    drawn = [to_uint8(one.require("reconstruction")) for one in mixed] if decodes else None
+    maps = None if traced.grid is None else own.unflatten(1, traced.grid).mean(1).movedim(-1, 1)
+    return {
+        "images": to_uint8(images),
+        "read": traced.require("lengths").argmax(1).numpy(),
+        "conditions": ["own", "the donor's", "the donor's, shuffled", "uniform"],
+        "activations": np.stack([one.require("lengths") for one in mixed], 1),
+        "decoded": None if drawn is None else np.stack(drawn, 1),
+        "means": own.mean(1).numpy(),
+        "maps": None if maps is None else maps.numpy(),
+        "coupling_sd": coupling_sd(own).numpy(),
+        "even": float(uniform.mean()),
+        "given": reason(model, "donor's class"),
+        "iterations": iterations,
+    }
+
+
 class Outcomes(NamedTuple):
-    """P pairs under the K conditions, in their order; couple c is the pairs 2 c and 2 c + 1."""
+    """P pairs under the K conditions of `pairs.CONDITIONS`, in their order."""
 
     own: Tensor  # (K, P) bool: classified as the recipient
     partner: Tensor  # (K, P) bool: classified as the other-class donor
@@ -46,29 +93,52 @@ def transplant(
     own, even, read = last_couplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     voting, partner = pairs_of(read, generator)
-    like = of_like_class(read)[voting]
-    mean = own.mean(0)
+    like, mean = of_like_class(read)[voting], own.mean(0)
     parts = []
     for rows in progress(torch.arange(len(voting)).split(CHUNK_IMAGES)):
-        here = voting[rows]
+        here, there = voting[rows], partner[rows]
         replaced = (
             own[here],
-            own[partner[rows]],
+            own[there],
             own[like[rows]],
             mean.expand(len(rows), *mean.shape),
             control_couplings("shuffled", own[None, here], generator)[-1],
             control_couplings("matched", own[None, here], generator)[-1],
             even.expand(len(rows), *even.shape),
-            control_couplings("shuffled", own[None, partner[rows]], others)[-1],
+            control_couplings("shuffled", own[None, there], others)[-1],
         )
         said = under_couplings(model, images[here], replaced, iterations=iterations)
+        won, classes = winners(said), (read[here], read[there])
+        activations = [said.gather(2, k.expand(len(said), -1)[..., None])[..., 0] for k in classes]
         sd = torch.stack([coupling_sd(one) for one in replaced])
-        parts.append((*_outcome(said, read[here], read[partner[rows]]), sd))
+        parts.append((*(won == k for k in classes), won < 0, *activations, sd))
     return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
 
 
+def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -> dict[str, Any]:
+    """Return the fields of `Statistics` that are measured."""
+    found = transplant(model, images, iterations=iterations, seed=seed, progress=progress)
+    counts = draw_resamples(found.own.shape[1] // 2, seed=seed)
+    shares = {"as_own": found.own, "as_partner": found.partner}
+    shares["as_neither"] = ~found.own & ~found.partner
+    means = ("own_activation", "partner_activation", "coupling_sd")
+    return {
+        **{name: over_pairs(one, counts, shares=True) for name, one in shares.items()},
+        **{name: over_pairs(getattr(found, name), counts, shares=False) for name in means},
+        **counted(found.own),
+        "tied": found.tied.double().mean(1).numpy(),
+        "given": reason(model, "donor's class"),
+        "iterations": iterations,
+    }
+
+
+def counted(values: Tensor) -> dict[str, int]:
+    """Return the numbers of couples and of pairs of values (..., P)."""
+    return {"couples": values.shape[-1] // 2, "n": values.shape[-1]}
+
+
 class Dosed(NamedTuple):
-    """P pairs under K conditions and D doses; couple c is the pairs 2 c and 2 c + 1."""
+    """P pairs under K conditions and D doses."""
 
     own: Tensor  # (K, D, P) bool: classified as the recipient
     partner: Tensor  # (K, D, P) bool: classified as the donor
@@ -77,73 +147,83 @@ class Dosed(NamedTuple):
 
 
 def dosed(
-    model,
-    images: Tensor,
-    doses: Sequence[float],
-    *,
-    iterations: int | None = None,
-    seed: int,
+    model, images: Tensor, doses: Sequence[float], *, iterations: int | None, seed: int,
     progress=iter,
-    clipped: bool = False,
-) -> Dosed:
+) -> Dosed:  # fmt: skip
     """Return outcomes of images (N, C, H, W) under scaled deviations from uniform couplings.
 
-    Conditions are the donor's couplings, these shuffled, the mean of the donor's predicted class,
-    the direction of steepest change, and noise; the last two have the norm of the donor's
-    deviation. Couples, and shuffled couplings, are those of `transplant` with the same seed. For a
-    network whose scores have no gradient with respect to couplings, the direction is left out: its
-    rows are missing, and K is 4.
-
-    Parameters
-    ----------
-    clipped  set couplings below 0 to 0, the total of each child kept. So it is done with networks
-             that compute no finite activations of negative couplings, as mixtures of Gaussians,
-             whose variances they may make negative.
+    Conditions are those of `pairs_by_dose.CONDITIONS`; the steepest direction and the noise have
+    the norm of the donor's deviation. Couples, and shuffled couplings, are those of `transplant`
+    with the same seed. For a network whose scores have no gradient with respect to couplings, the
+    direction is left out, and K is 4. For one that computes no finite activations of negative
+    couplings, as a mixture of Gaussians, these are set to 0, each child's total kept.
     """
     own, even, read = last_couplings(model, images, iterations=iterations)
-    if coupling_sd(own).max() <= EVEN * even.double().mean():
+    uniform = even.double()
+    if coupling_sd(own).max() <= EVEN * uniform.mean():
         raise ValueError(
             "the couplings of this network are uniform in every image: there is nothing to scale"
         )
-    generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
-    noise = torch.Generator().manual_seed(seed + 2)
-    voting, partner = pairs_of(read, generator)
     means = {int(k): own[read == k].mean(0) for k in read.unique()}
-    uniform = even.double()
-    parts = []
-    for rows in progress(torch.arange(len(voting)).split(DOSED_IMAGES)):
-        here, there = voting[rows], partner[rows]
-        donor = own[None, there]
-        steepest = steepest_direction(
-            model, images[here], even, read[here], read[there], iterations=iterations
-        )
-        deviations = [
-            one.double() - uniform
-            for one in (
-                donor[0],
-                control_couplings("shuffled", donor, others)[-1],
-                torch.stack([means[int(k)] for k in read[there]]),
-                control_couplings("matched", donor, noise)[-1],
-            )
-        ]
-        if steepest is not None:
-            norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
-            deviations.insert(-1, steepest.double() * norm)
-        replaced = [uniform + d * one for one in deviations for d in doses]
-        replaced = [(_clipped(one) if clipped else one).to(own.dtype) for one in replaced]
+    for clipped in (False, True):
+        generator, others, noise = (torch.Generator().manual_seed(seed + k) for k in range(3))
+        voting, partner = pairs_of(read, generator)
+        parts = []
         try:
-            under = under_couplings(model, images[here], replaced, iterations=iterations)
+            for rows in progress(torch.arange(len(voting)).split(DOSED_IMAGES)):
+                here, there = voting[rows], partner[rows]
+                donor = own[None, there]
+                steepest = steepest_direction(
+                    model, images[here], even, read[here], read[there], iterations=iterations
+                )
+                conditions = (
+                    donor[0],
+                    control_couplings("shuffled", donor, others)[-1],
+                    torch.stack([means[int(k)] for k in read[there]]),
+                    control_couplings("matched", donor, noise)[-1],
+                )
+                deviations = [one.double() - uniform for one in conditions]
+                if steepest is not None:
+                    norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
+                    deviations.insert(-1, steepest.double() * norm)
+                replaced = [uniform + d * one for one in deviations for d in doses]
+                replaced = [(_clipped(one) if clipped else one).to(own) for one in replaced]
+                under = under_couplings(model, images[here], replaced, iterations=iterations)
+                said = winners(under).unflatten(0, (len(deviations), len(doses)))
+                size = torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations])
+                parts.append((said == read[here], said == read[there], size))
+            break
         except NotFiniteError:
             if clipped:
                 raise
-            return dosed(
-                model, images, doses, iterations=iterations, seed=seed, progress=progress,
-                clipped=True,
-            )  # fmt: skip
-        said = winners(under).unflatten(0, (len(deviations), len(doses)))
-        size = torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations])
-        parts.append((said == read[here], said == read[there], size))
-    return Dosed(*(torch.cat(values, -1) for values in zip(*parts, strict=True)), clipped)
+    own, partner, deviation = (torch.cat(values, -1) for values in zip(*parts, strict=True))
+    return Dosed(own, partner, deviation, clipped)
+
+
+def over_doses(
+    model, images: Tensor, doses: np.ndarray, conditions, *, iterations, seed: int, progress
+) -> dict[str, Any]:
+    """Return the fields of `Doses` that are measured, at doses (D,) in their order."""
+    found = dosed(
+        model, images, doses.tolist(), iterations=iterations, seed=seed, progress=progress
+    )
+    counts, above = draw_resamples(found.own.shape[-1] // 2, seed=seed), doses > 0
+
+    def alone(one: Estimate) -> Estimate:
+        return replace(one, difference=None)
+
+    return {
+        "conditions": [*conditions[:3], *conditions[-(len(found.own) - 3) :]],
+        "doses": doses,
+        "follow": stack(alone(over_pairs(one, counts, shares=True)) for one in found.partner),
+        "keep": stack(alone(over_pairs(one, counts, shares=True)) for one in found.own),
+        "half": half_dose(found.partner[:, above], doses[above], counts),
+        "deviation_sd": alone(over_pairs(found.deviation, counts, shares=False)),
+        **counted(found.own),
+        "given": reason(model, "donor's class"),
+        "iterations": iterations,
+        "clipped": found.clipped,
+    }
 
 
 def _clipped(couplings: Tensor) -> Tensor:
@@ -232,47 +312,30 @@ def half_dose(values: Tensor, doses: np.ndarray, counts: np.ndarray) -> Estimate
     K, D, C = each.shape
     drawn = (counts @ each.reshape(K * D, C).T / C).reshape(-1, K, D)
     doses_50 = np.nan_to_num(halfway(drawn, doses), nan=np.inf)
-    ends = [
-        np.percentile(doses_50, q, axis=0, method=method)
-        for q, method in ((2.5, "lower"), (97.5, "higher"))
-    ]
-    ends = np.stack(ends, -1)
+    low = np.percentile(doses_50, 2.5, axis=0, method="lower")
+    ends = np.stack([low, np.percentile(doses_50, 97.5, axis=0, method="higher")], -1)
     ends[np.isinf(ends)] = np.nan
     return Estimate(halfway(each.mean(-1), doses), ends, values.shape[-1])
 
 
-def pairs_of(read: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return recipients and donors (P,), of couple c the pairs 2 c and 2 c + 1.
+def pairs_of(read: Tensor, generator: torch.Generator, least: int = 2) -> tuple[Tensor, Tensor]:
+    """Return recipients and donors (P,) of another class.
 
-    Parameters
-    ----------
-    read  (N,) predicted classes; images whose class no other one shares are left out.
-
-    Raises
-    ------
-    ValueError  for fewer than 2 couples.
+    Of images with predicted classes (N,) those whose class no other one shares are left out:
+    they have no same-class donor. ValueError for fewer couples than the `least`.
     """
-    several = (torch.bincount(read)[read] > 1).nonzero().flatten()  # there is a like image, too
+    several = (torch.bincount(read)[read] > 1).nonzero().flatten()
     pairs = several[couples(read[several], generator)]
-    if pairs.numel() < 4:
+    if len(pairs) < least:
         raise ValueError(
             f"{len(read)} images make {len(pairs)} couples of different predicted classes that "
-            "other images share, expected at least 2: take more images, of several classes"
+            f"other images share, expected at least {least}: take more images, of several classes"
         )
     return pairs.flatten(), pairs.flip(1).flatten()
 
 
-def _outcome(said: Tensor, own: Tensor, partner: Tensor) -> tuple[Tensor, ...]:
-    """The fields of `Outcomes` but the last, of activations (K, P, J) and both classes (P,)."""
-    read = winners(said)
-    each = (classes.expand(len(said), -1)[..., None] for classes in (own, partner))
-    return read == own, read == partner, read < 0, *(said.gather(2, k)[..., 0] for k in each)
-
-
 def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
-    """Means over pairs (K, 2 C), of which 2 c and 2 c + 1 are of couple c, under resamples of the C
-    couples, as of `draw_resamples`; `shares`: of what is 0 or 1.
-    """
+    """Return means over pairs (K, 2 C), under resamples of C couples; `shares`: of 0 or 1."""
     couples = values.double().unflatten(1, (-1, 2))
     if shares:
         both = couples.sum(2).numpy()

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.analyses.transplant.measure import over_pairs
+from capsviz.analyses.transplant.measure import counted, over_pairs, pairs_of
 from capsviz.discovery import unknown
 from capsviz.statistics.comparison import draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import CHUNK_IMAGES, from_children, trace
-from capsviz.tracing.many import couples, last_couplings, require_all_to_all
-from capsviz.tracing.needs import missing, require
+from capsviz.tracing.many import last_couplings, of_like_class, require_all_to_all, winners
+from capsviz.tracing.needs import missing, reason, require
 from capsviz.tracing.network import abilities, below_classes, check_look
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
@@ -42,10 +43,15 @@ class Layer(NamedTuple):
     grid: tuple[int, int, int] | None
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """I, the children."""
-        one = self.couplings if self.children is None else self.children
-        return one.shape[1]
+        return self.of_rows("couplings" if self.children is None else "children").shape[1]
+
+    def of_rows(self, name: str, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Return a part that there is, of some of the images."""
+        value = getattr(self, name)
+        assert value is not None
+        return value[rows]
 
 
 def check(model, images: Tensor, of: str, layer: int | None) -> int:
@@ -67,7 +73,7 @@ def check(model, images: Tensor, of: str, layer: int | None) -> int:
 
 def rounds(model, images: Tensor, number: int) -> Tensor:
     """Own couplings (R, 1, ...) of the first image."""
-    return trace(model, images[:1], layer=number, keep=("couplings",)).couplings
+    return trace(model, images[:1], layer=number, keep=("couplings",)).require("couplings")
 
 
 def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
@@ -77,23 +83,9 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
         own, _, read = last_couplings(model, images, layer=number)
     if not missing(model, ("from_children",)):
         traced = trace(model, images, layer=number, keep=("children", "child_activations"))
-        children, active = traced.children, traced.child_activations
+        children, active = traced.require("children"), traced.require("child_activations")
         read = from_children(model, children, active, layer=number).argmax(1)
     return Layer(of, number, images, children, active, own, read, abilities(model).grids[number])
-
-
-def pairs_of(read: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Recipients and donors (P,) of another class: of couple c the pairs 2 c and 2 c + 1.
-
-    ValueError for fewer than `LEAST` couples.
-    """
-    pairs = couples(read, generator)
-    if len(pairs) < LEAST:
-        raise ValueError(
-            f"{len(read)} images make {len(pairs)} couples of different predicted "
-            f"classes, expected at least {LEAST}: take more images, of several classes"
-        )
-    return pairs.flatten(), pairs.flip(1).flatten()
 
 
 def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
@@ -106,18 +98,19 @@ def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> 
     ----------
     chosen  bool (P, I), or (I,) for all pairs.
     """
-    chosen, parts = chosen.expand(len(first), layer.count), []
+    chosen, parts = chosen.expand(len(first), layer.size), []
     for rows in torch.arange(len(first)).split(CHUNK_IMAGES):
         a, b, some = first[rows], other[rows], chosen[rows, :, None]
         if layer.of == COUPLINGS:
-            parts.append(under(model, layer, a, torch.where(some, *_of(layer.couplings, b, a))))
+            theirs, own = (layer.of_rows("couplings", one) for one in (b, a))
+            parts.append(under(model, layer, a, torch.where(some, theirs, own)))
             continue
-        children, active = layer.children[a], layer.active[a]
+        children, others = (layer.of_rows("children", one) for one in (a, b))
+        active = layer.of_rows("active", a)
         if layer.of == CHILDREN:
-            others = layer.children[b]
-            active = torch.where(some[..., 0], layer.active[b], active)
+            active = torch.where(some[..., 0], layer.of_rows("active", b), active)
         else:
-            others = posed(children, layer.children[b], active)
+            others = posed(children, others, active)
         children = torch.where(some, others, children)
         parts.append(from_children(model, children, active, layer=layer.number))
     return torch.cat(parts)
@@ -126,10 +119,10 @@ def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> 
 def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
     """Activations (P, J) of images (P,) under couplings (P, I, J), or a list of one a round."""
     if layer.children is None:
-        return trace(model, layer.images[rows], keep=("lengths",), couplings=couplings).lengths
-    return from_children(
-        model, layer.children[rows], layer.active[rows], layer=layer.number, couplings=couplings
-    )
+        traced = trace(model, layer.images[rows], keep=("lengths",), couplings=couplings)
+        return traced.require("lengths")
+    children, active = layer.children[rows], layer.of_rows("active", rows)
+    return from_children(model, children, active, layer=layer.number, couplings=couplings)
 
 
 def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
@@ -143,21 +136,15 @@ def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
     return normalize(others, dim=2) * lengths[..., None]
 
 
-def readings(after: Tensor, before: Tensor, own: Tensor, partner: Tensor, read: Tensor) -> Tensor:
+def readings(after: Tensor, before: Tensor, own: Tensor, partner: Tensor) -> Tensor:
     """(5, P) in the order of `READINGS`, of activations (P, J) after and before an exchange.
 
-    Parameters
-    ----------
-    own, partner  (P,) classes of the images.
-    read          (P,) class predicted after it, -1 for none.
+    `own` and `partner` (P,) are the classes of the images.
     """
+    read = winners(after)
     changes = [(after - before).gather(1, one[:, None])[:, 0] for one in (own, partner)]
     shares = [read == own, read == partner, (read != own) & (read != partner)]
     return torch.stack([*(one.to(after) for one in shares), *changes])
-
-
-def _of(values: Tensor, *rows: Tensor) -> list[Tensor]:
-    return [values[some] for some in rows]
 
 
 def partitions(grid: tuple[int, int, int] | None, children: int) -> dict[str, Tensor]:
@@ -181,11 +168,11 @@ def members(layer: Layer) -> dict[str, Tensor]:
 
     Children without positions are groups of consecutive numbers, at most `MOST`.
     """
-    parts = partitions(layer.grid, layer.count)
+    parts = partitions(layer.grid, layer.size)
     if len(parts) > 1:
         del parts[SINGLE]  # thousands, each with an effect too small to measure
     else:
-        parts[SINGLE] = parts[SINGLE] * min(layer.count, MOST) // layer.count
+        parts[SINGLE] = parts[SINGLE] * min(layer.size, MOST) // layer.size
     return {
         NAMES[kind]: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in parts.items()
     }
@@ -193,8 +180,8 @@ def members(layer: Layer) -> dict[str, Tensor]:
 
 def at_random(outcome: Callable, layer: Layer, parts: Tensor, pairs: int, generator) -> Tensor:
     """Readings (5, P) with as many children as a part has at random, mean of draws."""
-    size = float(parts.sum(1).double().mean()) / layer.count
-    each = torch.arange(layer.count)
+    size = float(parts.sum(1).double().mean()) / layer.size
+    each = torch.arange(layer.size)
     draws = [outcome(masks(each, size, pairs, generator)) for _ in range(DRAWS)]
     return torch.stack(draws).mean(0)
 
@@ -204,7 +191,7 @@ def by_share(
 ) -> tuple[dict[str, np.ndarray], dict[str, Tensor]]:
     """By kind of part, shares (S,) of them and readings (S, 5, P) with these drawn at random."""
     shares, rows = {}, {}
-    for kind, of in partitions(layer.grid, layer.count).items():
+    for kind, of in partitions(layer.grid, layer.size).items():
         count = int(of.max()) + 1
         numbers = sorted({max(1, round(share * count)) for share in (*SHARES, 1.0)})
         shares[kind] = np.array(numbers) / count
@@ -213,14 +200,109 @@ def by_share(
     return shares, rows
 
 
-def first_of(changes: Tensor, seed: int):
-    """Return the part that raises the donor's class most in every second couple, and its change in
-    the rest.
+def first_of(changes: Tensor, seed: int) -> tuple[int, Estimate]:
+    """Return the part that raises the donor's class most in every second couple, and the changes
+    (2,) in the rest: of the control, and of that part.
 
-    Of changes (1 + G, P), first those of the control: number of the part, and an estimate (2,) of
-    the control and of it.
+    Changes (1 + G, P) of the donor's class have those of the control first.
     """
     of_couples = changes.unflatten(1, (-1, 2))
     best = int(of_couples[1:, ::2].mean((1, 2)).argmax())
     rest = of_couples[[0, 1 + best], 1::2].flatten(1)
     return best, over_pairs(rest, draw_resamples(rest.shape[1] // 2, seed=seed), shares=False)
+
+
+def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progress) -> dict:
+    """Return the fields of `Parts` that are measured, of images (N, C, H, W)."""
+    number = check(model, images, of, layer)
+    state = layer_of(model, images, of, number)
+    generator = torch.Generator().manual_seed(seed)
+    first, other = pairs_of(state.read, generator, LEAST)
+    nothing = torch.zeros(state.size, dtype=torch.bool)
+    before = mixed(model, state, first, other, nothing)
+
+    def outcome(chosen: Tensor) -> Tensor:
+        after = mixed(model, state, first, other, chosen)
+        return readings(after, before, state.read[first], state.read[other])
+
+    kinds, rows = members(state), {}
+    steps = [(kind, k) for kind, parts in kinds.items() for k in range(-1, len(parts))]
+    for kind, k in progress(steps):
+        if k < 0:
+            rows[kind] = [at_random(outcome, state, kinds[kind], len(first), generator)]
+        else:
+            rows[kind].append(outcome(kinds[kind][k]))
+    values = {kind: torch.stack(some, 1) for kind, some in rows.items()}  # (5, 1 + G, P)
+    shares, some = by_share(outcome, state, len(first), generator)
+    counts = draw_resamples(len(first) // 2, seed=seed)
+    ranked = {kind: first_of(one[4], seed) for kind, one in values.items()}
+    whole = mixed(model, state, first, other, ~nothing)
+    theirs = mixed(model, state, other, first, nothing)
+    below = number != -1
+    return {
+        **{
+            name: {kind: over_pairs(v[k], counts, shares=k < 3) for kind, v in values.items()}
+            for k, name in enumerate(READINGS)
+        },
+        **{
+            name: {kind: over_pairs(v[:, k], counts, shares=True) for kind, v in some.items()}
+            for k, name in enumerate(("some_own", "some_partner"))
+        },
+        "layer": number if below else None,
+        "grid": state.grid,
+        "kinds": list(kinds),
+        "sizes": {kind: round(float(one.sum(1).double().mean())) for kind, one in kinds.items()},
+        "first": {kind: best for kind, (best, _) in ranked.items()},
+        "first_change": {kind: change for kind, (_, change) in ranked.items()},
+        "shares": shares,
+        "off": float((whole - theirs).abs().max()),
+        **counted(first),
+        "given": None if below or of != COUPLINGS else reason(model, "donor's class"),
+    }
+
+
+def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) -> dict:
+    """Return the fields of `Rounds` that are measured, of images (N, C, H, W)."""
+    number = check(model, images, COUPLINGS, layer)
+    require(model, ("from_children",), "exchanging couplings of single iterations")
+    count = len(rounds(model, images, number))
+    if count < 2:
+        raise ValueError(
+            "this network routes in one pass: expected a routing with iterations for --by "
+            "iterations; use --by capsules, or --n N alone"
+        )
+    one = layer_of(model, images[:1], COUPLINGS, number)
+    under(model, one, torch.tensor([0]), [None] * count)  # refuses if it cannot
+    state = layer_of(model, images, COUPLINGS, number)
+    first, other = pairs_of(state.read, torch.Generator().manual_seed(seed), LEAST)
+    before = under(model, state, first, None)
+    own = state.of_rows("couplings")
+
+    def outcome(donor: Tensor, replaced: list[bool]) -> Tensor:
+        after = under(model, state, first, [own[donor] if one else None for one in replaced])
+        return readings(after, before, state.read[first], state.read[other])
+
+    donors = (first, of_like_class(state.read)[first], other)
+    counts, fields = draw_resamples(len(first) // 2, seed=seed), {}
+    values: dict[str, list[Tensor]] = {mode: [] for mode in ("alone", "onward")}
+    for r in progress(range(count)):
+        for mode, some in values.items():
+            which = listed(mode, r, count)
+            some.append(torch.stack([outcome(donor, which) for donor in donors], 1))
+    for k, name in enumerate(READINGS):
+        fields[name] = {
+            mode: stack((over_pairs(one[k], counts, shares=k < 3) for one in some), 1)
+            for mode, some in values.items()
+        }
+    below = number != -1
+    return {
+        **fields,
+        "layer": number if below else None,
+        **counted(first),
+        "given": None if below else reason(model, "donor's class"),
+    }
+
+
+def listed(mode: str, r: int, count: int) -> list[bool]:
+    """Return which of the iterations, from 0, have other couplings."""
+    return [k == r or (mode == "onward" and k > r) for k in range(count)]

@@ -1,15 +1,15 @@
-"""Couplings exchanged in many pairs of images, with controls."""
+"""Couplings exchanged between two images, and in many pairs of images, with controls."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Iterations, Seed
+from capsviz.analysis import Analysis, Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, strongest
 
 MOST = 0.5  # of the pairs
 CONDITIONS = (  # whose couplings
@@ -23,6 +23,105 @@ CONDITIONS = (  # whose couplings
     "other-class donor, shuffled",  # some shipped results are without
 )
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(CONDITIONS))
+
+
+class Exchange(Analysis):
+    """What all kinds of exchange have in common."""
+
+    needs = ("votes", "couplings", "interventions")
+    drawing = ""  # the function of `draw`
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw what the votes are classified as under other couplings."""
+        from capsviz.analyses.transplant import draw
+
+        return getattr(draw, self.drawing)(result, width)
+
+
+class Result(NamedTuple):
+    """Two images, each with four couplings: own, the donor's, the donor's shuffled, uniform."""
+
+    images: np.ndarray  # (2, C, H, W) uint8
+    labels: list[int | None]  # (2,) true classes, where they are known
+    read: np.ndarray  # (2,) predicted class of each, routed by itself
+    conditions: list[str]  # (4,) whose couplings
+    activations: np.ndarray  # (2, 4, J) of the classes, votes x couplings
+    decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, of the predicted class; None: no decoder
+    means: np.ndarray  # (2, J) own couplings, mean over children
+    maps: np.ndarray | None  # (2, J, rows, columns) own, mean over types; None: no grid
+    coupling_sd: np.ndarray  # (2,) of own couplings about uniform ones
+    even: float  # a uniform coupling, mean over children
+    classes: list[str]
+    given: str | None = None  # why images follow by definition; None: they need not
+    iterations: int | None = None  # of routing; None: the network's own
+    donor_index: int = 0  # which image of its class the second one is
+
+
+class OnePair(Exchange):
+    """Two images, each with its own couplings, with the other's, and with controls."""
+
+    Result = Result
+    drawing = "pair"
+    examples = """
+    capsviz transplant --digit 2 --donor 3  # 6 s
+    """
+
+    def measure(
+        self,
+        network,
+        *,
+        picture,
+        inputs,
+        donor: Annotated[
+            int | None,
+            Default("the one after that of the first"),
+            Flag("--donor", metavar="CLASS"),
+            "Class of the donor image.",
+        ] = None,
+        donor_index: Annotated[int, "Which image of that class."] = 0,
+        iterations: Iterations = None,
+        seed: Seed = 0,
+    ):
+        """Exchange the couplings of a picture and an image of the data set."""
+        from capsviz.analyses.transplant.measure import exchange
+        from capsviz.inputs.samples import beside, next_class
+
+        donor = next_class(inputs, picture) if donor is None else donor
+        expected = "another one (--donor, --donor-index)"
+        images = beside(inputs, picture, donor, donor_index, expected).cpu()
+        return Result(
+            **exchange(network, images, iterations=iterations, seed=seed),
+            labels=[picture.label, donor],
+            classes=list(inputs.dataset.classes),
+            donor_index=donor_index,
+        )
+
+    def verdict(self, result) -> str:
+        """Say what the votes of each image are classified as, by couplings."""
+        names = [result.classes[k] for k in result.read]
+        lines = []
+        for k, row in enumerate(result.activations):
+            _, donor, shuffled, uniform = (strongest(result.classes, one) for one in row)
+            lines.append(
+                f"The votes of the {names[k]} with the couplings of the {names[1 - k]} are "
+                f"classified as {donor} (shuffled: {shuffled}; uniform couplings: {uniform})."
+            )
+        sd = " and ".join(f"{value:.4f}" for value in result.coupling_sd)
+        lines.append(f"The couplings deviate from uniform by {sd} (standard deviation).")
+        given = result.given if result.coupling_sd.any() else None  # uniform ones do nothing
+        return with_reason(routed(result) + "\n".join(lines), given)
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows."""
+        return (
+            "Two images with each other's couplings: each image, its couplings to the two classes "
+            "by position, averaged over capsule types, and its predicted class and reconstruction "
+            "with the couplings that are named above. Those are used in every iteration."
+        )
+
+    def stem(self, base, result) -> str:
+        """Add class and number of the donor."""
+        return f"{base}-{result.labels[1]}-{result.donor_index}"
 
 
 class Statistics(NamedTuple):
@@ -64,11 +163,11 @@ class Statistics(NamedTuple):
         return CONDITIONS[: len(self.conditions)]
 
 
-class OverPairs(Analysis):
+class OverPairs(Exchange):
     """What many images are classified as with the couplings of another image."""
 
     Result = Statistics
-    needs = ("votes", "couplings", "interventions")
+    drawing = "shares"
     examples = """
     capsviz transplant --n 1000  # about 10 s
     capsviz transplant --n 1000 --iterations 2  # about 10 s
@@ -90,46 +189,15 @@ class OverPairs(Analysis):
         """Exchange the couplings of the images, couple by couple, with controls.
 
         The seed is of the couples, the shuffles, the noise and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for images that make less than 2 couples of different classes, or a network
-                    whose couplings cannot be replaced.
         """
-        from capsviz.analyses.transplant.measure import over_pairs, transplant
-        from capsviz.statistics.comparison import draw_resamples
-        from capsviz.tracing.needs import reason
+        from capsviz.analyses.transplant.measure import over_conditions
 
-        images = images.cpu()
-        found = transplant(network, images, iterations=iterations, seed=seed, progress=progress)
-        pairs = found.own.shape[1]
-        counts = draw_resamples(pairs // 2, seed=seed)
-
-        def estimate(values, shares=False):
-            return over_pairs(values, counts, shares=shares)
-
-        return Statistics(
-            conditions=list(CONDITIONS),
-            as_own=estimate(found.own, True),
-            as_partner=estimate(found.partner, True),
-            as_neither=estimate(~found.own & ~found.partner, True),
-            own_activation=estimate(found.own_activation),
-            partner_activation=estimate(found.partner_activation),
-            coupling_sd=estimate(found.coupling_sd),
-            couples=pairs // 2,
-            n=pairs,
-            classes=list(classes),
-            dataset=dataset,
-            tied=found.tied.double().mean(1).numpy(),
-            given=reason(network, "donor's class"),
-            iterations=iterations,
+        fields = over_conditions(
+            network, images.cpu(), iterations=iterations, seed=seed, progress=progress
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the shares of pairs by predicted class, and activations."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.shares(result, width)
+        return Statistics(
+            **fields, conditions=list(CONDITIONS), classes=list(classes), dataset=dataset
+        )
 
     def verdict(self, result) -> str:
         """Say whether images follow the donor, and where no class is ahead."""
@@ -173,20 +241,18 @@ def followed(result) -> str:
     if result.given is not None:
         return with_reason("", result.given).strip()
     partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
-    if partner.low > MOST and by_class(result):
-        return (
-            "Most images follow the donor at dose 1, and also if its couplings are shuffled among "
-            "the capsules: how much all capsules together give each class is enough."
-        )
     if partner.low > MOST:
-        if min(float(result.as_own[k].low) for k in (SHUFFLED, NOISE)) > MOST:
+        text = "Most images follow the donor at dose 1"
+        known = len(result.conditions) > UNLIKE_SHUFFLED
+        if known and result.as_partner[UNLIKE_SHUFFLED].low > MOST:
             return (
-                "Most images follow the donor at dose 1. Shuffled couplings, and noise of equal "
-                "standard deviation, do not change the class."
+                f"{text}, and also if its couplings are shuffled among the capsules: how much all "
+                "capsules together give each class is enough."
             )
+        kept = all(result.as_own[k].low > MOST for k in (SHUFFLED, NOISE))
         return (
-            "Most images follow the donor at dose 1, but other couplings of equal standard "
-            "deviation may change the class, too: see the controls."
+            f"{text}. Shuffled couplings, and noise of equal standard deviation, "
+            f"{'do not' if kept else 'may'} change the class."
         )
     if own.low > MOST:
         return (
@@ -196,9 +262,3 @@ def followed(result) -> str:
     if max(float(partner.high), float(own.high)) <= MOST:
         return "At dose 1, most mixtures have neither the class of the donor nor that of the image."
     return "There are too few pairs to say whether most images follow the donor at dose 1."
-
-
-def by_class(result) -> bool:
-    """Return whether most images follow a donor whose couplings are shuffled, too."""
-    known = len(result.conditions) > UNLIKE_SHUFFLED
-    return known and float(result.as_partner[UNLIKE_SHUFFLED].low) > MOST

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import routed, with_reason
-from capsviz.analyses.transplant.pairs_by_capsules import BY, stem_of
-from capsviz.analysis import Analysis, Default, Flag, Iterations, Seed
+from capsviz.analyses.transplant.pairs import Exchange, routed, with_reason
+from capsviz.analyses.transplant.parts import BY, stem_of
+from capsviz.analysis import Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 
@@ -52,10 +52,8 @@ class Doses(NamedTuple):
     clipped: bool = False  # couplings below 0 are set to 0, each capsule's total kept
 
     axes = {
-        "follow": ("conditions", "doses"),
-        "keep": ("conditions", "doses"),
-        "half": ("conditions",),
-        "deviation_sd": ("conditions",),
+        **dict.fromkeys(("follow", "keep"), ("conditions", "doses")),
+        **dict.fromkeys(("half", "deviation_sd"), ("conditions",)),
     }
     titles = {
         "half": "dose at which 50 % follow",
@@ -74,11 +72,11 @@ class Doses(NamedTuple):
         return self.follow[self.conditions.index(condition), int(found[0])]
 
 
-class ByDose(Analysis):
+class ByDose(Exchange):
     """How large a deviation from uniform couplings moves the class, with controls."""
 
     Result = Doses
-    needs = ("votes", "couplings", "interventions")
+    drawing = "doses"
     examples = """
     capsviz transplant --by dose  # about 1 min
     """
@@ -107,90 +105,39 @@ class ByDose(Analysis):
         """Scale the deviation of donors' couplings, and of controls, pair by pair.
 
         The seed is of the couples, the shuffles, the noise and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for doses that are not finite or none above 0, uniform couplings, images that
-                    make less than 2 couples of different classes, or a network whose couplings
-                    cannot be replaced.
         """
-        from dataclasses import replace
-
-        from capsviz.analyses.transplant import measure
-        from capsviz.statistics.comparison import draw_resamples
-        from capsviz.statistics.estimate import stack
-        from capsviz.tracing.needs import reason
+        from capsviz.analyses.transplant.measure import over_doses
 
         self.check(doses=doses)
-        each = np.unique(np.array(doses, float))
-        found = measure.dosed(
-            network, images.cpu(), each.tolist(), iterations=iterations, seed=seed,
-            progress=progress,
+        fields = over_doses(
+            network, images.cpu(), np.unique(np.array(doses, float)), CONDITIONS,
+            iterations=iterations, seed=seed, progress=progress,
         )  # fmt: skip
-        pairs = found.own.shape[-1]
-        counts = draw_resamples(pairs // 2, seed=seed)
-
-        def shares(values):
-            rows = (measure.over_pairs(one, counts, shares=True) for one in values)
-            return stack(replace(one, difference=None) for one in rows)
-
-        scaled = measure.over_pairs(found.deviation, counts, shares=False)
-        whole = len(found.own) == len(CONDITIONS)
-        return Doses(
-            conditions=[one for one in CONDITIONS if whole or one != STEEPEST],
-            doses=each,
-            follow=shares(found.partner),
-            keep=shares(found.own),
-            half=measure.half_dose(found.partner[:, each > 0], each[each > 0], counts),
-            deviation_sd=replace(scaled, difference=None),
-            couples=pairs // 2,
-            n=pairs,
-            classes=list(classes),
-            dataset=dataset,
-            given=reason(network, "donor's class"),
-            iterations=iterations,
-            clipped=found.clipped,
-        )
+        return Doses(**fields, classes=list(classes), dataset=dataset)
 
     def check(self, *, doses=DOSES, **_) -> None:
         """Refuse doses that are not finite, or of which none is above 0."""
-        wrong = [one for one in doses if not np.isfinite(one)]
-        if wrong:
-            raise ValueError(f"expected finite doses (--dose), got {wrong[0]}")
-        if not any(one > 0 for one in doses):
+        if not np.isfinite(doses).all() or not any(one > 0 for one in doses):
             given = ", ".join(f"{one:g}" for one in doses) or "none"
-            raise ValueError(f"expected a dose above 0 (--dose), got {given}")
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the share of pairs classified as the donor against the dose."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.doses(result, width)
+            raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
 
     def verdict(self, result) -> str:
         """Say whether images follow the donor at dose 1, and at which dose half of them do."""
-        text, one = routed(result), result.at(DONOR, 1)
+        text, one, opposite = routed(result), result.at(DONOR, 1), result.at(DONOR, -1)
         if one is not None:
-            if one.low > HALF:
-                text += f"{one:.1%} of the pairs follow the donor at dose 1. "
-            elif one.high < HALF:
+            small = "Too small a deviation at dose 1: " if one.high < HALF else ""
+            about = ", about half" if one.low <= HALF <= one.high else ""
+            text += f"{small}{one:.1%} of the pairs follow the donor at dose 1{about}. "
+            if opposite is not None and min(one.low, opposite.low) > HALF:
                 text += (
-                    f"Too small a deviation at dose 1: {one:.1%} of the pairs follow the donor. "
+                    f"The sign of the deviation hardly matters: at dose -1, {opposite:.1%} follow. "
                 )
-            else:
-                text += f"{one:.1%} of the pairs follow the donor at dose 1, about half. "
-        opposite = result.at(DONOR, -1)
-        if one is not None and opposite is not None and min(one.low, opposite.low) > HALF:
-            text += f"The sign of the deviation hardly matters: at dose -1, {opposite:.1%} follow. "
         text += "Half of the pairs follow at a dose of:"
         width = max(map(len, result.conditions))
         for name in result.conditions:
             text += f"\n  {name:{width}}  {dose_text(result, name)}"
         if result.clipped:
-            text += (
-                "\nCouplings below 0 are set to 0, because this routing gives no finite "
-                "activations with them."
-            )
+            text += "\nCouplings below 0 are set to 0: with them this routing is not finite."
         return with_reason(text, result.given)
 
     def caption(self, result, part="") -> str:
@@ -210,7 +157,6 @@ class ByDose(Analysis):
 def dose_text(result, condition: str, form: str = ".2f") -> str:
     """Return the dose at which half follow, with its interval, in words where it is not reached."""
     one = result.half[result.conditions.index(condition)]
-    low, high = (float(end) for end in one.ci95)
     most, least = result.doses.max(), result.doses[result.doses > 0].min()
 
     def text(value: float) -> str:
@@ -218,9 +164,8 @@ def dose_text(result, condition: str, form: str = ".2f") -> str:
             return f"> {most:g}"
         return f"≤ {least:g}" if value <= least else format(value, form)
 
-    interval = f"[{text(low)}, {text(high)}]"
     if np.isnan(one.value):
         return f"above {most:g} (not reached)"
-    if high <= least:
+    if one.high <= least:
         return f"at most {least:g}"
-    return f"{text(float(one.value))} {interval}"
+    return f"{text(float(one.value))} [{text(float(one.low))}, {text(float(one.high))}]"

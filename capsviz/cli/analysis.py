@@ -140,9 +140,19 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
         others = [one for one in analyses if _takes(one, "n", None)]
         if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
             raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
-    kept = [flags[name] for name in names if name not in refused[best]]
+    written = {
+        n: f"{flags[n]} {values[n]}" if n in own and own[n].choices else flags[n] for n in names
+    }
+    wrong = ", ".join(written[name] for name in refused[best])
+    kept = [written[name] for name in names if name not in refused[best]]
     beside = f" beside {', '.join(kept)}" if kept else ""
-    raise ValueError(f"{wrong} cannot be used{beside}: drop one of them")
+    fitting = [
+        f"{flags[option.name]} {' or '.join(option.choices)}"
+        for option in analyses[best].options
+        if option.name in refused[best]
+    ]
+    do = f"expected {', '.join(fitting)}" if fitting else "drop one of them"
+    raise ValueError(f"{wrong} cannot be used{beside}: {do}")
 
 
 def _takes(analysis: Analysis, name: str, value) -> bool:

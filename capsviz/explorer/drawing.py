@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image
 
-from capsviz.analyses.routing.statistics import NO_MAP
+from capsviz.analyses.routing import NO_MAP
 from capsviz.nn.quantity import words_of
 from capsviz.results.panels import picture
 from capsviz.transforms.augment import to_uint8

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses import rotate
-from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
+from capsviz.analyses.routing import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks

@@ -1,7 +1,6 @@
 """Importance: what is left out, in which order, and dictionaries of couplings."""
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,11 +10,10 @@ from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits, assert_redrawn
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
-from scipy.stats import spearmanr
 
 from capsviz import data, results
 from capsviz.analyses import importance
-from capsviz.analyses.importance import dictionary, estimates, measure, statistics
+from capsviz.analyses.importance import measure
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import squash
@@ -31,7 +29,7 @@ one_image = partial(importance.OneImage().measure, classes=CLASSES)
 
 
 def measured(model, images, labels, others):
-    fields = estimates.estimates(model, images, labels, others, seed=0, progress=iter)
+    fields = measure.estimates(model, images, labels, others, seed=0, progress=iter)
     return importance.Statistics(**fields, classes=CLASSES, n=len(images), dataset="noise")
 
 
@@ -135,21 +133,6 @@ def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, l
         )
 
 
-def test_each_image_has_random_orders_and_removals_of_its_own(model, images, generator):
-    """Their chance is in intervals over images: one order for all would leave it out."""
-    state, members = state_of(model, images), torch.eye(6, dtype=torch.bool)
-    plan = list(measure.random_plan(members, 200, generator))
-    assert [int(step.sum(1).unique()) for step in plan] == measure.steps(6)
-    np.testing.assert_allclose(plan[0].float().mean(0), 1 / 6, atol=0.08)
-    assert all((b | a == b).all() for a, b in pairwise(plan)), "none comes back"
-    some = measure.groups(state, model.grid)["types"][0]
-    once, again = (
-        measure.removed_at_random(model, state, "types", some, generator) for _ in range(2)
-    )
-    moved = (once - again).abs().amax(1) > 1e-6
-    assert moved.float().mean() > 0.9
-
-
 def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
     images, labels, others, monkeypatch
 ):
@@ -169,11 +152,10 @@ def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
 @pytest.mark.parametrize(
     ("least", "most", "said"),
     [((0.1, 0.2), (-0.2, -0.1), "predicts which can be"), ((0.1, 0.2), (-0.1, 0.1), "one end of"),
-     ((-0.1, 0.1), (-0.1, 0.1), "no order is better"), ((-0.2, -0.1), (0.1, 0.2), "misleads, it"),
-     ((-0.1, 0.1), (0.1, 0.2), "misleads at one end"), ((0.1, 0.2), (0.1, 0.2), "misleads at one")],
+     ((-0.1, 0.1), (-0.1, 0.1), "no order is better"), ((-0.1, 0.1), (0.1, 0.2), "misleads")],
 )  # fmt: skip
 def test_the_verdict_is_that_of_the_intervals(least, most, said):
-    assert said in statistics.ranking(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
+    assert said in importance.ranking(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
 
 
 def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():
@@ -182,23 +164,23 @@ def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():
     couplings[:, :, 0] = torch.tensor([[0.1, 0.5], [0.12, 0.5], [0.1, 0.5], [0.3, 0.5], [0.9, 0.9],
                                        [0.0, 0.1]])  # fmt: skip
     couplings[:, :, 1] = 0.5
-    result = dictionary.dictionary(couplings, read, (11, 101))
+    result = measure.dictionary(couplings, read, (11, 101))
     one = -(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25))
-    assert result.entropy_bits.value[0] == pytest.approx(one / 2)
-    assert result.keys.tolist() == [1.5, 2]
-    assert result.entropy_bits.value[1] == pytest.approx(1.5 / 2)
-    assert result.child_bits[0] == pytest.approx(one / 4)
-    assert result.bound_bits == pytest.approx((2 + 1) / 2)
-    assert np.isfinite(result.entropy_bits.ci95).all()
+    assert result["entropy_bits"].value[0] == pytest.approx(one / 2)
+    assert result["keys"].tolist() == [1.5, 2]
+    assert result["entropy_bits"].value[1] == pytest.approx(1.5 / 2)
+    assert result["child_bits"][0] == pytest.approx(one / 4)
+    assert result["bound_bits"] == pytest.approx((2 + 1) / 2)
+    assert np.isfinite(result["entropy_bits"].ci95).all()
     edges = np.linspace(-0.05, 1.05, 12)  # of the published code
     values = np.random.default_rng(0).random(999)
-    mine = dictionary.rounded(torch.tensor(values), 11).numpy() * 10
+    mine = measure.rounded(torch.tensor(values), 11).numpy() * 10
     np.testing.assert_allclose(mine, np.digitize(values, edges) - 1)
 
 
 def test_an_entropy_at_its_bound_has_no_upper_end():
     couplings = torch.linspace(0, 1, 8)[:, None, None].expand(8, 3, 2)
-    bits = dictionary.dictionary(couplings, torch.arange(8) % 2, (3, 101)).entropy_bits
+    bits = measure.dictionary(couplings, torch.arange(8) % 2, (3, 101))["entropy_bits"]
     assert float(bits.value[1]) == float(bits.low[1]) == 2
     assert np.isnan(bits.high).tolist() == [False, True]
 
@@ -210,34 +192,10 @@ def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
     assert "levels are coarser" in importance.OverImages().verdict(result)
 
 
-def test_areas_of_images_that_are_all_right_have_an_interval_of_some_width(images, labels, others):
-    """With nothing at stake no resample differs, which proves no certainty."""
-    model = build_strong()
-    with torch.no_grad():
-        model.capsules.weight.zero_()
-        model.capsules.weight[:, 0] = 1  # of the first class alone, whatever is left out
-    result = measured(model, images, torch.zeros_like(labels), others)
-    area = result.area_accuracy["places"]
-    assert (area.value == 1).all() and (area.low < 0.9).all()
-    assert (area.difference.low[1:] < 0).all() and (area.difference.high[1:] > 0).all()
-
-
-def test_a_fresh_network_that_reads_all_as_one_class_stays_on_the_axes(images, labels, others):
-    """Its bound is log2 of all images, above that of the trained network."""
-    result = measured(build_tiny(), images, labels, others)
-    bits = np.array([0, 0, 0, 0, 1, 2.5 * result.bound_bits])
-    fresh = Estimate(bits, np.stack([bits, bits], 1))
-    for one, bound in ((result, "bound: "), (result._replace(fresh_bits=fresh), "of this network")):
-        figure = results.draw("importance", one, part="dictionaries")
-        axes = figure.axes[0]
-        assert one.fresh_bits.value.max() < axes.get_ylim()[1]
-        assert any(bound in text.get_text() for text in axes.texts)
-
-
 def test_children_varied_apart_keep_what_each_of_them_does(generator):
     couplings = torch.rand(30, 4, 3, generator=generator)
     read = torch.arange(30) % 3
-    mixed = dictionary.apart(couplings, read, generator)
+    mixed = measure.apart(couplings, read, generator)
     for k in range(3):
         torch.testing.assert_close(
             mixed[read == k].sort(0).values, couplings[read == k].sort(0).values
@@ -245,11 +203,7 @@ def test_children_varied_apart_keep_what_each_of_them_does(generator):
     assert not torch.equal(mixed, couplings)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["em", "variational", "self_attention", "self_routing", "inverted_attention", "k_means",
-     "max_min"],
-)  # fmt: skip
+@pytest.mark.parametrize("kind", ["em", "self_attention", "max_min"])
 def test_every_routing_can_be_pruned(kind, images, labels, others):
     model = build_tiny(routing=kind)
     result = measured(model, images, labels, others)
@@ -277,8 +231,7 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     bare = measured(model, images, labels, others)
     assert bare.kinds == ["children"] and len(bare.activation_change["children"]) == 12
     for one in (bare, one_image(model, images[:1])):
-        for width in ("single", "double"):
-            assert_fits(results.draw("importance", one, width))
+        assert_fits(results.draw("importance", one, "single"))
 
 
 def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels, others):
@@ -326,18 +279,7 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
 
 
 def test_other_images_are_of_another_split():
-    inputs = Inputs(Foreign().eval(), data.load("digits", "validation"), None)
-    assert other_images(inputs, 30).name == "30 train images"
     inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
     few = other_images(inputs, 30)
     assert few.name == "30 validation images" and few.images.shape == (30, 1, 28, 28)
     assert torch.equal(few.images, other_images(inputs, 30).images)
-
-
-def test_groups_without_any_effect_do_not_agree_in_their_order():
-    """Of 32 groups 28 do nothing, in exactly equal numbers; those that do differ in both sets."""
-    one, other = torch.zeros(2, 32)
-    one[[0, 5, 9, 30]], other[[2, 7, 11, 31]] = torch.tensor([[4.0, 3, 2, 1], [1, 2, 3, 4]])
-    found = estimates.rank_agreement(one, other)
-    assert found == pytest.approx(spearmanr(one, other).statistic) and found < 0
-    assert np.isnan(estimates.rank_agreement(one, torch.zeros(32)))

@@ -1,26 +1,19 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny
 from helpers.figure_checks import assert_redrawn
-from helpers.legibility import defects
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
-from matplotlib.colors import CenteredNorm
 from scipy import stats
 
 from capsviz import results
 from capsviz.analyses import routing
-from capsviz.analyses.routing import statistics, survey
-from capsviz.cli import main
+from capsviz.analyses.routing import survey
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
-from capsviz.results.maps import coupling_ticks, halfrange
 from capsviz.statistics.intervals import paired_interval, wilson
-from capsviz.tracing import control_couplings, extent, measures, parents_under, trace
+from capsviz.tracing import control_couplings, measures, trace
 
 NAMES = ["a", "b", "c"]
 DIGITS = list("0123456789")
@@ -122,17 +115,12 @@ def test_uniform_couplings_are_what_plain_dynamic_routing_has_after_one_iteratio
     assert result.control_accuracy.value[0] == result.accuracy.value[0]
 
 
-def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
-    assert extent(tiny) == [7, 11, 13, 7]  # 17 px wide every 2 px, 3 rows and 2 columns
-    assert extent(foreign) == [-0.5, 18.5, 20.5, -0.5]  # every place sees the whole image
-
-
 def test_statistics_are_those_of_all_images_traced_at_once(
     monkeypatch, foreign, tiny_images, generator
 ):
-    monkeypatch.setattr(statistics, "MOST", 4)
+    monkeypatch.setattr(routing, "MOST", 4)
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
+    monkeypatch.setattr("capsviz.analyses.routing.survey.CHUNK_IMAGES", 7)
     result, labels = many(foreign, images)
     seen = trace(foreign, images)
     predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
@@ -185,28 +173,6 @@ def test_true_class_and_others_are_told_apart_in_the_agreement(foreign, tiny_ima
     np.testing.assert_allclose(result.agreement.value[:, 0], true.mean(0), rtol=1e-4)
     others = (single.sum(2) - true) / 2
     np.testing.assert_allclose(result.agreement.value[:, 1], others.mean(0), rtol=1e-4, atol=1e-6)
-
-
-def test_one_trace_holds_the_result_of_every_smaller_number_of_iterations(foreign, tiny_images):
-    for model in (build_tiny(preset="authors"), foreign):
-        many_rounds = trace(model, tiny_images, keep=("poses", "couplings"), iterations=5)
-        for r in range(1, 6):
-            fewer = trace(model, tiny_images, iterations=r)
-            torch.testing.assert_close(many_rounds.couplings[:r], fewer.couplings)
-            torch.testing.assert_close(lengths(many_rounds.poses[r - 1]), fewer.lengths)
-
-
-def test_one_pass_is_made_over_the_images_and_one_for_each_control(foreign, tiny_images):
-    batches = []
-
-    class Counting(Foreign):
-        def look(self, images, **options):
-            batches.append(len(images))
-            return super().look(images, **options)
-
-    images = torch.cat([tiny_images, tiny_images])
-    many(Counting((1, 21, 19), 3), images)
-    assert sum(n for n in batches if n == 16) == 5 * 16
 
 
 def test_controls_are_measured_as_routing_is(foreign, tiny_images):
@@ -294,21 +260,6 @@ def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
             assert float(said[0, b, j]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_images):
-    """Means over images differ from 1/J by rounding, which is no colour."""
-    images = tiny_images[:7]
-    result, _ = many(build_tiny(routing="uniform"), images)
-    off = replace(result.coupling, value=result.coupling.value + 1.5e-9)
-    figure = results.draw("routing", result._replace(coupling=off), part="couplings")
-    drawn = [image for axes in figure.axes for image in axes.images]
-    for image in drawn[:2]:
-        np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
-    for J in range(2, 27):
-        values = np.full((4, J), np.float32(1 / J))
-        scale = CenteredNorm(1 / J, halfrange(values - 1 / J))
-        assert coupling_ticks(scale, []) == [1 / J]
-
-
 def test_where_all_classes_tie_none_is_read(tiny_images):
     """Even couplings give all classes of self-routing the same activation: no answer."""
     result, _ = many(build_self_routing(), tiny_images)
@@ -340,22 +291,6 @@ def test_where_pass_r_is_not_the_result_of_r_each_r_is_run(tiny_images):
         each = trace(model, tiny_images, iterations=r).lengths[torch.arange(8), labels]
         assert result.true_activation.value[r - 1] == pytest.approx(float(each.mean()), rel=1e-5)
     assert many(Foreign((1, 21, 19), 3), tiny_images)[0].prefix
-
-
-def test_an_interval_holds_what_was_measured(tiny_images):
-    """Couplings may sum to more than 1: then there are more effective parents than expected."""
-
-    class Generous(Foreign):
-        def look(self, images, **options):
-            shown = super().look(images, **options)
-            return shown | {"couplings": 3 * shown["couplings"]}
-
-    model = Generous((1, 21, 19), 3)
-    model.peculiar = dict.fromkeys(("sums", "couplings", "votes"), "for this test")
-    result, _ = many(model, tiny_images)
-    for estimate in (result.polarisation, result.effective_parents, result.coupling):
-        assert (estimate.low <= estimate.value).all() and (estimate.value <= estimate.high).all()
-    assert result.polarisation.value[-1] > 1
 
 
 def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images):
@@ -401,47 +336,17 @@ def test_every_image_gets_its_own_draws_and_every_seed_others(foreign, tiny_imag
     assert spread[0] == spread[1] != spread[2]
 
 
-def test_the_controls_of_a_leaky_network_give_as_much_as_in_its_first_iteration_or_its_last(
-    tiny_images, monkeypatch
-):
-    replaced = []
-
-    def spy(model, images, several, **more):
-        replaced.extend(several)
-        return parents_under(model, images, several, **more)
-
-    monkeypatch.setattr(survey, "parents_under", spy)
-    one_survey = survey.Survey(build_tiny(leaky=True), tiny_images, iterations=2, most=2, seed=0)
-    one_survey.add(tiny_images, torch.arange(8) % 3)
-    uniform, random, shuffled, matched = replaced
-    for couplings in (uniform, random):
-        torch.testing.assert_close(couplings.sum(2), torch.full((8, 12), 3 / 4))
-    own = trace(build_tiny(leaky=True), tiny_images, iterations=2).couplings[-1].sum(2)
-    torch.testing.assert_close(matched.sum(2), own)
-    torch.testing.assert_close(shuffled.sum(2).sort(1).values, own.sort(1).values)
-    assert (own - 3 / 4).abs().max() > 1e-5
-
-
 def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     """In EM the activation depends on the number of the iteration, whatever the couplings."""
     model, labels = build_tiny(routing="em"), torch.arange(8) % 3
     for rounds in (1, 5):
         one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
         one.add(tiny_images, labels)
-        uniform = one.by_iterations()["control_true_activation"].value[0]
+        uniform = one.fields()["control_true_activation"].value[0]
         traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
         expected = traced.lengths[torch.arange(8), labels].double().mean()
         assert uniform == pytest.approx(float(expected), abs=1e-5)
-    assert abs(uniform - one.by_iterations()["true_activation"].value[0]) > 1e-4
-
-
-def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
-    with torch.no_grad():
-        tiny.primary.convolution.weight[:4] = 0  # the first of two types
-        tiny.primary.convolution.bias[:4] = 0
-    result, _ = many(tiny, tiny_images, dead_norm=1e-4)
-    assert result.dead == 6
-    assert many(tiny, tiny_images, dead_norm=0)[0].dead == 0
+    assert abs(uniform - one.fields()["true_activation"].value[0]) > 1e-4
 
 
 def test_a_capsule_that_is_active_in_one_image_is_alive(foreign, tiny_images):
@@ -494,33 +399,12 @@ def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tin
     assert_redrawn("routing", result, tmp_path)
 
 
-def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
-    names = [f"class {j}" for j in range(13)]
-    model = Foreign((1, 21, 19), 13, grid=(2, 2, 1))
-    result = routing.OneImage().measure(model, tiny_images[:1], classes=names, iterations=1)
-    results.draw("routing", result)
-    figure = results.draw("routing", result, part="maps")
-    titles = [axes.get_title() for axes in figure.axes]
-    longest = {names[j] for j in np.argsort(-result.activations)[:10]}
-    assert longest == {title for title in titles if title in names}
-
-
 def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
     done = analyse("routing", "--digit", "3")
     assert done.exit_code == 0, done.output
     assert "effective parents" in done.stdout
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
-
-
-def test_a_layer_has_one_name_by_whatever_index(blank, tmp_path):
-    def run(layer):
-        words = ["routing", "--checkpoint", "digits-matrix", "--layer", layer, "--format", "svg"]
-        return CliRunner().invoke(main, [*words, "--output", str(tmp_path)])
-
-    assert run("-2").exit_code == 0
-    assert "routing-digits-matrix-digits-2-0-layer-1.json" in {p.name for p in tmp_path.iterdir()}
-    assert run("1").exit_code == 2
 
 
 def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):
@@ -537,35 +421,3 @@ def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp
         assert one(model, tiny_images[:1], layer=layer).classes == NAMES
     with pytest.raises(ValueError, match="expected layer 0 to 2, got 3"):
         one(model, tiny_images[:1], layer=3)
-
-
-@pytest.mark.parametrize(
-    ("effective", "words"),
-    [(2.7, "close to uniform"), (2.6, "favour some"), (1.5, "favour some"), (1.4, "select few")],
-)
-def test_words_on_couplings_follow_their_thresholds(effective, words):
-    assert words in statistics.spread(effective, 3)
-    assert "All couplings are uniform" in statistics.spread(effective, 3, uniform=True)
-
-
-@pytest.mark.parametrize(
-    ("interval", "words"),
-    [((0.0, 0.009), "change few"), ((0.02, 0.05), "change some"), ((0.001, 0.05), "too few")],
-)
-def test_words_on_iterations_follow_the_interval(interval, words, tiny, tiny_images):
-    result, _ = many(tiny, tiny_images)
-    changed = replace(result.changed, ci95=np.tile(interval, (len(result.changed), 1)))
-    assert words in routing.OverImages().verdict(result._replace(changed=changed))
-
-
-@pytest.mark.parametrize(("count", "width"), [(2, 6.75), (22, 3.25)])
-def test_long_names_of_many_classes_stand_apart(count, width, tiny_images):
-    model = Foreign((1, 21, 19), count, grid=(2, 2, 1)).eval()
-    names, labels = [f"very long class name number {k:02d}" for k in range(count)], torch.arange(8)
-    single = routing.OneImage().measure(model, tiny_images[:1], 0, classes=names)
-    whole = routing.OverImages().measure(
-        model, tiny_images, labels % count, classes=names, dataset="folder"
-    )
-    for result, part in ((single, ""), (whole, ""), (whole, "couplings")):
-        drawn = results.draw("routing", result, width, part)
-        assert not defects(drawn, width, results.caption("routing", result, part)), part

@@ -6,32 +6,24 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
+from helpers import noise_images as noise
 from helpers.figure_checks import assert_redrawn
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import mixtures
-from capsviz.analyses.transplant.pairs_by_iterations import listed
+from capsviz.analyses.transplant.mixtures import listed
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 from capsviz.statistics.replicates import over_runs
 from capsviz.tracing import trace
 
+model, images = noise.model, noise.images_of_classes
 ASKED = {"classes": CLASSES, "dataset": "noise"}
 by_capsules = transplant.ByCapsules().measure
 by_iterations = transplant.ByIterations().measure
-
-
-@pytest.fixture
-def model():
-    return build_strong()
-
-
-@pytest.fixture
-def images(model, generator):
-    return spread_out(model, 10, generator)
 
 
 def build_matrix(**options):
@@ -57,7 +49,7 @@ NETWORKS = {
 def two_of_unlike_class(model, images):
     """A `Layer` of children, and two pairs of one couple of images."""
     state = mixtures.layer_of(model, images, "children", -1)
-    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0))
+    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
 
 
@@ -70,7 +62,7 @@ def test_all_children_of_another_image_are_that_image_and_none_its_own(name, gen
         state = mixtures.layer_of(model, images, "children", number)
         first, other = torch.arange(12), torch.arange(12).roll(1)
         for chosen, whose in ((True, other), (False, first)):
-            some = torch.full((state.count,), chosen)
+            some = torch.full((state.size,), chosen)
             after = mixtures.mixed(model, state, first, other, some)
             expected = trace(model, images, keep=("lengths",)).lengths[whose]
             torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-6)
@@ -89,7 +81,7 @@ def test_no_part_exchanged_leaves_the_image_its_own(model, images):
     own = trace(model, images, keep=("couplings", "lengths"))
     for of in mixtures.OF:
         state = mixtures.layer_of(model, images, of, -1)
-        some = torch.zeros(state.count, dtype=torch.bool)
+        some = torch.zeros(state.size, dtype=torch.bool)
         first, other = torch.arange(len(images)), torch.arange(len(images)).roll(1)
         after = mixtures.mixed(model, state, first, other, some)
         back = trace(model, images, keep=("lengths",), couplings=own.couplings[-1]).lengths
@@ -142,7 +134,7 @@ def test_one_capsule_exchanged_is_what_loops_make_of_it(of, model, images):
     model = model.double()
     state, first, other = two_of_unlike_class(model, images.double())
     state = state._replace(of=of)
-    chosen = torch.zeros(state.count, dtype=torch.bool)
+    chosen = torch.zeros(state.size, dtype=torch.bool)
     chosen[7] = True
     after = mixtures.mixed(model, state, first, other, chosen)
     for k in range(2):
@@ -207,15 +199,6 @@ def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, i
     for kind in result.kinds:
         shares = (result.own[kind], result.partner[kind], result.neither[kind])
         np.testing.assert_allclose(sum(one.value for one in shares), 1)
-
-
-def test_shares_are_those_of_whole_types_and_places_and_end_at_all(model, images):
-    result = by_capsules(model, images, of="children", **ASKED)
-    expected = {"types": [1 / 2, 1], "places": [2 / 6, 3 / 6, 4 / 6, 5 / 6, 1]}
-    for kind, shares in result.shares.items():
-        assert len(result.some_own[kind]) == len(shares) and shares[-1] == 1
-        named = kind.split()[-1]
-        np.testing.assert_allclose(shares, expected.get(named, shares))
 
 
 def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_on():
@@ -289,7 +272,7 @@ def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images,
     number = mixtures.check(model, images, "couplings", 1)
     state = mixtures.layer_of(model, images, "couplings", number)
     first, other = torch.arange(6), torch.arange(6).roll(1)
-    some = torch.ones(state.count, dtype=torch.bool)
+    some = torch.ones(state.size, dtype=torch.bool)
     after = mixtures.mixed(model, state, first, other, some)
     with torch.no_grad():
         _, middle = model.layers[1].route(state.children[:6], couplings=state.couplings[other])
@@ -354,7 +337,7 @@ def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
         (("--of", "votes"), "'votes' is not one of"),
         (("--by", "classes"), "'classes' is not one of"),
         (("--of", "children", "--digit", "2"), "drop"),
-        (("--of", "poses", "--by", "iterations"), "drop one of them"),
+        (("--of", "poses", "--by", "iterations"), "beside --of poses: expected --by capsules"),
         (("--iterations", "2", "--n", "20", "--by", "capsules"), "drop one of them"),
         (("--layer", "4", "--n", "20"), "expected layer 0 or -1, got 4"),
         (("--of", "children"), "no way from other children to its classes"),

@@ -21,6 +21,12 @@ def images(generator):
 
 
 @pytest.fixture
+def images_of_classes(model, generator):
+    """Up to 30, which the network reads as several classes."""
+    return spread_out(model, 10, generator)
+
+
+@pytest.fixture
 def labels():
     return torch.arange(24) % 3
 

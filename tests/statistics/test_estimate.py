@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.estimate import Estimate, less, stack
 
 
 def estimate(*shape, n=30, difference=False):
@@ -66,3 +66,25 @@ def test_an_estimate_times_a_number_below_0_has_its_ends_in_order():
 def test_a_stack_has_the_n_of_its_estimates_where_it_is_one():
     one, other = Estimate(0.1, (0, 1), 5), Estimate(0.1, (0, 1), 7)
     assert stack([one, one]).n == 5 and stack([one, other]).n is None
+
+
+def test_of_independent_estimates_the_difference_is_mover():
+    one = Estimate(np.array(0.8), np.array([0.7, 0.85]))
+    other = Estimate(np.array(0.1), np.array([0.0, 0.3]))
+    gap = less(one, other)
+    assert float(gap.value) == pytest.approx(0.7)
+    assert gap.ci95 == pytest.approx([0.7 - np.hypot(0.1, 0.2), 0.7 + np.hypot(0.05, 0.1)])
+
+
+def test_of_pairs_the_difference_takes_off_what_goes_together():
+    draws = np.random.default_rng(0).normal([0.8, 0.7], 0.05, (1000, 2))
+    draws[:, 1] = draws[:, 0] - 0.1  # always: what no resample changes is not certain
+    one, other = (
+        Estimate(np.array(v), np.array([v - 0.1, v + 0.1]), draws=draws[:, k])
+        for k, v in enumerate((0.8, 0.7))
+    )
+    assert less(one, other, paired=True).ci95 == pytest.approx([0.1 - 0.02**0.5, 0.1 + 0.02**0.5])
+    draws[:, 1] += 0.01 * np.random.default_rng(1).normal(size=1000)
+    together = np.corrcoef(draws.T)[0, 1]
+    margin = (0.02 - 0.02 * together) ** 0.5
+    assert less(one, other, paired=True).ci95 == pytest.approx([0.1 - margin, 0.1 + margin])

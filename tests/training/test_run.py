@@ -11,7 +11,7 @@ import torch
 
 from capsviz import checkpoint, data, files
 from capsviz.inputs.opening import open_inputs
-from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.record import NotFiniteError
 from capsviz.training import cards, history, train
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate

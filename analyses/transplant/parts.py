@@ -1,4 +1,4 @@
-"""One capsule type, or one position, exchanged after the other, in many pairs of images."""
+"""Parts exchanged one after the other in many pairs of images: capsules, or iterations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import with_reason
-from capsviz.analysis import Analysis, Layer, Seed
+from capsviz.analyses.transplant.pairs import MOST, Exchange, with_reason
+from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import told
 
+DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
 NOUNS = {"types": "capsule type", "places": "position", "children": "group of capsules"}
 WHAT = {
@@ -66,11 +67,11 @@ class Parts(NamedTuple):
     }  # fmt: skip
 
 
-class ByCapsules(Analysis):
+class ByCapsules(Exchange):
     """What each capsule type and each position does, if it alone is a donor's."""
 
     Result = Parts
-    needs = ("votes", "couplings", "interventions")
+    drawing = "parts"
     examples = """
     capsviz transplant --of children  # about 10 s
     """
@@ -97,90 +98,21 @@ class ByCapsules(Analysis):
         """Exchange children, poses or couplings of one part after the other, pair by pair.
 
         The seed is of the couples, what is drawn at random, and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for what the network cannot exchange, or images that make less than 4 couples.
         """
-        import torch
+        from capsviz.analyses.transplant.mixtures import by_part
 
-        from capsviz.analyses.transplant import mixtures
-        from capsviz.analyses.transplant.measure import over_pairs
-        from capsviz.statistics.comparison import draw_resamples
-        from capsviz.tracing.many import winners
-        from capsviz.tracing.needs import reason
-
-        images = images.cpu()
-        number = mixtures.check(network, images, of, layer)
-        state = mixtures.layer_of(network, images, of, number)
-        generator = torch.Generator().manual_seed(seed)
-        first, other = mixtures.pairs_of(state.read, generator)
-        own, partner = state.read[first], state.read[other]
-        nothing = torch.zeros(state.count, dtype=torch.bool)
-        before = mixtures.mixed(network, state, first, other, nothing)
-
-        def outcome(chosen):
-            after = mixtures.mixed(network, state, first, other, chosen)
-            return mixtures.readings(after, before, own, partner, winners(after))
-
-        kinds, values = mixtures.members(state), {}
-        steps = [(kind, k) for kind, parts in kinds.items() for k in range(-1, len(parts))]
-        for kind, k in progress(steps):
-            if k < 0:
-                row = mixtures.at_random(outcome, state, kinds[kind], len(first), generator)
-                values[kind] = [row]
-            else:
-                values[kind].append(outcome(kinds[kind][k]))
-        values = {kind: torch.stack(rows, 1) for kind, rows in values.items()}  # (5, 1 + G, P)
-        shares, some = mixtures.by_share(outcome, state, len(first), generator)
-        counts = draw_resamples(len(first) // 2, seed=seed)
-        fields = {
-            name: {kind: over_pairs(rows[k], counts, shares=k < 3) for kind, rows in values.items()}
-            for k, name in enumerate(mixtures.READINGS)
-        }
-        some_own, some_partner = (
-            {kind: over_pairs(rows[:, k], counts, shares=True) for kind, rows in some.items()}
-            for k in range(2)
-        )
-        ranked = {kind: mixtures.first_of(rows[4], seed) for kind, rows in values.items()}
-        whole = mixtures.mixed(network, state, first, other, ~nothing)
-        theirs = mixtures.mixed(network, state, other, first, nothing)
-        below = number != -1
-        return Parts(
-            of=of,
-            layer=number if below else None,
-            grid=state.grid,
-            kinds=list(kinds),
-            sizes={kind: round(float(rows.sum(1).double().mean())) for kind, rows in kinds.items()},
-            **fields,
-            first={kind: one[0] for kind, one in ranked.items()},
-            first_change={kind: one[1] for kind, one in ranked.items()},
-            shares=shares,
-            some_own=some_own,
-            some_partner=some_partner,
-            off=float((whole - theirs).abs().max()),
-            couples=len(first) // 2,
-            n=len(first),
-            classes=list(classes),
-            dataset=dataset,
-            given=None if below or of != "couplings" else reason(network, "donor's class"),
-        )
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw positions as maps, types as points, and predictions by the share exchanged."""
-        from capsviz.analyses.transplant import draw
-
-        return draw.parts(result, width)
+        fields = by_part(network, images.cpu(), of, layer, seed, progress)
+        return Parts(**fields, of=of, classes=list(classes), dataset=dataset)
 
     def verdict(self, result) -> str:
         """Say what all parts together do, and whether one does more than random capsules."""
         where = "" if result.layer is None else f" of layer {result.layer}"
         whole = next(iter(result.some_partner.values()))[-1]
+        ending = " (by definition: this checks the method)." if result.off < SAME else "."
         text = (
             f"With all {result.of}{where} of a donor of another class, {whole:.1%} of the pairs "
-            "are classified as the donor"
+            f"are classified as the donor{ending}"
         )
-        text += " (by definition: this checks the method)." if result.off < SAME else "."
         for kind in result.kinds:
             first, noun = result.first_change[kind][1], NOUNS[kind]
             name = "" if first.runs is not None else f" ({_name(result, kind)})"
@@ -203,6 +135,92 @@ class ByCapsules(Analysis):
     def stem(self, base, result) -> str:
         """Name what is exchanged, and the layer if it is not that of the classes."""
         return stem_of(base, f"{result.of}-by-capsules", result.layer)
+
+
+class Rounds(NamedTuple):
+    """N pairs with other couplings in some iterations; intervals as of `Parts`.
+
+    Keys say which of the R iterations have them: iteration r "alone", or from it "onward". In the
+    others the votes are routed by themselves. Differences are to the image's own, given back.
+    """
+
+    layer: int | None  # a layer below the classes, by its number; None: that of the classes
+    donors: list[str]  # (3,) whose couplings, those of its last iteration
+    own: dict[str, Estimate]  # (3, R) share classified as the recipient
+    partner: dict[str, Estimate]  # (3, R) share classified as the other-class donor
+    neither: dict[str, Estimate]  # (3, R) share classified as a third class, or as none
+    own_change: dict[str, Estimate]  # (3, R) of the activation of the recipient's class
+    partner_change: dict[str, Estimate]  # (3, R) of that of the donor's class
+    couples: int
+    n: int  # pairs
+    classes: list[str]
+    dataset: str
+    given: str | None = None  # why images follow by definition; None: they need not
+
+    axes = dict.fromkeys(
+        ("own", "partner", "neither", "own_change", "partner_change"), (DONORS, "iteration {1}")
+    )
+    titles = {"partner": "classified as donor", "own": "classified as recipient"}
+    formats = dict.fromkeys(("own", "partner", "neither"), ".1%")
+    over_runs = {"couples": min, "n": min}
+
+
+class ByIterations(Exchange):
+    """What couplings of another image do in single routing iterations."""
+
+    Result = Rounds
+    drawing = "iterations"
+    examples = """
+    capsviz transplant --by iterations  # about 10 s
+    """
+    usual_n = 200
+    figure_set = None
+    headline = ("partner",)
+
+    def measure(
+        self,
+        network,
+        images,
+        *,
+        classes,
+        dataset,
+        progress=iter,
+        of: Annotated[Literal["couplings"], "What is exchanged."] = "couplings",
+        by: Annotated[Literal["iterations"] | None, BY] = None,
+        layer: Layer = None,
+        seed: Seed = 0,
+    ) -> Rounds:
+        """Give a donor's last couplings in some of the iterations; in the others, votes route."""
+        from capsviz.analyses.transplant.mixtures import by_iteration
+
+        fields = by_iteration(network, images.cpu(), layer, seed, progress)
+        return Rounds(**fields, donors=list(DONORS), classes=list(classes), dataset=dataset)
+
+    def verdict(self, result) -> str:
+        """Say whether the iterations that follow undo what was exchanged."""
+        whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
+        if float(whole.low) <= MOST:
+            text = "Even in all iterations, most pairs do not follow the donor at dose 1."
+        elif float(alone.high.max()) < float(whole.low):
+            text = "The iterations that follow undo the exchange in one iteration for some pairs."
+        elif float(alone.low.min()) > MOST:
+            text = "The iterations that follow do not undo the exchange in one iteration."
+        else:
+            text = "How much the iterations that follow undo depends on the iteration."
+        return with_reason(text, result.given)
+
+    def caption(self, result, part="") -> str:
+        """Return what the picture shows, and what its bars are."""
+        return (
+            "Predicted classes if the couplings of one routing iteration, or of all from it on, "
+            "are those that another image, or the image itself, has in its last iteration. The "
+            "other iterations route the votes by themselves. "
+            "Bars: 95 % intervals over couples of images."
+        )
+
+    def stem(self, base, result) -> str:
+        """Name what is exchanged, and the layer if it is not that of the classes."""
+        return stem_of(base, "couplings-by-iterations", result.layer)
 
 
 def stem_of(base: str, what: str, layer: int | None) -> str:

@@ -1,0 +1,188 @@
+"""Vectors of images and of warped images, and the errors of fits on others, for `equivariance`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz import checkpoint
+from capsviz.analyses.equivariance.fits import LEAST
+from capsviz.discovery import unknown
+from capsviz.statistics.comparison import draw_resamples
+from capsviz.statistics.intervals import require_two
+from capsviz.statistics.threads import on_one_thread
+from capsviz.tracing import features
+from capsviz.transforms.warps import family, family_matrix, warp
+
+PIXELS, RANDOM = None, "pixels along random directions"
+
+
+class Data(NamedTuple):
+    """Images that are measured, those that are fitted on behind them, and who is fitted on whom."""
+
+    images: Tensor  # (X, C, H, W)
+    labels: np.ndarray  # (X,)
+    folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows of their fits
+    fit: int  # images of each class that a map is fitted on
+    notes: list[str]
+
+
+class Compared(NamedTuple):
+    """What both analyses make their results of."""
+
+    errors: list[list[list]]  # of each warp and kind of vectors: of one network, or of each draw
+    counts: np.ndarray  # resamples of the images
+    pose: int  # numbers in a pose
+    fit: int  # images of each class that a map is fitted on
+    fields: dict[str, Any]  # that both results have
+
+
+@on_one_thread
+def compare(
+    models,
+    images: Tensor,
+    labels: Tensor,
+    sizes: Callable[[str], np.ndarray],
+    errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
+    *,
+    names,
+    dataset: str,
+    warps,
+    known,
+    fit: int,
+    seeds: int,
+    fit_images: Tensor | None = None,
+    fit_labels: Tensor | None = None,
+    directions: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
+    progress=iter,
+) -> Compared:
+    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
+
+    Parameters
+    ----------
+    models      K networks on one device, the first one with capsules.
+    labels      (N,) true classes.
+    sizes       of a warp by its name (1 + A,), the neutral one first.
+    errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
+    names       of the networks.
+    warps       names, of those that are `known`.
+    fit         images to fit on, the first so many of each class; of fewer where a class has fewer.
+    seeds       untrained networks of each preset, and draws of random directions; each
+                sees all images.
+    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
+                the images take turns.
+    fit_labels  (M,).
+    directions  compares pixels along random directions, too.
+    resamples   of the bootstrap.
+    seed        of untrained networks (the first), directions and bootstrap.
+
+    Raises
+    ------
+    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
+                class to fit on, or 2 to measure.
+    """
+    begin = time.perf_counter()
+    require_two(len(images))
+    for name in warps:
+        if name not in known:
+            raise ValueError(unknown("warp", name, list(known)))
+    data = gather(images, labels, fit_images, fit_labels, fit)
+    fresh, lacking = checkpoint.controls(models[0], range(seed, seed + seeds), images)
+    kinds: list[list] = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [PIXELS]]
+    sources = [names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"]
+    looking = sum(map(len, kinds)) - 1  # nothing looks at the pixels
+    pose = features(models[0], images[:1], labels[:1]).shape[1]
+    if directions:
+        sources.append(RANDOM)
+        draws = [np.random.default_rng(seed + k) for k in range(max(1, seeds))]
+        shape = images[0].numel(), pose
+        kinds.append([draw.standard_normal(shape, np.float32) for draw in draws])
+    turns = [(s, k) for s, kind in enumerate(kinds) for k in range(len(kind))]
+    by_size, before = {name: sizes(name) for name in warps}, {}
+    errors: list[list[list]] = [[[] for _ in kinds] for _ in by_size]
+    height, width = data.images.shape[2:]
+    for row, (name, each) in zip(errors, by_size.items(), strict=True):
+        matrices = [family_matrix(name, size, (height, width)) for size in each[1:]]
+        with torch.inference_mode():
+            warped = [warp(data.images, matrix).clamp(0, 1) for matrix in matrices]
+        for s, k in progress(turns):
+            if (s, k) not in before:
+                before[s, k] = vectors(kinds[s][k], data.images, data.labels)
+            after = [vectors(kinds[s][k], one, data.labels) for one in warped]
+            row[s].append(errors_of(np.stack([before[s, k], *after]), data, each, pose))
+    passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
+    fields = {
+        "warps": list(by_size),
+        "units": [family(name).unit for name in by_size],
+        "sizes": np.stack([each[1:] for each in by_size.values()]),
+        "sources": sources,
+        "dimensions": [before[s, 0].shape[1] for s in range(len(kinds))],
+        "n": len(images),
+        "dataset": dataset,
+        "resamples": resamples,
+        "fit_of": "images (the halves take turns)" if fit_images is None else "training images",
+        "seeds": seeds if fresh else 0,
+        "notes": [*data.notes, *lacking],
+        "looks": passes * looking,
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+    counts = draw_resamples(len(images), resamples=resamples, seed=seed)
+    return Compared(errors, counts, pose, data.fit, fields)
+
+
+def gather(images, labels, fit_images, fit_labels, fit: int) -> Data:
+    """Return which images are measured and which are fitted on, by class.
+
+    Raises
+    ------
+    ValueError  for fewer than `LEAST` images of a class to fit on.
+    """
+    images, labels = images.cpu(), labels.cpu().numpy()
+    own = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}
+    if fit_images is None:
+        rarest = min(own, key=lambda k: len(own[k]))
+        if len(own[rarest]) < LEAST:
+            raise ValueError(
+                f"class {rarest} has {len(own[rarest])} images, expected at least {LEAST} of "
+                "each: use more images (--n)"
+            )
+        half = len(own[rarest]) // 2
+        note = f"no training images: fits are on half of the images, {half} of a class or more"
+        one, two = (
+            np.sort(np.concatenate([rows[side::2] for rows in own.values()])) for side in (0, 1)
+        )
+        return Data(images, labels, [(one, two), (two, one)], half, [f"{note}, not {fit}"])
+    fit_labels = fit_labels.cpu().numpy()
+    others = {k: np.flatnonzero(fit_labels == k) for k in own}
+    rarest = min(own, key=lambda k: len(others[k]))
+    fewest = min(fit, len(others[rarest]))
+    if fewest < LEAST:
+        raise ValueError(
+            f"expected at least {LEAST} training images of a class to fit on, got {fewest} of "
+            f"class {rarest}: use more (--fit)"
+        )
+    chosen = np.concatenate([rows[:fewest] for rows in others.values()])
+    rows = np.arange(len(images) + len(chosen))
+    note = f"class {rarest} has {fewest} training images: fits are on {fewest} of each class"
+    return Data(
+        torch.cat([images, fit_images.cpu()[chosen]]),
+        np.concatenate([labels, fit_labels[chosen]]),
+        [(rows[: len(images)], rows[len(images) :])],
+        fewest,
+        [f"{note}, not {fit}"] if fewest < fit else [],
+    )
+
+
+def vectors(source, images: Tensor, labels: np.ndarray) -> np.ndarray:
+    """Return the vectors (X, F) of a network, of the pixels, or of these along directions."""
+    if isinstance(source, torch.nn.Module):
+        return features(source, images, torch.from_numpy(labels)).numpy()
+    pixels = images.flatten(1).numpy()
+    return pixels if source is PIXELS else pixels @ source

@@ -1,0 +1,329 @@
+"""Linear probes of poses, with their controls: images, their measures, vectors, and fits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz import checkpoint
+from capsviz.analyses.probes import dci, paths
+from capsviz.analyses.probes.dci import LEAST
+from capsviz.analyses.probes.paths import poses_and_classes
+from capsviz.statistics.comparison import compare_explained, draw_resamples
+from capsviz.statistics.estimate import Estimate, less, stack
+from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.moments import Moments, moments, on_dark
+from capsviz.statistics.runs import fields_over_draws
+from capsviz.statistics.threads import on_one_thread
+from capsviz.tracing import features, reconstructs
+from capsviz.transforms.warps import matrix, warp
+
+PENALTIES = np.logspace(-4, 5, 19)  # of ridge regression on standardised vectors
+LABELLINGS = 5  # of the control task, each drawn anew
+TINY = 1e-12  # standard deviation of a constant
+AGAIN = 50  # images of a class that are fitted on and shown once more: tokens of the control task
+
+
+class Data(NamedTuple):
+    """X images: the n that are measured, those fitted on, and some of these shifted anew."""
+
+    images: Tensor  # (X, C, H, W), shifted
+    factors: np.ndarray  # (X, M) measures
+    classes: np.ndarray  # (X,) predicted; of an image shown again, its first prediction
+    poses: np.ndarray  # (X, E) of that class
+    folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows of their fits
+    again: dict[int, int]  # row shown once more -> the row of that image in the fits
+    n: int
+    notes: list[str]
+
+
+def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, seed: int) -> Data:
+    """Shift images, measure them, and trace the pose of the predicted class.
+
+    Images in which nothing is drawn are left out.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    images, notes = images.cpu(), []
+    if not on_dark(images.numpy()):
+        notes.append(
+            "the images have no dark ground: measures are moments of brightness, not the shape of "
+            "a thing"
+        )
+    whole = images if fit_images is None else torch.cat([images, fit_images.cpu()])
+    moving = shifted(whole, shift_px, generator)
+    factors = np.stack(moments(moving.numpy()), 1)
+    drawn = np.isfinite(factors).all(1)
+    if not drawn.all():
+        notes.append(f"{int((~drawn).sum())} images in which nothing is drawn are left out")
+    n = int(drawn[: len(images)].sum())
+    whole, moving, factors = whole[drawn], moving[drawn], factors[drawn]
+    poses, predicted = poses_and_classes(model, moving)
+    read, rows = predicted.numpy(), np.arange(len(predicted))
+    if fit_images is None:
+        one, two = (
+            np.sort(np.concatenate([rows[read == k][side::2] for k in np.unique(read)]))
+            for side in (0, 1)
+        )
+        folds = [(one, two), (two, one)]
+        notes.append("no training images: fits are on half of the images, in turn")
+    else:
+        folds = [(rows[:n], rows[n:])]
+    first = [
+        fit[read[fit] == k][:AGAIN] for _, fit in folds for k in np.unique(read[fit])
+    ]  # a label of the control task belongs to an image, however it is shifted
+    tokens = np.concatenate(first)
+    anew = shifted(whole[tokens], shift_px, generator)
+    classes = torch.cat([predicted, predicted[tokens]])
+    poses = torch.cat([poses, poses_and_classes(model, anew)[0]])
+    return Data(
+        torch.cat([moving, anew]),
+        factors,
+        classes.numpy(),
+        poses[torch.arange(len(classes)), classes].double().numpy(),
+        folds,
+        dict(zip(range(len(read), len(read) + len(tokens)), tokens.tolist(), strict=True)),
+        n,
+        notes,
+    )
+
+
+def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor:
+    """Return images shifted by whole pixels, up to `shift_px` along each axis, at random."""
+    if shift_px == 0:
+        return images
+    x, y = torch.randint(-shift_px, shift_px + 1, (2, len(images)), generator=generator).double()
+    height, width = images.shape[2:]
+    by = matrix((height, width), shift_x_px=x, shift_y_px=y)
+    parts = zip(images.split(512), by.split(512), strict=True)
+    with torch.no_grad():
+        return torch.cat([warp(some, which).clamp(0, 1) for some, which in parts])
+
+
+def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter):
+    """Return vectors (X, F) of every kind, by name, the pose first; and notes on missing ones.
+
+    Of each kind there is a list: of untrained networks one for each seed, else of one.
+    Pixels are left whole here: their components are of the fits.
+    """
+    fresh, notes = checkpoint.controls(model, seeds, data.images)
+    classes = torch.from_numpy(data.classes)
+    networks = {f"{name} {what}": some for what, some in fresh.items()}
+    networks |= {what: [one] for what, one in baselines.items()}
+    looked = {
+        what: [features(one, data.images, classes).numpy() for one in some]
+        for what, some in progress(list(networks.items()))
+    }
+    return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes
+
+
+class Errors(NamedTuple):
+    """Squared errors of M measures of the images of one fold and class."""
+
+    real: np.ndarray  # (n, M)
+    spread: np.ndarray  # (n, M) of the mean of the class
+    control: np.ndarray  # (a, M) of other images' measures, mean over labellings
+    control_spread: np.ndarray  # (a, M)
+
+
+@on_one_thread
+def evaluate(
+    model, images, *, name, baselines, fit, shift_px, seeds, seed=0, progress=iter,
+    fit_images=None, fit_labels=None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the fields of `Statistics` but for the data set's name, of images (N, C, H, W).
+
+    Parameters
+    ----------
+    name        of the network.
+    baselines   name -> network without capsules.
+    fit         that training images are so many of each class, for the record.
+    shift_px    that all images are shifted by, at most, in whole pixels; 0: not at all.
+    seeds       untrained networks of each preset, and draws of rotated poses.
+    seed        of shifts, control tasks, untrained networks and the bootstrap.
+    fit_images  (M, C, H, W) that none of the images is among; None: their halves take turns.
+    fit_labels  (M,) their true classes.
+
+    Raises
+    ------
+    ValueError  where no class is predicted often enough.
+    """
+    begin = time.perf_counter()
+    data = gather(model, images, fit_images, shift_px=shift_px, seed=seed)
+    groups = grouped(data)
+    if not groups:
+        raise ValueError(
+            f"the network predicts no class often enough: expected {LEAST} images of one to fit on "
+            "and 2 to measure"
+        )
+    draws, fresh = range(max(1, seeds)), range(seed, seed + seeds)
+    every, notes = kinds(model, name, baselines, data, seeds=fresh, progress=progress)
+    kept = data.poses.shape[1]
+    probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
+    tested = [
+        [
+            probes(values, data, groups, seed, kept if source == "pixels" else None)
+            for values in some
+        ]
+        for source, some in every.items()
+    ]
+    codes = [[code for _, code in some] for some in tested]
+    codes.insert(1, [rotations(data, groups, [seed, 1, k]) for k in draws])
+    drawn = [
+        {
+            **explained([some[k % len(some)][0] for some in tested], seed),
+            **concentrated([some[k % len(some)] for some in codes], probed),
+        }
+        for k in draws
+    ]
+    widths = [some[0].shape[1] for some in every.values()]
+    widths[-1] = min(kept, widths[-1])
+    names = [*list(every)[:-1], f"pixels, {widths[-1]} components"]
+    measured = sum(len(test) for test, *_ in groups)
+    notes = [*data.notes, *notes]
+    if measured < data.n:
+        notes.append(
+            f"{data.n - measured} of {data.n} images are predicted as a class that is too rare"
+        )
+    decoded: dict[str, Any] = {}
+    if reconstructs(model):
+        real = None if fit_images is None else (fit_images.cpu(), fit_labels.cpu())
+        back = paths.cycle(model, images.cpu(), seed=seed)
+        led = paths.along(model, images.cpu(), real, seed=seed, progress=progress)
+        notes += [note for part in (back, led) for note in part.pop("notes", [])]
+        decoded = {**back, **led}
+    else:
+        notes.append("no decoder: neither cycle nor paths")
+    of_training = f"training images, up to {fit} of each class"
+    return {
+        **fields_over_draws(drawn),
+        **decoded,
+        "measures": list(Moments._fields),
+        "sources": names,
+        "dimensions": widths,
+        "codes": [name, f"{name} turned at random", *names[1:]],
+        "spread": np.sqrt(tested[0][0][0].spread.mean(0)),
+        "n": measured,
+        "fitted": sum(len(rows) for _, rows, _ in groups) // len(data.folds),
+        "fit_of": "images (the halves take turns)" if fit_images is None else of_training,
+        "probed": len(set(probed)),
+        "shift_px": shift_px,
+        "seeds": seeds if any("freshly" in one for one in names) else 0,
+        "notes": notes,
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+
+
+def grouped(data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return rows measured, rows fitted on, rows of the control task, by fold and class."""
+    tokens, groups = np.array(list(data.again)), []
+    origins = np.array(list(data.again.values()))
+    for measured, fitted in data.folds:
+        for k in np.unique(data.classes[measured]):
+            test, fit = (rows[data.classes[rows] == k] for rows in (measured, fitted))
+            again = tokens[np.isin(origins, fit)]
+            if len(fit) >= LEAST and len(test) >= 2:
+                groups.append((test, fit, again))
+    return groups
+
+
+def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors, list]:
+    """Return the errors of probes of vectors (X, F), of all groups, and the `dci` of each.
+
+    Every kind of vectors has the same labellings. Those that are to be reduced are, to so many
+    principal components of each fit.
+    """
+    from sklearn.decomposition import PCA
+
+    errors, codes, draw = [], [], np.random.default_rng(seed)
+    for test, fit, again in groups:
+        x, x_fit, x_again = (values[rows] for rows in (test, fit, again))
+        if reduced is not None:
+            axes = PCA(min(reduced, *x_fit.shape), svd_solver="full").fit(x_fit)
+            x, x_fit, x_again = (axes.transform(v).astype(float) for v in (x, x_fit, x_again))
+        of_again = [int(np.flatnonzero(fit == data.again[row])[0]) for row in again]
+        factors = data.factors[test], data.factors[fit]
+        errors.append(probe(x, x_fit, x_again, *factors, of_again, draw))
+        codes.append(dci.dci(x_fit, data.factors[fit]))
+    return Errors(*(np.concatenate(part) for part in zip(*errors, strict=True))), codes
+
+
+def rotations(data, groups, seed: Sequence[int]) -> list:
+    """Return the `dci` of the pose rotated at random, of each group."""
+    draw = np.random.default_rng(seed)
+    return [dci.dci(dci.rotated(data.poses[fit], draw), data.factors[fit]) for _, fit, _ in groups]
+
+
+def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
+    """Fit ridge regressions from vectors of one class to its measures, and to those of others.
+
+    The control task has the penalties of the measures: chosen for itself, they would let nothing be
+    memorised.
+
+    Parameters
+    ----------
+    test, fit, again      (n, F), (m, F) and (a, F) vectors: `again` is of images of the fit, shown
+                          once more.
+    factors, fit_factors  (n, M) and (m, M) measures.
+    of_again              (a,) which image of the fit each is.
+    draw                  numpy generator of the control task.
+    """
+    from sklearn.linear_model import Ridge, RidgeCV
+
+    centre, scale = fit.mean(0), fit.std(0)
+    scale = np.where(scale > TINY, scale, 1)
+    x, x_again, x_test = ((values - centre) / scale for values in (fit, again, test))
+    middle, spread = fit_factors.mean(0), fit_factors.std(0)
+    spread = np.where(spread > TINY, spread, 1)
+    y, m = (fit_factors - middle) / spread, len(fit)
+    ridge = RidgeCV(PENALTIES, alpha_per_target=True).fit(x, y)
+    same = Ridge(np.tile(ridge.alpha_, LABELLINGS))  # the same probe, its penalties too
+    labels = np.concatenate([y[draw.permutation(m)] for _ in range(LABELLINGS)], 1)
+    shape, drawn = (len(again), LABELLINGS, y.shape[1]), labels[of_again]
+    off = (same.fit(x, labels).predict(x_again) - drawn) ** 2
+    return Errors(
+        (ridge.predict(x_test) * spread + middle - factors) ** 2,
+        (middle - factors) ** 2,
+        off.reshape(shape).mean(1) * spread**2,
+        (drawn**2).reshape(shape).mean(1) * spread**2,
+    )
+
+
+def explained(tested: list[Errors], seed: int) -> dict:
+    """Return R2 of the measures, of the control task, and selectivity, from S kinds' errors."""
+    real, spread, control, far = (np.stack(part) for part in zip(*tested, strict=True))
+    counts, others = (draw_resamples(one.shape[1], seed=seed) for one in (real, control))
+    M = real.shape[2]
+    r2 = stack([compare_explained(real[..., j], spread[..., j], counts) for j in range(M)], 1)
+    other = stack([compare_explained(control[..., j], far[..., j], others) for j in range(M)], 1)
+    errors, among = (one / spread.sum(1, keepdims=True) for one in (real, spread))
+    return {
+        "r2": Estimate(r2.value, r2.ci95, real.shape[1], r2.difference),
+        "control": Estimate(other.value, other.ci95, control.shape[1], other.difference),
+        "selectivity": less(r2, Estimate(np.maximum(other.value, 0), np.maximum(other.ci95, 0))),
+        "informed": compare_explained(errors.mean(2), among.mean(2), counts),
+    }
+
+
+def concentrated(codes, classes) -> dict:
+    """Return means of disentanglement and completeness over classes, with Student's intervals.
+
+    Parameters
+    ----------
+    codes    (S + 1, G, 2) of G groups.
+    classes  (G,) of each: halves that take turns are of one class, and count once.
+    """
+    fields, classes = {}, np.array(classes)
+    parts = np.array(codes).transpose(2, 1, 0)  # (2, G, S + 1)
+    for name, part in zip(("disentanglement", "completeness"), parts, strict=True):
+        v = np.stack([part[classes == k].mean(0) for k in np.unique(classes)])
+        if len(v) < 2:
+            fields[name] = Estimate(v[0], np.stack([v[0] * 0, v[0] * 0 + 1], -1))
+        else:
+            less_first = Estimate(*mean_interval(v - v[:, :1]), len(v))
+            fields[name] = Estimate(*mean_interval(v), len(v), less_first)
+    return fields
