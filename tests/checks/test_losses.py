@@ -49,6 +49,7 @@ def half(term):
         (above(0.9), half(above(0.1)), "0.05 for the true class and 0.05 for the others costs"),
         (below(0.9), half(below(0.1)), "0.95 for the true class and 0.95 for the others costs"),
         (half(above(0.1)), below(0.9), "present and absent are exchanged"),
+        (below(0.1), half(above(0.9)), "the margins are exchanged"),
         (below(0.9), torch.zeros_like, "other classes cost nothing"),
         (below(0.9), half(above(0.1, power=1)), "4.00 times as large for the true class, 2.00"),
     ],

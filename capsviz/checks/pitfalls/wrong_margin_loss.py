@@ -30,6 +30,10 @@ def examine(candidate: Candidate) -> Judgement:
                 f"{gain:.2g} less than 0.95 and 0.05: a sign is wrong, or present and absent are "
                 "exchanged", costs_less=gain,
             )  # fmt: skip
+    middle = at(0.5, 0.5) - rest
+    if middle <= ROUNDING * abs(rest) < at(0.02, 0.98) - rest:
+        return fails("a length of 0.5 for all classes costs no more than 0.95 for the true one and "
+                     "0.05 for the others: the margins are exchanged", middle=middle)  # fmt: skip
     near, far = (at(length, 0.05) - rest for length in (0.7, 0.5))
     false_near, false_far = (at(0.95, length) - rest for length in (0.3, 0.5))
     flat = abs(at(0.99, 0.01) - rest)
