@@ -23,9 +23,9 @@ from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, PER_ITERATION, Trace
 from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
-CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
-CHUNK_IMAGES = 256  # at most
-PASS_BYTES = 1 << 30  # of a forward pass: feature maps that no trace shows take memory too
+CHUNK_BYTES = 32 << 20  # of one chunk's trace; the temporaries of routing are a few times that
+CHUNK_IMAGES = 64  # at most: more are hardly faster, and take their memory
+PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
 COMMON = ("poses", "activations")  # small, and remembered for the next who asks
 
