@@ -10,9 +10,7 @@ CASES = {  # (I, J, E, D, B), and what else `attend` is given
     "plain": ((5, 10, 16, 8, 19), {}),
     "few images": ((4, 2, 1, 3, 1), {}),
     "more than a program takes": ((2, 3, 4, 2, 140), {}),
-    "leaky": ((5, 3, 5, 4, 6), {"leaky": True}),
     "leaky, detached": ((4, 5, 8, 4, 20), {"leaky": True, "detach": True}),
-    "shifted": ((4, 10, 8, 4, 33), {"shifted": True}),
     "shifted, detached": ((3, 5, 8, 8, 7), {"shifted": True, "detach": True}),
     "stretched": ((3, 5, 8, 8, 14), {"stretched": True}),
 }
