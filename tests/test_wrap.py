@@ -297,6 +297,20 @@ def test_where_scores_are_no_norms_poses_are_the_last_that_are_parallel_to_the_s
         close(capsviz.trace(net, images).poses, expected(net.network, images)["poses"], 1e-5)
 
 
+def test_votes_that_lose_a_batch_of_one_are_read_and_weighed(images):
+    class Squeezed(Written):
+        def votes(self, u):
+            return super().votes(u).squeeze()
+
+    net, given = wrapped(Squeezed()), torch.rand(I, J).softmax(1)
+    for couplings in (None, given):
+        one = capsviz.trace(net, images[:1], couplings=couplings)
+        with torch.no_grad():
+            own = expected(net.network, images[:1], couplings=couplings)
+        for part in ("votes", "couplings", "poses"):
+            close(getattr(one, part), own[part], 1e-5)
+
+
 def test_a_norm_behind_a_view_of_matrices_gives_the_poses(images):
     class Matrices(Written):
         def forward(self, x):
