@@ -13,7 +13,7 @@ from torch.nn import functional
 import capsviz
 from capsviz.nn import models
 from capsviz.tracing import verification
-from capsviz.wrapping import NoCapsulesError, Wrapped, record, without_cuda
+from capsviz.wrapping import NoCapsulesError, Wrapped, without_cuda
 
 DYNAMIC = [zoo.Unsqueezed, zoo.ParentsFirst, zoo.Einsum]
 SMALL = {"image_shape": SHAPE, "classes": CLASSES}
@@ -297,6 +297,33 @@ def test_where_scores_are_no_norms_poses_are_the_last_that_are_parallel_to_the_s
         close(capsviz.trace(net, images).poses, expected(net.network, images)["poses"], 1e-5)
 
 
+def test_votes_that_lose_a_batch_of_one_are_read_and_weighed(images):
+    class Squeezed(Written):
+        def votes(self, u):
+            return super().votes(u).squeeze()
+
+    net, given = wrapped(Squeezed()), torch.rand(I, J).softmax(1)
+    for couplings in (None, given):
+        one = capsviz.trace(net, images[:1], couplings=couplings)
+        with torch.no_grad():
+            own = expected(net.network, images[:1], couplings=couplings)
+        for part in ("votes", "couplings", "poses"):
+            close(getattr(one, part), own[part], 1e-5)
+
+
+def test_a_norm_behind_a_view_of_matrices_gives_the_poses(images):
+    class Matrices(Written):
+        def forward(self, x):
+            votes = self.votes(self.encode(x)).unflatten(3, (2, 3))
+            c = votes.sum((3, 4)).softmax(2)
+            total = torch.einsum("bij,bijxy->bjxy", c, votes).view(len(x), J, E)
+            return functional.layer_norm(total, (E,)).sum(2).sigmoid()
+
+    seen = capsviz.trace(wrapped(Matrices()), images)
+    total = torch.einsum("bij,bije->bje", seen.couplings[-1], seen.votes)
+    close(seen.poses[-1], functional.layer_norm(total, (E,)), 1e-5)
+
+
 def test_a_pose_that_is_the_same_class_s_for_all_images_is_none_that_is_chosen(images):
     class Chunks(Written):
         def drawn(self, v, length):
@@ -565,13 +592,6 @@ def test_facts_can_be_given_by_hand(images):
     assert net.grid == (4, 2, 3)
 
 
-def test_without_a_grid_there_are_no_places(images):
-    net = wrapped(zoo.Einsum, grid=None)
-    assert capsviz.trace(net, images).grid is None
-    with pytest.raises(ValueError, match="have no positions"):
-        net.receptive_field(0, 0)
-
-
 @pytest.mark.parametrize("numbers", [4, 8])  # of 12 positions of a channel
 def test_capsules_made_by_view_across_positions_have_no_grid(numbers):
     class Across(zoo.Unsqueezed):
@@ -646,16 +666,6 @@ def test_a_wrapped_network_is_verified_once_as_it_is_wrapped(kind, images, monke
     monkeypatch.setattr(verification, "mistakes", lambda *_: ["it lies"])
     with pytest.raises(ValueError, match=f"network '{kind.__name__}' is not .* trusted: it lies"):
         wrapped(kind)
-
-
-def test_a_recording_says_who_called_what_and_where(images):
-    net = zoo.Unsqueezed()
-    recording = record(net, lambda: net(images))
-    softmaxes = [event for event in recording.events if event.name == "softmax"]
-    assert len(softmaxes) == 3
-    assert {event.site for event in softmaxes} == {softmaxes[0].site}
-    assert softmaxes[0].place.startswith("digits, public_layouts.py:")
-    assert torch.equal(recording.output[0], output_of(net, images)[0])
 
 
 @pytest.mark.parametrize("kind", [zoo.Einsum, zoo.Expectation])

@@ -94,13 +94,9 @@ def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
 def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
     """Return maps over positions (B, rows, columns) in pixels: (B, H, W) double.
 
-    The value of a position is divided among the pixels of its receptive field in proportion to
-    their brightness, summed over channels; equally if all are black. The sum stays the same.
-
-    Parameters
-    ----------
-    images  (B, C, H, W) in [0, 1].
-    fields  of `fields_of_places`.
+    The value of a position is divided among the pixels of its receptive field, of
+    `fields_of_places`, in proportion to their brightness in the images (B, C, H, W), summed over
+    channels; equally if all are black. The sum stays the same.
     """
     maps, brightness = maps.double(), images.double().sum(1)
     total = torch.einsum("rchw,bhw->brc", fields, brightness)

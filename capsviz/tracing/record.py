@@ -102,11 +102,9 @@ SOURCES = {
 
 
 def fields_of(keep: Sequence[str]) -> tuple[str, ...]:
-    """The fields of a trace that the names in `keep` stand for, each once.
+    """Return the fields of a trace that the names in `keep` stand for, each once.
 
-    Raises
-    ------
-    ValueError  for a name that is no part of a trace.
+    ValueError for a name that is no part of a trace.
     """
     for name in keep:
         if name not in PARTS and name not in ALIASES:
@@ -163,9 +161,7 @@ class NotFiniteError(ArithmeticError, ValueError):
 def require_finite(values: Tensor, what: str) -> Tensor:
     """Return the values (N, ...), if all of them are finite.
 
-    Raises
-    ------
-    NotFiniteError  with the number of images that have others, and the first of these images.
+    NotFiniteError with the number of images that have others, and the first of these images.
     """
     wrong = (~values.isfinite()).reshape(len(values), -1).any(1).nonzero()
     if len(wrong):

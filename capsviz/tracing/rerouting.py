@@ -39,16 +39,9 @@ def parents_under(
 ) -> Parents:
     """Return poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
-    Parameters
-    ----------
-    images      (N, C, H, W).
-    several     couplings (N, I, J), or (I, J) for all images, in every iteration; None routes.
-    iterations  of routing, instead of the network's own.
-    progress    wraps the chunks of images.
-
-    Raises
-    ------
-    ValueError  for a network whose couplings cannot be replaced.
+    They are of images (N, C, H, W). Each of `several` is couplings (N, I, J), or (I, J) for all
+    images, in every iteration, or None, where the network routes. `iterations` replaces its own
+    number; `progress` wraps the chunks of images. ValueError where couplings cannot be replaced.
     """
     check_images(images)
     _check(several)
@@ -177,11 +170,9 @@ def chunks(
 def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients that would reach children in training, in evaluation mode.
 
-    Returns
-    -------
-    Squared norms (N, I) of the gradient of the training loss with respect to each child's vector,
-    image by image; the children's largest activations (I,) over images; whether each image (N,) is
-    classified correctly.
+    These are squared norms (N, I) of the gradient of the training loss with respect to each child's
+    vector, image by image. Beside them are the children's largest activations (I,) over images, and
+    whether each image (N,) is classified correctly.
     """
     squares, largest, right = [], [], []
     with evaluating(model):

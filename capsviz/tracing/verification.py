@@ -85,11 +85,9 @@ def _peculiar(model: Any) -> dict[str, str]:
 
 
 def mistakes(model: Any, images: Tensor) -> Iterator[str]:
-    """Yield what is wrong with what a network shows, worst first; it must be in evaluation mode.
+    """Yield what is wrong with what a network, in evaluation mode, shows, worst first.
 
-    Parameters
-    ----------
-    images  (N, C, H, W) in [0, 1], as will be traced; noise makes them up to seven.
+    Noise makes images (N, C, H, W), as will be traced, up to seven.
     """
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)

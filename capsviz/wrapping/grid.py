@@ -39,15 +39,9 @@ Capsules = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> vectors (B, I, D
 def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, what: str) -> Places:
     """Find the grid, or compare a given one with the image lines that change each capsule.
 
-    Parameters
-    ----------
-    images  as many are passed at a time as these, of their shape and type.
-    grid    (types, rows, columns), or "probe".
-    what    the name of the capsules.
-
-    Raises
-    ------
-    ValueError  for a given grid that the capsules do not form.
+    As many images are passed at a time as those given, of their shape and type. The grid is (types,
+    rows, columns), or "probe"; `what` is the name of the capsules. ValueError for a given grid that
+    they do not form.
     """
     rows, columns = _ranges_of_sight(capsules, images)
     result = _arranged(rows, columns, images.shape[1:])

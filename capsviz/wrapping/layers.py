@@ -69,6 +69,7 @@ class Product:
         return self._framed(made, kept)
 
     def _framed(self, tensor: Tensor, own: str) -> Tensor:
+        tensor = _full(tensor, own)
         tensor = tensor.permute([own.index(k) for k in self.frame if k in own])
         for axis, letter in enumerate(self.frame):
             if letter not in own:
@@ -83,9 +84,15 @@ class Product:
             return function(*replaced(args, new), **replaced(kwargs, new))
         keep = [k for k, n in enumerate(weights.shape) if n > 1 or self.frame[k] in own]
         operands = list(self.operands)
+        inputs = [_full(tensor, letters) for tensor, letters in zip(inputs, operands, strict=True)]
         operands[self.position] = "".join(self.frame[k] for k in keep)
         inputs[self.position] = weights.reshape([weights.shape[k] for k in keep])
         return torch.einsum(",".join(operands) + "->" + self.output, *inputs)
+
+
+def _full(tensor: Tensor, letters: str) -> Tensor:
+    """Return a tensor with all its axes: a squeeze() may have lost those of a batch of one."""
+    return tensor.reshape((1,) * (len(letters) - tensor.dim()) + tuple(tensor.shape))
 
 
 def product(event: Event, position: int) -> Product | None:

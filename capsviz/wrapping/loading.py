@@ -101,9 +101,7 @@ def open_module(
 ) -> tuple[nn.Module, dict]:
     """Return the module of a function in a file, with its weights, not wrapped; and its card.
 
-    Raises
-    ------
-    ValueError  in one line, for a mistake in file, function or weights.
+    ValueError in one line, for a mistake in file, function or weights.
     """
     path, name = _locate(spec)
     return _built(_function(path, name), path, name, weights, dataset, device)
@@ -112,9 +110,7 @@ def open_module(
 def open_function(spec: str, *, arguments: int = 0) -> Callable:
     """Return a function of a file, "FILE.py:FUNCTION", that takes this many arguments.
 
-    Raises
-    ------
-    ValueError  in one line, for a mistake in file or function.
+    ValueError in one line, for a mistake in file or function.
     """
     return _function(*_locate(spec), arguments)
 

@@ -208,15 +208,8 @@ class Wrapped(Bare):
     ) -> dict[str, Tensor]:
         """Return parts of one pass, for `capsviz.trace`.
 
-        Parameters
-        ----------
-        couplings   (B, I, J) or (I, J) in place of its own, in every iteration.
-        iterations  of routing, in place of its own number.
-        children    (B, I, D) in place of those of the images.
-
-        Raises
-        ------
-        ValueError  for what cannot be replaced.
+        Couplings (B, I, J) or (I, J), the number of iterations, and children (B, I, D) take the
+        place of its own; ValueError for what cannot be replaced.
         """
         known, count = self.inferred, max(len(images), self.recipe.smallest)
         names = {"primary" if part == "children" else part for part in keep}

@@ -307,11 +307,12 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
 
 def layouts(place: Place, tensor: Tensor) -> Iterator[Roles]:
     """Yield the roles that the axes of a tensor may have, if it is a rearrangement of a place."""
-    wide = [(role, n) for role, n in zip(place.roles, place.tensor.shape, strict=True) if n > 1]
-    for order in permutations(wide):
-        if [n for _, n in order] == [n for n in tensor.shape if n > 1]:
-            left = iter(role for role, _ in order)
-            yield tuple(next(left) if n > 1 else "." for n in tensor.shape)
+    batch, parents, _ = rows(place.tensor, place.roles).shape
+    wide = [axis for axis, n in enumerate(tensor.shape) if n > 1]
+    for pair in permutations(wide, 2):
+        if [tensor.shape[axis] for axis in pair] == [batch, parents]:
+            roles = dict.fromkeys(wide, "E") | dict(zip(pair, "BJ", strict=True))
+            yield tuple(roles.get(axis, ".") for axis in range(tensor.dim()))
 
 
 def rows(tensor: Tensor, roles: Roles) -> Tensor:

@@ -90,12 +90,3 @@ def test_maps_along_the_pose_are_what_they_were(tiny_images):
     parts = traced.couplings[-1].double() * parts
     expected = parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
     assert torch.equal(evidence.additive_map(traced), expected)
-
-
-def test_what_is_not_there_is_said(tiny_images):
-    local = capsviz.trace(matrix(), tiny_images[:1].double(), layer=0)
-    with pytest.raises(ValueError, match="position 99: expected 0 to"):
-        evidence.additive_map(local, place=99)
-    dense = capsviz.trace(matrix(), tiny_images[:1].double())
-    with pytest.raises(ValueError, match="at one position, got position 3"):
-        evidence.additive_map(dense, place=3)

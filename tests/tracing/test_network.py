@@ -18,14 +18,6 @@ def test_our_own_network_has_every_part():
     assert able.pose_shape is None and able.parts is None and able.gives("votes")
 
 
-def test_several_layers_have_a_grid_each_and_matrices_a_shape():
-    model = models.build("matrix_capsnet", (1, 20, 20), 3, types=(2, 3, 4), channels=5)
-    able = abilities(model)
-    assert able.grids == tuple(model.grids) and able.grid == model.grid
-    assert able.pose_shape == (4, 4) and able.routing == "em"
-    assert not able.decodes and not able.routes_again
-
-
 def test_a_network_without_capsules_offers_no_part_of_a_trace():
     model = models.build("average", (1, 21, 19), 3, channels=(2, 2), kernel=3)
     able = abilities(model)

@@ -199,20 +199,6 @@ def test_more_images_than_memory_holds_are_refused_with_the_size(tiny, tiny_imag
     trace(tiny, tiny_images, keep=("lengths",))
 
 
-def test_a_network_without_a_decoder_has_no_reconstruction(tiny_images):
-    seen = trace(build_strong(reconstruction_weight=0), tiny_images)
-    assert seen.reconstruction is None and seen.votes is not None
-
-
-def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
-    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    with torch.no_grad():
-        poses = tiny(tiny_images).poses
-        expected = tiny.decode(poses, classes)
-    monkeypatch.setattr("capsviz.tracing.outputs.CHUNK_IMAGES", 3)
-    assert torch.allclose(tracing.decode(tiny, poses, classes), expected, atol=1e-6)
-
-
 def test_large_images_are_looked_at_fewer_at_a_time():
     from capsviz.nn import models
 
