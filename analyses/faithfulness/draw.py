@@ -15,16 +15,24 @@ SIGNED, ORDER = "RdBu_r", "cividis"
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 STYLES = {  # colour, line and marker of a map: controls grey and black, routing blue
     "random order": (GREY, ":", "x"),
+    "constant map": (GREY, ":", "x"),
+    "random map": (GREY, "--", "s"),
+    "routing map, permuted": ("black", "-.", "P"),
+    "another image's map": ("black", "--", "d"),
     "ink": ("black", "--", "s"),
     "|u| map": (GREY, "-.", "v"),
+    "couplings": (COLOURS[6], "--", "<"),
     "routing map": (COLOURS[0], "-", "o"),
     "routing map, uniform": (COLOURS[5], "--", "o"),
     "gradient": (COLOURS[1], "-", "^"),
     "integrated gradients": (COLOURS[2], "-", "D"),
     "occlusion": (COLOURS[3], "-", "P"),
+    "removal effect": (COLOURS[3], "-", "*"),
     "Grad-CAM, first convolution": (COLOURS[4], "--", "<"),
-    "Grad-CAM, last convolution": (COLOURS[8], "-", ">"),
-    "Grad-CAM, the one convolution": (COLOURS[8], "-", ">"),
+    **dict.fromkeys(
+        ("Grad-CAM", "Grad-CAM, last convolution", "Grad-CAM, the one convolution"),
+        (COLOURS[8], "-", ">"),
+    ),
 }
 SHORT = {
     "random order": "random\norder",
@@ -78,11 +86,6 @@ def one_image(result, width):
     return figure
 
 
-def _label(name: str) -> str:
-    """Return the name of a map in legends and rows."""
-    return "brightness" if name == "ink" else name
-
-
 def _map(axes, values, signed):
     """One map on its own scale, centred on zero where maps of its kind have both signs."""
     axes.set_axis_on()
@@ -95,74 +98,114 @@ def _map(axes, values, signed):
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
 
 
-def both_curves(result, values, width, bands=None, title=None):
-    """Draw deletion and insertion curves (2, M, S), with 95 % bands (2, M, S, 2) if there are."""
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.0 if wide else 4.0))
-    panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
-    for k, (axes, curves) in enumerate(zip(panels, values, strict=True)):
+def curves(result, rows, width, what="pixels", title=None):
+    """Draw deletion and insertion curves.
+
+    Parameters
+    ----------
+    rows  (label, values (2, M, S), their 95 % bands (2, M, S, 2) or None).
+    """
+    columns = 2 if width >= WIDE else 1
+    figure = Figure(figsize=(width, 4.0 * len(rows) / columns))
+    panels = figure.subplots(2 * len(rows) // columns, columns, sharey=True)
+    pairs = [(k, *row) for row in rows for k in (0, 1)]
+    for axes, (k, label, values, bands) in zip(panels.flat, pairs, strict=True):
         for m, name in enumerate(result.names):
+            if name not in STYLES:  # the same map, divided evenly
+                continue
             colour, line, _ = STYLES[name]
             thick = 1.6 if name == "routing map" else 0.9
             axes.plot(
-                result.shares, curves[m], line, color=colour, linewidth=thick, label=_label(name)
+                result.shares, values[k][m], line, color=colour, linewidth=thick, label=_label(name)
             )
             if bands is not None:
                 low, high = bands[k, m].T
                 axes.fill_between(result.shares, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set(
-            xlim=(-0.02, 1.02),
-            ylim=(0, 1.02),
-            xlabel=("% of pixels removed", "% of pixels shown")[k],
-        )
+        axes.set(xlim=(-0.02, 1.02), ylim=(0, 1.02))
+        axes.set_xlabel(f"% of {what} {('removed', 'shown')[k]}")
         axes.set_title(("deletion: lower is better", "insertion: higher is better")[k])
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
-        axes.set_ylabel("score of the class" if k == 0 or not wide else None)
-    handles, labels = panels[0].get_legend_handles_labels()
+        axes.set_ylabel(label if k == 0 or columns == 1 else None)
+    handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(
-        handles, labels, loc="outside right center" if wide else "outside lower center",
-        ncols=1 if wide else 2, fontsize=6, handlelength=2.6, title_fontsize=6,
-        title=title,
+        handles, labels, loc=f"outside {'right center' if columns == 2 else 'lower center'}",
+        ncols=3 - columns, fontsize=6, handlelength=2.6, title_fontsize=6, title=title,
     )  # fmt: skip
     return figure
 
 
+def _label(name: str) -> str:
+    """Return the name of a map in legends and rows."""
+    return "brightness" if name == "ink" else name
+
+
 def judgements(result, target, width):
-    """Areas, infidelity and sanity of each map."""
-    wide, M = width >= WIDE, len(result.names)
-    rows = 0.17 * M + (0.85 if width >= 6.5 else 1.1) if wide else 0.12 * M + 0.7
-    figure = Figure(figsize=(width, (1 if wide else 3) * rows + 0.25))
-    panels = figure.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
-    _points(panels[0], result, result.gap)
-    panels[0].axvline(0, color=GREY, linewidth=0.5)
-    panels[0].set_title("insertion minus deletion\n(higher is better)")
-    panels[0].set_xlabel("difference of areas")
-    panels[0].xaxis.set_major_locator(MaxNLocator(4))
+    """Draw areas, infidelity and sanity of each map."""
+    figure, panels = _panels(result, result.names, 3, width, target)
+    _gap(panels[0], result, result.gap)
     _points(panels[1], result, result.infidelity)
     panels[1].set_xlim(-0.03, 1.03)
     panels[1].set_title("infidelity\n(lower is better)")
     panels[1].set_xlabel("share of losses unexplained")
     _sanity(panels[2], result)
+    return figure
+
+
+def units(result, width):
+    """Draw areas of activation and accuracy, and AUROC of the object's positions."""
+    rows = [name for name in result.names if name in STYLES]
+    count = 2 if result.apart is None else 3
+    figure, panels = _panels(result, rows, count, width, f"{result.scene} scenes")
+    _gap(panels[0], result, result.gap, "activation: ")
+    _gap(panels[1], result, result.accuracy_gap, "accuracy: ")
+    if len(rows) < len(result.names):
+        panels[0].set_xlabel("difference of areas\nfilled: by brightness, open: evenly", fontsize=6)
+    if result.apart is not None:
+        _points(panels[2], result, result.apart)
+        panels[2].axvline(0.5, color=GREY, linewidth=0.5)
+        panels[2].set_title("the object's positions\n(higher is better)")
+        panels[2].set_xlabel(f"AUROC, {result.apart.n:,} images")
+    return figure
+
+
+def _panels(result, names, count, width, what):
+    """Return a figure and its panels, with a row for each map."""
+    wide, M = width >= WIDE, len(names)
+    rows = 0.17 * M + (0.85 if width >= 6.5 else 1.1) if wide else 0.12 * M + 0.7
+    figure = Figure(figsize=(width, (1 if wide else count) * rows + 0.25))
+    panels = figure.subplots(*((1, count) if wide else (count, 1)), sharey=True)
     for axes in panels:
-        axes.set_yticks(range(M), [_label(name) for name in result.names], fontsize=6)
+        axes.set_yticks(range(M), [_label(name) for name in names], fontsize=6)
         axes.set_ylim(M - 0.5, -0.5)
         axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
-    figure.suptitle(
-        f"{result.n:,} {result.dataset} images, {target};"
-        f"{' ' if wide else chr(10)}bars: 95 % intervals",
-        fontsize=7,
-    )
-    return figure
+    text = f"{result.n:,} {result.dataset} images, {what};{' ' if wide else chr(10)}"
+    figure.suptitle(f"{text}bars: 95 % intervals", fontsize=7)
+    return figure, panels
+
+
+def _gap(axes, result, estimate, of=""):
+    """Draw insertion minus deletion."""
+    _points(axes, result, estimate)
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    axes.set_title(f"{of}insertion minus deletion\n(higher is better)")
+    axes.set_xlabel("difference of areas")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
 def _points(axes, result, estimate):
+    """Draw a value with its interval for each map; open markers for one divided evenly."""
+    rows = [name for name in result.names if name in STYLES]
     for m, name in enumerate(result.names):
-        colour, _, marker = STYLES[name]
-        axes.hlines(m, *estimate.ci95[m], color=colour, linewidth=1)
-        axes.plot(estimate.value[m], m, marker, color=colour, markersize=3.5, clip_on=False)
+        colour, _, marker = STYLES[rows[m % len(rows)]]
+        row, inside = m % len(rows), colour if name in STYLES else "white"
+        axes.hlines(row, *estimate.ci95[m], color=colour, linewidth=1)
+        axes.plot(
+            estimate.value[m], row, marker, color=colour, markersize=3.5, clip_on=False,
+            markerfacecolor=inside,
+        )  # fmt: skip
 
 
 def _sanity(axes, result):

@@ -8,7 +8,6 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Range, Seed
 
-CONTROLS = ("ink", "|u| map")  # maps that know nothing of the class
 TARGETS = {"read": "the predicted class", "true": "the true class"}
 Target = Annotated[
     Literal["read", "true"], "Class to explain: the predicted one ('read'), or the true one."
@@ -50,7 +49,7 @@ class OneImage(Analysis):
     def measure(
         self, network, image, label, *, classes, target: Target = "read", steps: Steps = 8,
         seed: Seed = 0,
-    ) -> Result:  # fmt: skip
+    ):  # fmt: skip
         """Judge the maps of one image (1, C, H, W).
 
         The seed is that of the random order, of ties, squares and random weights.
@@ -61,53 +60,54 @@ class OneImage(Analysis):
         ValueError   for an unknown true class, or scores without a gradient.
         """
         import torch
+        from torch.nn.functional import interpolate
 
-        from capsviz.analyses.faithfulness import curves, maps, measure, randomised
+        from capsviz.analyses.faithfulness import curves, maps, randomised
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
         from capsviz.transforms.augment import to_uint8
 
-        image = image.cpu()
-        generator = measure.generator_of(seed)
+        image, generator = image.cpu(), torch.Generator().manual_seed(seed)
         labels = None if label is None else torch.tensor([label])
-        targets = measure.explained_classes(network, image, labels, target)
+        targets = curves.explained_classes(network, image, labels, target)
         like, shares = image.to(like_of(network)), curves.grid_of(steps)
         with frozen(network):
-            methods, left_out = maps.methods(network, like[:1], seed)
+            methods, left_out = maps.methods(network, like, seed)
             own = [method.maps(like, targets.to(like.device)) for method in methods]
-            drawn, errors = measure.judged(network, image, targets, own, shares, generator)
-            stages = randomised.stages(network, like[:1])
+            drawn, errors = curves.judged(network, image, targets, own, shares, generator)
+            stages = randomised.stages(network, like)
             weights = [weight for stage in stages for weight in stage.weights]
             with randomised.randomised(weights, generator):
                 again = like.clone()
-                later = [method.maps(again, targets.to(like.device)).own for method in methods]
+                later = [method.maps(again, targets.to(like.device)) for method in methods]
+
+        def enlarged(some):
+            sides = tuple(image.shape[2:])
+            return torch.cat([interpolate(one.own[:1, None], sides)[0] for one in some]).float()
+
         names = [method.name for method in methods]
         areas = curves.area(drawn[:, :, 0], shares).numpy()
-        ranks = randomised.centred_ranks
-        correlation = torch.stack(
-            [
-                (ranks(a.own) * ranks(b).nan_to_num(0.0)).sum()
-                for a, b in zip(own, later, strict=True)
-            ]
-        )
+        ranks = [[randomised.centred_ranks(one.own) for one in some] for some in (own, later)]
+        pairs = zip(*ranks, strict=True)
+        correlation = torch.stack([(a * b.nan_to_num(0.0)).sum() for a, b in pairs])
         correlation[names.index(maps.RANDOM)] = torch.nan
         return Result(
             image=to_uint8(image[0]),
             names=names,
-            maps=measure.enlarged([one.own[0] for one in own], image).float().numpy(),
+            maps=enlarged(own).numpy(),
             shares=shares.numpy(),
             deletion=drawn[0, :, 0].numpy(),
             insertion=drawn[1, :, 0].numpy(),
             deletion_area=areas[0],
             insertion_area=areas[1],
             infidelity=errors[:, 0].numpy(),
-            random_maps=measure.enlarged([one[0] for one in later], image).float().numpy(),
+            random_maps=enlarged(later).numpy(),
             correlation=correlation.numpy(),
             left_out=left_out,
             target=int(targets[0]),
             label=label,
             classes=list(classes),
-            quantity=maps.own_quantity(network, like[:1], names),
+            quantity=maps.own_quantity(network, like, names),
         )
 
     def parts(self, result) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class OneImage(Analysis):
         from capsviz.analyses.faithfulness import draw
 
         if part == "curves":
-            return draw.both_curves(result, (result.deletion, result.insertion), width)
+            return draw.curves(result, (result.deletion, result.insertion), width)
         return draw.one_image(result, width)
 
     def verdict(self, result) -> str:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
-from capsviz.analyses.faithfulness.explained import Explained
-from capsviz.analyses.faithfulness.maps import RANDOM, Method
+from capsviz.analyses.faithfulness.maps import RANDOM, Explained, Method
+from capsviz.nn.images import like_of
 
 STAGES = 4  # at most, each of several layers where there are more
+DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
 
 
 class Stage(NamedTuple):
@@ -43,7 +44,7 @@ def stages(model: nn.Module, image: Tensor) -> list[Stage]:
     finally:
         for one, before in zip(model.parameters(), learning, strict=True):
             one.requires_grad_(before)
-    layers = {}
+    layers: dict[str, list[nn.Parameter]] = {}
     for name, weight in model.named_parameters():
         if id(weight) in met:
             layers.setdefault(name.rpartition(".")[0] or name, []).append(weight)
@@ -56,16 +57,16 @@ def stages(model: nn.Module, image: Tensor) -> list[Stage]:
 
 def _met(values: Tensor) -> dict[int, int]:
     """id of each weight that values depend on -> when it was last met."""
-    met, visited, waiting = {}, set(), [values.grad_fn]
+    met: dict[int, int] = {}
+    visited: set = set()
+    waiting: list[Any] = [values.grad_fn]
     while waiting:
         node = waiting.pop()
-        for following, _ in node.next_functions:
-            if following is None:
-                continue
+        for following in {one for one, _ in node.next_functions if one is not None} - visited:
             if hasattr(following, "variable"):
                 key = id(following.variable)
                 met[key] = max(met.get(key, -1), node._sequence_nr())
-            elif following not in visited:
+            else:
                 visited.add(following)
                 waiting.append(following)
     return met
@@ -88,13 +89,21 @@ def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
                 one.copy_(value)
 
 
+def under_draws(model, methods: Sequence[Method], images, classes, parts, generator) -> Tensor:
+    """Return mean correlations (DRAWS, M, L), each draw of weights with its own images."""
+    picked = torch.randperm(len(images), generator=generator)
+    picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
+    result = []
+    for rows in picked.view(DRAWS, PER_DRAW):
+        batch = images[rows].to(like_of(model))
+        targets = classes[rows].to(batch.device)
+        correlated = correlations(model, methods, batch, targets, parts, generator)
+        result.append(correlated.nanmean(2))
+    return torch.stack(result)
+
+
 def correlations(
-    model: nn.Module,
-    methods: Sequence[Method],
-    images: Tensor,
-    classes: Tensor,
-    parts: Sequence[Stage],
-    generator: torch.Generator,
+    model, methods: Sequence[Method], images, classes, parts: Sequence[Stage], generator
 ) -> Tensor:
     """Spearman's correlation of each map with that after all layers down to a stage are random.
 
@@ -108,29 +117,27 @@ def correlations(
     (M, L, B) double; 0 where the later map is the same everywhere, NaN for the random order and
     where the first one is.
     """
-    own = [_ranked(method, images, classes) for method in methods]
+    own = [_ranked(one, images, classes) if one.name != RANDOM else None for one in methods]
     result = torch.full((len(methods), len(parts), len(images)), torch.nan, dtype=torch.double)
     for level in range(len(parts)):
         weights = [one for part in parts[: level + 1] for one in part.weights]
         with randomised(weights, generator):
             copies = images.clone()  # whoever remembers traces must not take it for the same
-            for m, method in enumerate(methods):
-                if method.name != RANDOM:
+            for m, (method, before) in enumerate(zip(methods, own, strict=True)):
+                if before is not None:
                     later = _ranked(method, copies, classes).nan_to_num(0.0)
-                    result[m, level] = (own[m] * later).sum(1)
+                    result[m, level] = (before * later).sum(1)
     return result
 
 
 def _ranked(method: Method, images: Tensor, classes: Tensor) -> Tensor:
-    """`centred_ranks` of its maps, (B, h w)."""
-    if method.name == RANDOM:
-        return torch.empty(0)
     return centred_ranks(method.maps(images, classes).own)
 
 
 def centred_ranks(maps: Tensor) -> Tensor:
-    """Ranks (B, h w) in maps (B, h, w), less their mean, of length 1; NaN where all
-    are equal. Products of two sum to Spearman's correlation.
+    """Return ranks (B, h w) in maps (B, h, w), less their mean, of length 1; NaN if all are equal.
+
+    Products of two sum to Spearman's correlation.
     """
     values = torch.from_numpy(rankdata(maps.flatten(1).numpy(), axis=1))
     values = values - values.mean(1, keepdim=True)

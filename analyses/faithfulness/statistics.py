@@ -1,4 +1,4 @@
-"""Faithfulness of maps over many images."""
+"""Faithfulness of maps in pixels, over many images."""
 
 from __future__ import annotations
 
@@ -6,24 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.faithfulness.image import (
-    CONTROLS,
-    TARGETS,
-    Steps,
-    Target,
-    shown_by,
-)
+from capsviz.analyses.faithfulness.image import TARGETS, Steps, Target, shown_by
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import told
 
 SHARES = ("curves", "deletion", "insertion", "infidelity")
-RIVALS = {
-    "routing map, uniform": "uniform couplings",
-    "ink": "the order by brightness",
-    "|u| map": "the |u| map",
-}
+CONTROLS = {"ink": "the order by brightness", "|u| map": "the |u| map"}  # know nothing of a class
 
 
 class Statistics(NamedTuple):
@@ -73,7 +63,7 @@ class OverImages(Analysis):
     def measure(
         self, network, images, labels, *, classes, dataset, progress=iter,
         target: Target = "read", steps: Steps = 8, seed: Seed = 0,
-    ) -> Statistics:  # fmt: skip
+    ):  # fmt: skip
         """Judge the maps of N images (N, C, H, W) with labels (N,).
 
         The seed is that of the random order, of ties, squares, random weights and the bootstrap.
@@ -85,53 +75,38 @@ class OverImages(Analysis):
         """
         import torch
 
-        from capsviz.analyses.faithfulness import curves, maps, measure, randomised
+        from capsviz.analyses.faithfulness import curves, maps, randomised
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
-        from capsviz.statistics.comparison import compare_means, draw_resamples
         from capsviz.statistics.intervals import mean_interval, require_two
 
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        generator = measure.generator_of(seed)
-        targets = measure.explained_classes(network, images, labels, target)
-        like, shares = like_of(network), curves.grid_of(steps)
-        first = images[:1].to(like)
-        drawn, errors = [], []
+        generator = torch.Generator().manual_seed(seed)
+        targets = curves.explained_classes(network, images, labels, target)
+        first, shares, judged = images[:1].to(like_of(network)), curves.grid_of(steps), []
         with frozen(network):
             methods, left_out = maps.methods(network, first, seed)
-            for rows in progress(torch.arange(len(images)).split(measure.AT_A_TIME)):
-                batch, chosen = images[rows].to(like), targets[rows]
-                own = [method.maps(batch, chosen.to(batch.device)) for method in methods]
-                pair = measure.judged(network, images[rows], chosen, own, shares, generator)
-                drawn.append(pair[0])
-                errors.append(pair[1])
+            for rows in progress(torch.arange(len(images)).split(curves.AT_A_TIME)):
+                some, chosen = images[rows], targets[rows]
+                batch = some.to(first), chosen.to(first.device)
+                own = [method.maps(*batch) for method in methods]
+                judged.append(curves.judged(network, some, chosen, own, shares, generator))
             stages = randomised.stages(network, first)
-            correlations = measure.under_draws(network, methods, images, targets, stages, generator)
+            correlations = randomised.under_draws(
+                network, methods, images, targets, stages, generator
+            )
         names = [method.name for method in methods]
-        drawn, errors = torch.cat(drawn, 2), torch.cat(errors, 1)
-        counts = draw_resamples(len(images), seed=seed)
-
-        def mean(values):
-            return compare_means(values.numpy(), counts, shares=False)
-
-        deletion, insertion = curves.area(drawn, shares)
-        gap = insertion - deletion
+        drawn = torch.cat([one for one, _ in judged], 2)
+        errors = torch.cat([one for _, one in judged], 1)
         changed = ~errors.isnan().any(0)
         return Statistics(
-            names=names,
-            shares=shares.numpy(),
-            curves=Estimate(*mean_interval(drawn.movedim(2, 0).numpy()), len(images)),
-            deletion=mean(deletion),
-            insertion=mean(insertion),
-            gap=mean(gap),
-            infidelity=measure.of_some(errors[:, changed].numpy(), seed),
-            routed_less=mean(gap[names.index(maps.ROUTED)] - gap) if maps.ROUTED in names else None,
+            **curves.areas(names, drawn, shares, seed),
+            infidelity=curves.means(errors[:, changed], seed).undrawn(),
             stages=[stage.name for stage in stages],
             sanity=Estimate(*mean_interval(correlations.numpy()), len(correlations)),
             left_out=left_out,
             target=target,
-            n=len(images),
             classes=list(classes),
             dataset=dataset,
             quantity=maps.own_quantity(network, first, names),
@@ -146,27 +121,13 @@ class OverImages(Analysis):
         from capsviz.analyses.faithfulness import draw
 
         if part == "curves":
-            bands, title = result.curves.ci95, f"{result.n:,} images, bands: 95 %"
-            return draw.both_curves(result, result.curves.value, width, bands, title)
+            return draw.curves(result, result.curves.value, width, result.curves.ci95)
         return draw.judgements(result, TARGETS[result.target], width)
 
     def verdict(self, result) -> str:
         """Say whether the routing map is more faithful than its controls."""
-        if result.routed_less is None:
-            return " ".join(f"{one}." for one in result.left_out)
-        less = dict(zip(result.names, result.routed_less, strict=True))
-        known = {name: less[name] for name in RIVALS if name in less}
-        clauses = [
-            f"{told(one, 'more', 'less', 'not clearly more')} faithful than {RIVALS[name]}"
-            for name, one in known.items()
-        ]
-        text = f"By insertion minus deletion, the routing map is {', '.join(clauses)}."
-        controls = [known[name] for name in CONTROLS if name in known]
-        if any(one.high <= 0 for one in controls):
-            text += " Its order of pixels is no better than one that knows nothing of the class."
-        elif any(one.low <= 0 for one in controls):
-            text += " It is not shown to be better than an order that knows nothing of the class."
-        return " ".join([text, *(f"{one}." for one in result.left_out)])
+        rivals = {"routing map, uniform": "uniform couplings", **CONTROLS}
+        return compared(result, rivals, "insertion minus deletion")
 
     def caption(self, result, part="") -> str:
         """Return what is shown, and what the bars or bands are."""
@@ -183,3 +144,14 @@ class OverImages(Analysis):
             f"weights ({result.sanity.n} draws). Bars: 95 % intervals over {images}."
             f"{shown_by(result)}"
         )
+
+
+def compared(result, rivals: dict[str, str], measure: str) -> str:
+    """Say whether the routing map is more faithful than other maps, and what was left out."""
+    clauses, apart = [], result.routed_less
+    for name in () if apart is None else (name for name in rivals if name in result.names):
+        less = apart[result.names.index(name)]
+        more = told(less, "more", "less", "not clearly more")
+        clauses.append(f"{more} faithful than {rivals[name]}")
+    text = f"By {measure}, the routing map is {', '.join(clauses)}." if clauses else ""
+    return " ".join(filter(None, [text, *(f"{one}." for one in result.left_out)]))

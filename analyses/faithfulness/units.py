@@ -1,0 +1,161 @@
+"""Faithfulness where a map lives: positions and primary capsules are removed in its order."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+
+from capsviz.analyses.faithfulness.image import Steps
+from capsviz.analyses.faithfulness.statistics import compared
+from capsviz.analysis import Analysis, Default, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within, within_one
+
+CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
+EFFECT = "removal effect"
+EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
+WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
+SHARES = ("curves", "accuracy", "deletion", "insertion", "apart")
+
+
+class Units(NamedTuple):
+    """N images under M maps, controls first; differences are to the constant map."""
+
+    names: list[str]  # (M,)
+    shares: np.ndarray  # (S,) of the units that are removed, or there alone
+    curves: Estimate  # (2, M, S) mean activation of the class: deletion, insertion
+    accuracy: Estimate  # (2, M, S)
+    deletion: Estimate  # (M,) area
+    insertion: Estimate  # (M,) area
+    gap: Estimate  # (M,) insertion minus deletion
+    routed_less: Estimate | None  # (M,) gap of the routing map minus each one's
+    accuracy_gap: Estimate  # (M,) insertion minus deletion of the accuracy
+    apart: Estimate | None  # (M,) AUROC: positions of the object against others; None: one object
+    over: str  # "positions", "capsules" or "pixels"
+    scene: str  # "clean", "cluttered" or "two-digits"
+    left_out: list[str]  # what the network has no map for, and why
+    n: int
+    classes: list[str]
+    dataset: str
+
+    axes = {
+        "curves": (("deletion", "insertion"), "names", "shares"),
+        "accuracy": (("deletion", "insertion"), "names", "shares"),
+        **dict.fromkeys(
+            ("deletion", "insertion", "gap", "routed_less", "accuracy_gap", "apart"), ("names",)
+        ),
+    }
+    formats = dict.fromkeys((*SHARES, "gap", "routed_less", "accuracy_gap"), ".3f")
+    titles = {
+        "deletion": "area under deletion",
+        "insertion": "area under insertion",
+        "gap": "insertion minus deletion",
+        "accuracy_gap": "insertion minus deletion of the accuracy",
+        "routed_less": "routing map's minus that of",
+        "apart": "AUROC of the object's positions",
+    }
+    over_runs = dict.fromkeys(SHARES, within_one) | {"gap": within(-1, 1)}
+
+
+class OverUnits(Analysis):
+    """Deletion and insertion of positions, primary capsules or pixels by maps of routing."""
+
+    Result = Units
+    needs = ("votes", "couplings", "interventions", "from_children")
+    examples = """
+    capsviz faithfulness --over positions  # about 1 min
+    capsviz faithfulness --over capsules --scene two-digits --n 50  # about 2 min
+    """
+    usual_n = 100
+    figure_set = None  # it takes too long
+    headline = ("gap", "apart")
+
+    def measure(
+        self,
+        inputs,
+        n,
+        *,
+        progress=iter,
+        over: Annotated[
+            Literal["positions", "capsules", "pixels"] | None,
+            "What is removed in the order of maps of routing.",
+            Default("pixels, and by other maps"),
+        ] = None,
+        scene: Annotated[
+            Literal["clean", "cluttered", "two-digits"],
+            "Images as they are, among pieces of others, or two in one; with --over.",
+        ] = "clean",
+        steps: Steps = 8,
+        seed: Seed = 0,
+    ):
+        """Remove units of n images in the order of maps of their true class, and add them.
+
+        A capsule that is removed has its mean over the images, so its votes have theirs, and all
+        are routed again; a pixel is set to black. The seed is that of the scene, of controls, ties
+        and the bootstrap.
+
+        Raises
+        ------
+        ValueError  for fewer than 2 images, or capsules without the positions that `over` needs.
+        """
+        from capsviz.analyses.faithfulness import curves, removal, scenes
+        from capsviz.statistics.intervals import mean_interval, require_two
+
+        require_two(n)
+        over, part, shares = over or "positions", inputs.sample(n), curves.grid_of(steps)
+        shown = scenes.make(part, scene, seed)
+        found = removal.measured(inputs.model, shown, over, shares, seed, progress)
+        score, right = found.drawn
+        apart = None
+        if found.apart is not None:
+            apart = curves.means(found.apart[:, ~found.apart.isnan().any(0)], seed).undrawn()
+        return Units(
+            **curves.areas(found.names, score, shares, seed),
+            accuracy=Estimate(*mean_interval(right.movedim(2, 0).numpy()), n),
+            accuracy_gap=curves.means(curves.area(right[1] - right[0], shares), seed),
+            apart=apart,
+            over=over,
+            scene=scene,
+            left_out=found.left_out,
+            classes=list(part.classes),
+            dataset=part.name,
+        )
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Return the names of the pictures: the areas, and the curves."""
+        return ("", "curves")
+
+    def draw(self, result, *, width=7.16, part=""):
+        """Draw the areas of each map, or the "curves"."""
+        from capsviz.analyses.faithfulness import draw
+
+        return (draw.unit_curves if part == "curves" else draw.units)(result, width)
+
+    def verdict(self, result) -> str:
+        """Say whether the routing map is more faithful than its controls, and than others."""
+        known = [one for one in result.names if not one.startswith("routing map")]
+        rivals = {one: f"the {one}" for one in known}
+        return compared(result, rivals, f"insertion minus deletion of {WHAT[result.over]}")
+
+    def caption(self, result, part="") -> str:
+        """Return what is shown, and what the bars or bands are."""
+        what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
+        images += "" if result.scene == "clean" else f" ({result.scene} scenes)"
+        if part == "curves":
+            return (
+                f"Mean activation of the true class, and accuracy, when {what} are removed, or are "
+                f"there alone, in the order of a map. Bands: 95 % intervals over {images}."
+            )
+        also = "; and AUROC of a map for the object's positions" * (result.apart is not None)
+        return (
+            "Area under insertion minus deletion of the true class's activation when "
+            f"{what} are removed in the order of a map, or of the accuracy{also}. "
+            f"Grey and black: controls. Bars: 95 % intervals over {images}."
+        )
+
+    def stem(self, base, result) -> str:
+        """Name what is removed, and the scene."""
+        first, _, rest = base.rpartition(f"-{result.n}-")
+        scene = "" if result.scene == "clean" else f"-{result.scene}"
+        return f"{first}-{result.over}{scene}-{result.n}-{rest}"
