@@ -40,7 +40,6 @@ class OneImage(Analysis):
     """Maps of one image, their deletion and insertion curves, and maps of random weights."""
 
     Result = Result
-    extras = {"captum": "attribution"}
     examples = """
     capsviz faithfulness --digit 4  # 15 s
     capsviz faithfulness --n 200  # about 1 min
@@ -56,38 +55,37 @@ class OneImage(Analysis):
 
         Raises
         ------
-        ImportError  without captum.
-        ValueError   for an unknown true class, or scores without a gradient.
+        ValueError  for an unknown true class, or scores without a gradient.
         """
         import torch
         from torch.nn.functional import interpolate
 
-        from capsviz.analyses.faithfulness import curves, maps, randomised
+        from capsviz.analyses.faithfulness import maps, measures
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
         from capsviz.transforms.augment import to_uint8
 
         image, generator = image.cpu(), torch.Generator().manual_seed(seed)
         labels = None if label is None else torch.tensor([label])
-        targets = curves.explained_classes(network, image, labels, target)
-        like, shares = image.to(like_of(network)), curves.grid_of(steps)
+        targets = measures.explained_classes(network, image, labels, target)
+        like, shares = image.to(like_of(network)), measures.grid_of(steps)
         with frozen(network):
             methods, left_out = maps.methods(network, like, seed)
-            own = [method.maps(like, targets.to(like.device)) for method in methods]
-            drawn, errors = curves.judged(network, image, targets, own, shares, generator)
-            stages = randomised.stages(network, like)
+            own = [method(like, targets.to(like.device)) for method in methods.values()]
+            drawn, errors = measures.judged(network, image, targets, own, shares, generator)
+            stages = measures.stages(network, like)
             weights = [weight for stage in stages for weight in stage.weights]
-            with randomised.randomised(weights, generator):
+            with measures.randomised(weights, generator):
                 again = like.clone()
-                later = [method.maps(again, targets.to(like.device)) for method in methods]
+                later = [method(again, targets.to(like.device)) for method in methods.values()]
 
         def enlarged(some):
             sides = tuple(image.shape[2:])
             return torch.cat([interpolate(one.own[:1, None], sides)[0] for one in some]).float()
 
-        names = [method.name for method in methods]
-        areas = curves.area(drawn[:, :, 0], shares).numpy()
-        ranks = [[randomised.centred_ranks(one.own) for one in some] for some in (own, later)]
+        names = list(methods)
+        areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
+        ranks = [[measures.centred_ranks(one.own) for one in some] for some in (own, later)]
         pairs = zip(*ranks, strict=True)
         correlation = torch.stack([(a * b.nan_to_num(0.0)).sum() for a, b in pairs])
         correlation[names.index(maps.RANDOM)] = torch.nan
@@ -111,19 +109,17 @@ class OneImage(Analysis):
         )
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the maps, and their curves."""
         return ("", "curves")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the maps, or their "curves"."""
         from capsviz.analyses.faithfulness import draw
 
         if part == "curves":
-            return draw.curves(result, (result.deletion, result.insertion), width)
+            rows = [("score of the class", (result.deletion, result.insertion), None)]
+            return draw.curves(result, rows, width)
         return draw.one_image(result, width)
 
     def verdict(self, result) -> str:
-        """Name the most faithful map of this image, and what was left out."""
         best = result.names[int((result.insertion_area - result.deletion_area).argmax())]
         text = (
             f"For class {result.classes[result.target]}, the order by '{best}' has the largest "
@@ -132,7 +128,6 @@ class OneImage(Analysis):
         return " ".join([text, *(f"{one}." for one in result.left_out)])
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the numbers below the maps are."""
         name = f"class {result.classes[result.target]}"
         if part == "curves":
             return (

@@ -1,4 +1,4 @@
-"""The maps that `faithfulness` compares: of routing, of gradients, by captum, and controls.
+"""The maps that `faithfulness` compares: of routing, of gradients, and controls.
 
 A map of capsules gives each one a number for the class of its image; a map of positions is its sum
 over capsule types. In pixels, the value of a position is divided among those in its receptive field
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import interpolate
 from torch.overrides import TorchFunctionMode
 
 from capsviz.nn.computation import literal
+from capsviz.nn.images import like_of
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
 from capsviz.tracing.record import last_activations
@@ -27,78 +29,6 @@ GRADIENT, INTEGRATED, GRAD_CAM = "gradient", "integrated gradients", "Grad-CAM"
 BRIGHTNESS, RANDOM = "ink", "random order"
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
-INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"
-
-
-class Explained(nn.Module):
-    """Images (B, C, H, W) -> (B, J): the activations of classes, or logits without capsules.
-
-    The result of one convolution, by its number in the order of computation, passes through
-    `layer`: a network may call convolutions by their weights, so they are no modules to hook.
-    """
-
-    def __init__(self, model: nn.Module, number: int | None = None):
-        super().__init__()
-        self.model, self.number, self.layer = model, number, nn.Identity()
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the activations, or logits."""
-        if self.number is None:
-            return self._values(images)
-        with literal(), _Convolutions(self.layer, self.number):
-            return self._values(images)
-
-    def _values(self, images: Tensor) -> Tensor:
-        model: Any = self.model
-        if not abilities(model).has_capsules:
-            return model(images).logits
-        values = last_activations(model.look(images, keep=("lengths",)))
-        assert values is not None
-        return values
-
-
-class _Convolutions(TorchFunctionMode):
-    """Collects the results of convolutions; that of one passes through a layer."""
-
-    def __init__(self, layer: nn.Module | None = None, number: int | None = None):
-        super().__init__()
-        self.layer, self.number = layer, number
-        self.results: list[Tensor] = []
-
-    def __torch_function__(self, function, types, arguments=(), named=None):
-        result = function(*arguments, **(named or {}))
-        if function is torch.conv2d:
-            if self.layer is not None and len(self.results) == self.number:
-                result = self.layer(result)
-            self.results.append(result)
-        return result
-
-
-def convolutions(model: nn.Module, image: Tensor) -> list[int]:
-    """Return the numbers of the convolutions with several positions between image and score.
-
-    Raises
-    ------
-    ValueError  for scores that have no gradient by the image (1, C, H, W).
-    """
-    image = image.detach().clone().requires_grad_()
-    with literal(), _Convolutions() as met:
-        values = Explained(model)(image)
-    results = [one for one in met.results if one.requires_grad]
-    gradients: tuple[Tensor | None, ...] = ()
-    if values.requires_grad:
-        gradients = torch.autograd.grad(values.sum(), [image, *results], allow_unused=True)
-    if not gradients or gradients[0] is None:
-        raise ValueError(
-            "the scores of this network have no gradient by the image (its code detaches them, or "
-            "leaves PyTorch): capsviz faithfulness needs one"
-        )
-    reached = {id(r) for r, g in zip(results, gradients[1:], strict=True) if g is not None}
-    return [
-        number
-        for number, result in enumerate(met.results)
-        if id(result) in reached and result.shape[2] * result.shape[3] > 1
-    ]
 
 
 class Maps(NamedTuple):
@@ -109,14 +39,10 @@ class Maps(NamedTuple):
     contributions: Tensor  # (B, H, W) what the score is predicted to lose with each pixel
 
 
-class Method(NamedTuple):
-    """One way to make maps, of images (B, C, H, W) and classes (B,)."""
-
-    name: str
-    maps: Callable[[Tensor, Tensor], Maps]
+Methods = dict[str, Callable[[Tensor, Tensor], Maps]]  # of images (B, C, H, W) and classes (B,)
 
 
-def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method], list[str]]:
+def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
     """Return the maps in pixels that a network has, controls first, and which it lacks.
 
     Parameters
@@ -126,56 +52,52 @@ def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method
 
     Raises
     ------
-    ImportError  without captum.
-    ValueError   for scores without a gradient.
+    ValueError  for scores without a gradient.
     """
-    captum = require_captum()
     generator = torch.Generator().manual_seed(seed)
 
     def random(images, classes):
         shape = len(images), *images.shape[2:]
         return _alike(torch.rand(shape, generator=generator, dtype=torch.double))
 
-    found = [Method(RANDOM, random), Method(BRIGHTNESS, lambda images, _: _alike(_summed(images)))]
     routing, left_out = _of_routing(model, image)
-    found += routing
-    explained = Explained(model)
-    found += [
-        Method(GRADIENT, partial(_gradient, explained)),
-        Method(INTEGRATED, partial(_integrated, captum, explained)),
-        Method("occlusion", partial(_occlusion, captum, explained)),
-    ]
+    found: Methods = {
+        RANDOM: random,
+        BRIGHTNESS: lambda images, classes: _alike(_summed(images)),
+        **routing,
+        GRADIENT: partial(_gradient, model),
+        INTEGRATED: partial(_integrated, model),
+        "occlusion": partial(_occlusion, model),
+    }
     several = convolutions(model, image)
     if not several:
         left_out.append("no Grad-CAM: no convolution with several positions leads to the class")
     ends = {"first": several[0], "last": several[-1]} if several else {}
-    if len(several) == 1:
-        ends = {"the one": several[0]}
-    for which, number in ends.items():
-        watched = Explained(model, number)
-        found.append(Method(f"{GRAD_CAM}, {which} convolution", partial(_fine, captum, watched)))
+    for which, number in ends.items() if len(several) > 1 else (("the one", n) for n in several):
+        found[f"{GRAD_CAM}, {which} convolution"] = partial(_fine, model, number)
     return found, left_out
 
 
-def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
+def _of_routing(model, image: Tensor) -> tuple[Methods, list[str]]:
     """Return |u|, routing map and the same with uniform couplings, if capsules have positions."""
     if not abilities(model).has_capsules:
-        return [], ["no routing map: the network has no capsules"]
+        return {}, ["no routing map: the network has no capsules"]
     if not evidence.has_places(abilities(model).grid):
-        return [], ["no routing map: the capsules of this network have no positions"]
-    fields, several, left_out = evidence.fields_of_places(model), [], []
+        return {}, ["no routing map: the capsules of this network have no positions"]
+    fields = evidence.fields_of_places(model)
     if (fields == fields[0, 0]).all():
         what = "whole image" if fields[0, 0].all() else "same part of the image"
-        return [], [f"no routing map: every position sees the {what}, so there is no map in pixels"]
+        return {}, [f"no routing map: every position sees the {what}, so there is no map in pixels"]
+    found: Methods = {}
+    left_out = []
     for name in (CHILDREN, ROUTED, UNIFORM):
-        method = Method(name, partial(_in_pixels, model, fields, name))
         try:
-            method.maps(image, torch.zeros(1, dtype=torch.long))
+            of_capsules(model, image, torch.zeros(1, dtype=torch.long), name)
         except ValueError as error:
             left_out.append(f"no {name}: {error}")
         else:
-            several.append(method)
-    return several, left_out
+            found[name] = partial(_in_pixels, model, fields, name)
+    return found, left_out
 
 
 def of_capsules(model, images: Tensor, classes: Tensor, name: str) -> Tensor:
@@ -186,47 +108,106 @@ def of_capsules(model, images: Tensor, classes: Tensor, name: str) -> Tensor:
     traced = trace(model, images, keep=evidence.PARTS, couplings=couplings)
     if traced.links is not None:
         raise ValueError("its positions see only some capsules, expected all to see all")
+    values = evidence.of_children(traced)
     if name == COUPLING:
         values = traced.require("couplings")[-1].double()
-    else:
-        values = evidence.of_children(traced)
     return values[torch.arange(len(values)), :, classes.cpu()]
 
 
-def by_gradient(model, ends, starts, classes: Tensor, name: str) -> Tensor:
-    """Return what capsules add to the class's activation on a straight way: (B, I) double.
+def on_the_way(
+    scores: Callable[[Tensor], Tensor], start: Tensor, end: Tensor, classes: Tensor, name: str
+) -> Tensor:
+    """Return what each number adds to the class's score on a straight way, as `start` and `end`.
 
-    By "integrated gradients", or to first order by the "gradient" at its end.
-
-    Parameters
-    ----------
-    ends    children (B, I, D) and their activations (B, I).
-    starts  (1, I, D) and (1, I), what a capsule that is removed becomes.
+    By "integrated gradients", or to first order by the "gradient" at the end.
     """
-    nodes, weights = (np.ones(1), 2 * np.ones(1))
-    if name == INTEGRATED:
-        nodes, weights = np.polynomial.legendre.leggauss(STEPS)
-    less, total = [end - start for end, start in zip(ends, starts, strict=True)], torch.zeros(())
-    for node, weight in zip(nodes, weights, strict=True):
-        share = (1 + float(node)) / 2
-        inputs = [
-            (start + share * one).requires_grad_() for start, one in zip(starts, less, strict=True)
-        ]
-        activations = model.from_children(*inputs)[1].gather(1, classes[:, None])
-        slopes = torch.autograd.grad(activations.sum(), inputs, allow_unused=True)
-        for slope, one in zip(slopes, less, strict=True):
-            if slope is not None:
-                added = float(weight) / 2 * (slope * one).double()
-                total = total + (added.sum(2) if added.dim() == 3 else added)
+    nodes, weights = np.polynomial.legendre.leggauss(STEPS)
+    if name == GRADIENT:
+        nodes, weights = np.array([1.0]), np.array([2.0])
+    total = torch.zeros_like(end, dtype=torch.double)
+    for share, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        point = (start + float(share) * (end - start)).requires_grad_()
+        (slope,) = torch.autograd.grad(scores(point).gather(1, classes[:, None]).sum(), point)
+        total += float(weight) * slope * (end - start)
     return total.cpu()
 
 
-def own_quantity(model, image: Tensor, names: list[str]) -> dict[str, str] | None:
+def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
     """Return what the routing map shows, in words; None: no map, or a length along a pose."""
     if ROUTED not in names:
         return None
     quantity = evidence.quantity(trace(model, image, keep=evidence.PARTS))
     return None if quantity is ALONG_POSE else quantity._asdict()
+
+
+def explained(model, images: Tensor) -> Tensor:
+    """Return the activations (B, J) of classes with their gradients, or logits without capsules."""
+    if not abilities(model).has_capsules:
+        return model(images).logits
+    values = last_activations(model.look(images, keep=("lengths",)))
+    assert values is not None
+    return values
+
+
+class _Convolutions(TorchFunctionMode):
+    """Collects the results of convolutions, which need not be modules, in their order."""
+
+    def __init__(self):
+        super().__init__()
+        self.results = []
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        result = function(*arguments, **(named or {}))
+        if function is torch.conv2d:
+            self.results.append(result)
+        return result
+
+
+def _watched(model, images: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return images that ask for gradients, their scores, and the results of convolutions."""
+    images = images.detach().clone().requires_grad_()
+    with literal(), _Convolutions() as met:
+        return images, explained(model, images), met.results
+
+
+def convolutions(model, image: Tensor) -> list[int]:
+    """Return the numbers of the convolutions with several positions between image and score.
+
+    Raises
+    ------
+    ValueError  for scores that have no gradient by the image (1, C, H, W).
+    """
+    image, values, results = _watched(model, image)
+    known = [one for one in results if one.requires_grad]
+    gradients: tuple[Tensor | None, ...] = (None,)
+    if values.requires_grad:
+        gradients = torch.autograd.grad(values.sum(), [image, *known], allow_unused=True)
+    if gradients[0] is None:
+        raise ValueError(
+            "the scores of this network have no gradient by the image (its code detaches them, or "
+            "leaves PyTorch): capsviz faithfulness needs one"
+        )
+    reached = {id(r) for r, g in zip(known, gradients[1:], strict=True) if g is not None}
+    return [k for k, r in enumerate(results) if id(r) in reached and r.shape[2] * r.shape[3] > 1]
+
+
+def grad_cam(model, number: int, images: Tensor, classes: Tensor) -> Tensor:
+    """Return the map (B, 1, h, w) of a convolution, at its size (Selvaraju et al. 2017)."""
+    _, values, results = _watched(model, images)
+    picked = values.gather(1, classes[:, None]).sum()
+    (slope,) = torch.autograd.grad(picked, results[number])
+    weighted = slope.mean((2, 3), keepdim=True) * results[number].detach()
+    return weighted.sum(1, keepdim=True).relu()
+
+
+def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
+    """Return what the class loses when patches (B, K, H, W) are set to black: (B, K) double."""
+    like, (B, K) = like_of(model), masks.shape[:2]
+    forms = torch.cat([images, (images[:, None] * ~masks[:, :, None]).flatten(0, 1)])
+    with torch.no_grad():
+        each = torch.cat([explained(model, some.to(like)).cpu() for some in forms.split(64)])
+    own = each[:B].double().gather(1, classes[:, None])
+    return own - each[B:].double().view(B, K, -1)[torch.arange(B), :, classes]
 
 
 def _in_pixels(model, fields, name, images, classes) -> Maps:
@@ -235,44 +216,39 @@ def _in_pixels(model, fields, name, images, classes) -> Maps:
     return Maps(maps, pixels, pixels)
 
 
-def _gradient(explained, images, classes) -> Maps:
+def _gradient(model, images, classes) -> Maps:
     """Pixels by |∂f/∂x|; ∂f/∂x times a pixel is predicted to be lost with it."""
     images = images.detach().clone().requires_grad_()
-    picked = explained(images).gather(1, classes[:, None]).sum()
+    picked = explained(model, images).gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, images)
     steep = _summed(slope.abs())
     return Maps(steep, steep, _summed(slope * images.detach()))
 
 
-def _integrated(captum, explained, images, classes) -> Maps:
-    whole = captum.IntegratedGradients(explained).attribute(
-        images, target=classes, n_steps=STEPS, internal_batch_size=max(len(images), STEPS)
+def _integrated(model, images, classes) -> Maps:
+    black = torch.zeros_like(images)
+    return _alike(
+        _summed(on_the_way(partial(explained, model), black, images, classes, INTEGRATED))
     )
-    return _alike(_summed(whole))
 
 
-def _occlusion(captum, explained, images, classes) -> Maps:
-    channels, *sides = images.shape[1:]
-    window = (channels, *(max(1, round(WINDOW * side)) for side in sides))
-    stride = (channels, *(max(1, round(STRIDE * side)) for side in sides))
-    with torch.no_grad():
-        whole = captum.Occlusion(explained).attribute(
-            images, sliding_window_shapes=window, strides=stride, target=classes,
-            perturbations_per_eval=4,
-        )  # fmt: skip
-    return _alike(_summed(whole))
+def _occlusion(model, images, classes) -> Maps:
+    """Zeiler & Fergus 2014: pixels by what the windows over them lose, on average."""
+    within = []
+    for side in images.shape[2:]:
+        window, stride = max(1, round(WINDOW * side)), max(1, round(STRIDE * side))
+        starts, places = torch.arange(0, side - window + stride, stride), torch.arange(side)
+        within.append((places >= starts[:, None]) & (places < starts[:, None] + window))
+    masks = (within[0][:, None, :, None] & within[1][None, :, None]).flatten(0, 1)
+    losses = lost(model, images.cpu(), classes.cpu(), masks.expand(len(images), -1, -1, -1))
+    return _alike(torch.einsum("bk,khw->bhw", losses, masks.double()) / masks.sum(0))
 
 
-def grad_cam(captum, explained: Explained, images: Tensor, classes: Tensor) -> Tensor:
-    """Return the map (B, 1, h, w) of the convolution that `explained` watches, at its size."""
-    return captum.LayerGradCam(explained, explained.layer).attribute(
-        images.detach().clone().requires_grad_(), target=classes, relu_attributions=True
-    ).detach()  # fmt: skip
-
-
-def _fine(captum, explained, images, classes) -> Maps:
-    coarse, sides = grad_cam(captum, explained, images, classes), tuple(images.shape[2:])
-    return _alike(_summed(captum.LayerAttribution.interpolate(coarse, sides, "bilinear")))
+def _fine(model, number, images, classes) -> Maps:
+    sides = tuple(images.shape[2:])
+    return _alike(
+        _summed(interpolate(grad_cam(model, number, images, classes), sides, mode="bilinear"))
+    )
 
 
 def _summed(values: Tensor) -> Tensor:
@@ -282,12 +258,3 @@ def _summed(values: Tensor) -> Tensor:
 
 def _alike(maps: Tensor) -> Maps:
     return Maps(maps, maps, maps)
-
-
-def require_captum():
-    """Return `captum.attr`; ImportError, in one line, where it is missing."""
-    try:
-        import captum.attr
-    except ModuleNotFoundError as error:
-        raise ImportError(INSTALL) from error
-    return captum.attr

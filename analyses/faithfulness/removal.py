@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, max_pool2d
 
-from capsviz.analyses.faithfulness import curves, maps
+from capsviz.analyses.faithfulness import maps, measures
 from capsviz.analyses.faithfulness.scenes import Scene
 from capsviz.analyses.faithfulness.units import CONTROLS, EFFECT, EVENLY
 from capsviz.experiments.attacks import frozen
@@ -39,71 +39,68 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
                 positions see only some capsules; or scores without a gradient.
     """
     grid, generator = abilities(model).grid, torch.Generator().manual_seed(seed)
-    placed = evidence.has_places(grid)
+    placed = grid is not None and evidence.has_places(grid)
     if over != "capsules" and not placed:
         raise ValueError("the capsules of this network have no positions: take --over capsules")
     traced = trace(model, scene.images, keep=("children", "child_activations"))
-    own = [traced.require(part).clone() for part in ("children", "child_activations")]
-    mean = [one.mean(0, keepdim=True) for one in own]
-    places = grid[1] * grid[2] if grid and placed else own[1].shape[1]
-    units = own[1].shape[1] if over == "capsules" else places
+    activations = traced.require("child_activations")[..., None]
+    own = torch.cat([traced.require("children"), activations], 2)  # (N, I, D + 1)
+    mean, capsules = own.mean(0, keepdim=True), own.shape[1]
+    places = grid[1] * grid[2] if grid is not None and placed else capsules
+    units = capsules if over == "capsules" else places
 
     def score(b: int, there: Tensor) -> Tensor:
-        there = there.repeat(1, own[1].shape[1] // units)
-        mixed = torch.where(there[..., None], own[0][b], mean[0])
-        active = torch.where(there, own[1][b], mean[1])
-        return curves.outcome(from_children(model, mixed, active), scene.labels[b])
+        mixed = torch.where(there.repeat(1, capsules // units)[..., None], own[b], mean)
+        classes = from_children(model, mixed[..., :-1], mixed[..., -1])
+        return measures.outcome(classes, scene.labels[b])
 
     found, left_out = _of_capsules(model, scene, own, mean, gradients=over != "pixels")
     values = {name: one.unflatten(1, (-1, units)).sum(1) for name, one in found.items()}
     values = _controls(values[maps.ROUTED], places, generator) | values
     each = torch.cat([torch.ones(1, units), 1 - torch.eye(units)]).bool()
-    fields = evidence.fields_of_places(model) if placed else None
+    fields = evidence.fields_of_places(model) if placed else torch.empty(0)
     drawn, apart = [], []
-    for b in progress(range(len(scene.images))):
+    for b in progress(range(len(own))):
         left = score(b, each)[:, 0].double()
         order = torch.stack([*(one[b] for one in values.values()), left[0] - left[1:]])
-        if scene.parts is not None and fields is not None:
+        if scene.parts is not None and placed:
             apart.append(_apart(order.unflatten(1, (-1, places)).sum(1), scene.parts[b], fields))
-        if over == "pixels" and fields is not None:
+        if over == "pixels":
             image, label = scene.images[b : b + 1], scene.labels[b : b + 1]
-            pixels = _in_pixels(order, image, fields)
-            drawn.append(
-                curves.of_pixels(model, image, pixels, label, shares, generator)[:, :, :, 0]
-            )
+            orders = _in_pixels(order, image, fields)
+            one = measures.of_pixels(model, image, orders, label, shares, generator)
+            drawn.append(one[:, :, :, 0])
         else:
-            drawn.append(curves.curves(partial(score, b), curves.ranks(order, generator), shares))
+            rank = measures.ranks(order, generator)
+            drawn.append(measures.curves(partial(score, b), rank, shares))
     names = [*values, EFFECT]
     names += [name + EVENLY for name in names] if over == "pixels" else []
     return Removal(names, torch.stack(drawn, 3), torch.stack(apart, 1) if apart else None, left_out)
 
 
-def _of_capsules(model, scene: Scene, own, mean, gradients: bool):
-    """Return the maps of a network, of capsules (N, I), and in words those that it lacks."""
-    like, grid, left_out = like_of(model), abilities(model).grid, []
+def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool):
+    """Return maps of capsules (N, I) by name, and in words those that the network lacks."""
+    like, left_out, parts = like_of(model), [], []
     several = maps.convolutions(model, scene.images[:1].to(like)) if gradients else []
-    if gradients and not (several and grid and evidence.has_places(grid)):
+    if gradients and not (several and evidence.has_places(abilities(model).grid)):
         several, left_out = [], ["no Grad-CAM: its convolutions or capsules have no positions"]
-    elif gradients:
-        try:
-            captum = maps.require_captum()
-        except ImportError as error:
-            several, left_out = [], [f"no Grad-CAM: {error}"]
-    starts, parts = [one.to(like) for one in mean], []
     with frozen(model):
-        for rows in torch.arange(len(scene.images)).split(CHUNK):
+        for rows in torch.arange(len(own)).split(CHUNK):
             images, classes = scene.images[rows].to(like), scene.labels[rows, 0].to(like.device)
             found = {name: maps.of_capsules(model, images, classes, name) for name in OF_ROUTING}
-            ends = [one[rows].to(like) for one in own]
             for name in (maps.GRADIENT, maps.INTEGRATED) if gradients else ():
-                found[name] = maps.by_gradient(model, ends, starts, classes, name)
-            if several and grid:
-                watched = maps.Explained(model, several[-1])
-                coarse = maps.grad_cam(captum, watched, images, classes)
-                placed = adaptive_avg_pool2d(coarse, grid[1:]).cpu().double().flatten(1)
-                found[maps.GRAD_CAM] = placed.repeat(1, grid[0])
+                ends = mean.to(like), own[rows].to(like)
+                found[name] = maps.on_the_way(partial(_classes, model), *ends, classes, name).sum(2)
+            for number in several[-1:]:
+                types, *sides = model.grid
+                coarse = adaptive_avg_pool2d(maps.grad_cam(model, number, images, classes), sides)
+                found[maps.GRAD_CAM] = coarse.cpu().double().flatten(1).repeat(1, types)
             parts.append(found)
     return {name: torch.cat([one[name] for one in parts]) for name in parts[0]}, left_out
+
+
+def _classes(model, children: Tensor) -> Tensor:
+    return model.from_children(children[..., :-1], children[..., -1])[1]
 
 
 def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[str, Tensor]:

@@ -56,7 +56,6 @@ class OverImages(Analysis):
     """Deletion, insertion, infidelity and sanity of maps over many images."""
 
     Result = Statistics
-    extras = {"captum": "attribution"}
     figure_set = None  # it takes too long
     headline = ("gap",)
 
@@ -70,12 +69,11 @@ class OverImages(Analysis):
 
         Raises
         ------
-        ImportError  without captum.
-        ValueError   for fewer than 2 images, or scores without a gradient.
+        ValueError  for fewer than 2 images, or scores without a gradient.
         """
         import torch
 
-        from capsviz.analyses.faithfulness import curves, maps, randomised
+        from capsviz.analyses.faithfulness import maps, measures
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
         from capsviz.statistics.intervals import mean_interval, require_two
@@ -83,26 +81,26 @@ class OverImages(Analysis):
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
         generator = torch.Generator().manual_seed(seed)
-        targets = curves.explained_classes(network, images, labels, target)
-        first, shares, judged = images[:1].to(like_of(network)), curves.grid_of(steps), []
+        targets = measures.explained_classes(network, images, labels, target)
+        first, shares, judged = images[:1].to(like_of(network)), measures.grid_of(steps), []
         with frozen(network):
             methods, left_out = maps.methods(network, first, seed)
-            for rows in progress(torch.arange(len(images)).split(curves.AT_A_TIME)):
+            for rows in progress(torch.arange(len(images)).split(measures.AT_A_TIME)):
                 some, chosen = images[rows], targets[rows]
                 batch = some.to(first), chosen.to(first.device)
-                own = [method.maps(*batch) for method in methods]
-                judged.append(curves.judged(network, some, chosen, own, shares, generator))
-            stages = randomised.stages(network, first)
-            correlations = randomised.under_draws(
+                own = [method(*batch) for method in methods.values()]
+                judged.append(measures.judged(network, some, chosen, own, shares, generator))
+            stages = measures.stages(network, first)
+            correlations = measures.under_draws(
                 network, methods, images, targets, stages, generator
             )
-        names = [method.name for method in methods]
+        names = list(methods)
         drawn = torch.cat([one for one, _ in judged], 2)
         errors = torch.cat([one for _, one in judged], 1)
         changed = ~errors.isnan().any(0)
         return Statistics(
-            **curves.areas(names, drawn, shares, seed),
-            infidelity=curves.means(errors[:, changed], seed).undrawn(),
+            **measures.areas(names, drawn, shares, seed),
+            infidelity=measures.means(errors[:, changed], seed).undrawn(),
             stages=[stage.name for stage in stages],
             sanity=Estimate(*mean_interval(correlations.numpy()), len(correlations)),
             left_out=left_out,
@@ -113,24 +111,21 @@ class OverImages(Analysis):
         )
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the measures, and the curves."""
         return ("", "curves")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the measures of each map, or the "curves"."""
         from capsviz.analyses.faithfulness import draw
 
         if part == "curves":
-            return draw.curves(result, result.curves.value, width, result.curves.ci95)
+            rows = [("score of the class", result.curves.value, result.curves.ci95)]
+            return draw.curves(result, rows, width, title=f"{result.n:,} images, bands: 95 %")
         return draw.judgements(result, TARGETS[result.target], width)
 
     def verdict(self, result) -> str:
-        """Say whether the routing map is more faithful than its controls."""
         rivals = {"routing map, uniform": "uniform couplings", **CONTROLS}
         return compared(result, rivals, "insertion minus deletion")
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars or bands are."""
         score, images = TARGETS[result.target], f"{result.n:,} {result.dataset} images"
         if part == "curves":
             return (

@@ -99,21 +99,23 @@ class OverUnits(Analysis):
         ------
         ValueError  for fewer than 2 images, or capsules without the positions that `over` needs.
         """
-        from capsviz.analyses.faithfulness import curves, removal, scenes
-        from capsviz.statistics.intervals import mean_interval, require_two
+        from capsviz.analyses.faithfulness import measures, removal, scenes
+        from capsviz.statistics.intervals import require_two
 
         require_two(n)
-        over, part, shares = over or "positions", inputs.sample(n), curves.grid_of(steps)
+        over, part, shares = over or "positions", inputs.sample(n), measures.grid_of(steps)
         shown = scenes.make(part, scene, seed)
         found = removal.measured(inputs.model, shown, over, shares, seed, progress)
-        score, right = found.drawn
+        activation, accuracy = (
+            measures.areas(found.names, one, shares, seed) for one in found.drawn
+        )
         apart = None
         if found.apart is not None:
-            apart = curves.means(found.apart[:, ~found.apart.isnan().any(0)], seed).undrawn()
+            apart = measures.means(found.apart[:, ~found.apart.isnan().any(0)], seed).undrawn()
         return Units(
-            **curves.areas(found.names, score, shares, seed),
-            accuracy=Estimate(*mean_interval(right.movedim(2, 0).numpy()), n),
-            accuracy_gap=curves.means(curves.area(right[1] - right[0], shares), seed),
+            **activation,
+            accuracy=accuracy["curves"],
+            accuracy_gap=accuracy["gap"],
             apart=apart,
             over=over,
             scene=scene,
@@ -123,23 +125,24 @@ class OverUnits(Analysis):
         )
 
     def parts(self, result) -> tuple[str, ...]:
-        """Return the names of the pictures: the areas, and the curves."""
         return ("", "curves")
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw the areas of each map, or the "curves"."""
         from capsviz.analyses.faithfulness import draw
 
-        return (draw.unit_curves if part == "curves" else draw.units)(result, width)
+        if part == "curves":
+            pairs = {"activation": result.curves, "accuracy": result.accuracy}
+            rows = [(name, one.value, one.ci95) for name, one in pairs.items()]
+            title = f"{result.n:,} images, bands: 95 %"
+            return draw.curves(result, rows, width, WHAT[result.over], title)
+        return draw.units(result, width)
 
     def verdict(self, result) -> str:
-        """Say whether the routing map is more faithful than its controls, and than others."""
         known = [one for one in result.names if not one.startswith("routing map")]
         rivals = {one: f"the {one}" for one in known}
         return compared(result, rivals, f"insertion minus deletion of {WHAT[result.over]}")
 
     def caption(self, result, part="") -> str:
-        """Return what is shown, and what the bars or bands are."""
         what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
         images += "" if result.scene == "clean" else f" ({result.scene} scenes)"
         if part == "curves":
@@ -155,7 +158,6 @@ class OverUnits(Analysis):
         )
 
     def stem(self, base, result) -> str:
-        """Name what is removed, and the scene."""
         first, _, rest = base.rpartition(f"-{result.n}-")
         scene = "" if result.scene == "clean" else f"-{result.scene}"
         return f"{first}-{result.over}{scene}-{result.n}-{rest}"

@@ -1,15 +1,17 @@
-"""Curves and errors of maps, for `faithfulness`: what removing parts does to a class's score."""
+"""Measures of maps, for `faithfulness`: curves, infidelity, and what forgetting does to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from scipy.stats import rankdata
+from torch import Tensor, nn
 
-from capsviz.analyses.faithfulness.maps import ROUTED, Explained, Maps
+from capsviz.analyses.faithfulness.maps import RANDOM, ROUTED, Maps, Methods, explained, lost
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -20,6 +22,8 @@ AT_A_TIME = 8  # images, each of which is given in a few hundred forms
 PATCHES = 24  # that are removed of each image for infidelity
 OF_ONE = 400  # where one image is all there is: of 24, infidelity is known to a factor of two
 SIDE = 1 / 4  # of such a patch, of the image's side
+STAGES = 4  # of randomisation at most, each of several layers where there are more
+DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
 
 
 def grid_of(steps: int) -> Tensor:
@@ -84,11 +88,6 @@ def outcome(activations: Tensor, classes: Tensor) -> Tensor:
     return torch.stack([own, right.to(own)], 1)
 
 
-def area(values: Tensor, shares: Tensor) -> Tensor:
-    """Return the area under curves (..., S) over the shares (S,), by the trapezoidal rule."""
-    return torch.trapezoid(values, shares)
-
-
 def judged(model, images, classes, maps: Sequence[Maps], shares, generator):
     """Return curves (2, M, B, S) of the score and infidelity (M, B) of maps of B images."""
     orders = torch.stack([one.order for one in maps])
@@ -101,24 +100,12 @@ def judged(model, images, classes, maps: Sequence[Maps], shares, generator):
 
 def patches(count: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw random rectangles: (count, H, W) bool."""
-    masks = torch.zeros(count, *shape, dtype=torch.bool)
-    height, width = (max(1, round(SIDE * side)) for side in shape)
-    top = torch.randint(shape[0] - height + 1, (count,), generator=generator)
-    left = torch.randint(shape[1] - width + 1, (count,), generator=generator)
-    for mask, r, c in zip(masks, top.tolist(), left.tolist(), strict=True):
-        mask[r : r + height, c : c + width] = True
-    return masks
-
-
-def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
-    """Return what the class loses when patches (B, K, H, W) are set to black: (B, K) double."""
-    B, K = masks.shape[:2]
-    explained, like = Explained(model), like_of(model)
-    forms = torch.cat([images, (images[:, None] * ~masks[:, :, None]).flatten(0, 1)])
-    with torch.no_grad():
-        each = torch.cat([explained(some.to(like)).cpu() for some in forms.split(64)]).double()
-    own = each[:B].gather(1, classes[:, None])
-    return own - each[B:].view(B, K, -1)[torch.arange(B), :, classes]
+    within = []
+    for side in shape:
+        size, places = max(1, round(SIDE * side)), torch.arange(side)
+        starts = torch.randint(side - size + 1, (count, 1), generator=generator)
+        within.append((places >= starts) & (places < starts + size))
+    return within[0][:, :, None] & within[1][:, None]
 
 
 def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
@@ -136,8 +123,8 @@ def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
     foretold = torch.einsum("mbhw,bkhw->mbk", contributions, masks.double())
     squares = foretold.square().sum(2) * losses.square().sum(1)
     product = (foretold * losses).sum(2).clamp_min(0)
-    explained = torch.where(squares > 0, product.square() / squares, 0.0)
-    return torch.where(losses.square().sum(1) > 0, 1 - explained.clamp(0, 1), torch.nan)
+    known = torch.where(squares > 0, product.square() / squares, 0.0)
+    return torch.where(losses.square().sum(1) > 0, 1 - known.clamp(0, 1), torch.nan)
 
 
 def explained_classes(model, images: Tensor, labels: Tensor | None, target: str) -> Tensor:
@@ -159,7 +146,7 @@ def means(values: Tensor, seed: int) -> Estimate:
 
 def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[str, Any]:
     """Return the fields that results of many images share, of curves (2, M, N, S) of a score."""
-    deletion, insertion = area(drawn, shares)
+    deletion, insertion = torch.trapezoid(drawn, shares)
     gap = insertion - deletion
     routed = gap[names.index(ROUTED)] - gap if ROUTED in names else None
     return {
@@ -172,3 +159,99 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
         "routed_less": None if routed is None else means(routed, seed),
         "n": drawn.shape[2],
     }
+
+
+class Stage(NamedTuple):
+    """Layers that are randomised together with all above them."""
+
+    name: str  # of the lowest one
+    weights: list[nn.Parameter]
+
+
+def stages(model, image: Tensor) -> list[Stage]:
+    """Return the layers whose weights the class depends on, from the class down, in groups.
+
+    Their order is that in which gradients of image (1, C, H, W) reach them, whatever calls them.
+    """
+    weights, order = dict(model.named_parameters()), []
+    learning = [one.requires_grad for one in weights.values()]
+    model.requires_grad_(True)
+    hooks = [w.register_hook(lambda _, n=name: order.append(n)) for name, w in weights.items()]
+    try:
+        values = explained(model, image).sum()
+        torch.autograd.grad(values, list(weights.values()), allow_unused=True)
+    finally:
+        for hook, one, before in zip(hooks, weights.values(), learning, strict=True):
+            hook.remove()
+            one.requires_grad_(before)
+    layers: dict[str, list[str]] = {}
+    for name in filter(order.__contains__, weights):
+        layers.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    ordered = sorted(layers.items(), key=lambda layer: min(map(order.index, layer[1])))
+    count = min(STAGES, len(ordered))
+    ends = [round((k + 1) * len(ordered) / count) for k in range(count)]
+    groups = [ordered[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    return [
+        Stage(one[-1][0], [weights[name] for _, some in one for name in some]) for one in groups
+    ]
+
+
+@contextmanager
+def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
+    """Replace weights by normal draws of their own mean and standard deviation, for a while."""
+    before = [one.detach().clone() for one in weights]
+    try:
+        with torch.no_grad():
+            for one in weights:
+                spread = one.std(correction=0).cpu()
+                drawn = torch.randn(one.shape, generator=generator) * spread + one.mean().cpu()
+                one.copy_(drawn)
+        yield
+    finally:
+        with torch.no_grad():
+            for one, value in zip(weights, before, strict=True):
+                one.copy_(value)
+
+
+def under_draws(model, methods: Methods, images, classes, parts, generator) -> Tensor:
+    """Return mean correlations (DRAWS, M, L), each draw of weights with its own images."""
+    picked = torch.randperm(len(images), generator=generator)
+    picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
+    like, result = like_of(model), []
+    for rows in picked.view(DRAWS, PER_DRAW):
+        batch, targets = images[rows].to(like), classes[rows].to(like.device)
+        result.append(correlations(methods, batch, targets, parts, generator).nanmean(2))
+    return torch.stack(result)
+
+
+def correlations(methods: Methods, images, classes, parts: Sequence[Stage], generator) -> Tensor:
+    """Return Spearman's correlation of maps with those after all layers down to a stage are random.
+
+    Images (B, C, H, W) and classes (B,), on the network's device, are all under one draw.
+
+    Returns
+    -------
+    (M, L, B) double; 0 where the later map is the same everywhere, NaN for the random order and
+    where the first one is.
+    """
+    known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != RANDOM]
+    own = {m: centred_ranks(how(images, classes).own) for m, how in known}
+    result = torch.full((len(methods), len(parts), len(images)), torch.nan, dtype=torch.double)
+    for level in range(len(parts)):
+        weights = [one for part in parts[: level + 1] for one in part.weights]
+        with randomised(weights, generator):
+            copies = images.clone()  # whoever remembers traces must not take it for the same
+            for m, how in known:
+                later = centred_ranks(how(copies, classes).own).nan_to_num(0.0)
+                result[m, level] = (own[m] * later).sum(1)
+    return result
+
+
+def centred_ranks(maps: Tensor) -> Tensor:
+    """Return ranks (B, h w) in maps (B, h, w), less their mean, of length 1; NaN if all are equal.
+
+    Products of two sum to Spearman's correlation.
+    """
+    values = torch.from_numpy(rankdata(maps.flatten(1).numpy(), axis=1))
+    values = values - values.mean(1, keepdim=True)
+    return values / values.norm(dim=1, keepdim=True)
