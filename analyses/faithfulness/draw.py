@@ -132,23 +132,22 @@ def units(result, width):
     """Draw areas of activation and accuracy, and AUROC of the object's positions."""
     figure, panels = _panels(result, 2 if result.apart is None else 3, width, result.scene)
     M = len(_names(result))
-    text = "difference of areas" + "\nblue: by brightness, orange: evenly" * (len(result.gap) > M)
-    for axes, estimate, name in (
-        (panels[0], result.gap, "activation"), (panels[1], result.accuracy_gap, "accuracy")
-    ):  # fmt: skip
-        several = [estimate[k : k + M] for k in range(0, len(estimate), M)]
-        _points(axes, several, f"{name}: insertion minus deletion", text, 0)
+    text = "insertion minus deletion"
+    text += "\nblue: by brightness, orange: evenly" * (len(result.names) > M)
+    pairs = {"activation": result.gap, "accuracy": result.accuracy_gap}
+    for axes, (name, one) in zip(panels, pairs.items(), strict=False):
+        _points(axes, [one[k : k + M] for k in range(0, len(one), M)], name, text, 0)
     if result.apart is not None:
         text = f"AUROC, {result.apart.n:,} images"
-        _points(panels[2], [result.apart], "the object's positions", text, 0.5)
+        _points(panels[2], [result.apart], "object's positions", text, 0.5)
     return figure
 
 
 def _panels(result, count, width, what):
     """Return a figure and its panels, with a row for each map."""
     wide, names = width >= WIDE, _names(result)
-    rows = 0.17 * len(names) + (0.85 if width >= 6.5 else 1.1)
-    figure = Figure(figsize=(width, (1 if wide else count) * rows + 0.25))
+    rows = 0.17 * len(names) + 1.0 if wide else count * (0.12 * len(names) + 0.7)
+    figure = Figure(figsize=(width, rows + 0.25))
     panels = figure.subplots(*((1, count) if wide else (count, 1)), sharey=True)
     for axes in panels:
         axes.set_yticks(range(len(names)), [_label(name) for name in names], fontsize=6)

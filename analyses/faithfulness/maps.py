@@ -45,25 +45,19 @@ Methods = dict[str, Callable[[Tensor, Tensor], Maps]]  # of images (B, C, H, W) 
 def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
     """Return the maps in pixels that a network has, controls first, and which it lacks.
 
-    Parameters
-    ----------
-    image  (1, C, H, W), on the network's device; it is passed through once or twice.
-    seed   of the random order.
-
-    Raises
-    ------
-    ValueError  for scores without a gradient.
+    An image (1, C, H, W) is passed through it; the seed is that of the random order. ValueError for
+    scores without a gradient.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def random(images, classes):
-        shape = len(images), *images.shape[2:]
-        return _alike(torch.rand(shape, generator=generator, dtype=torch.double))
+        shape = len(images), 1, *images.shape[2:]
+        return _summed(torch.rand(shape, generator=generator, dtype=torch.double))
 
     routing, left_out = _of_routing(model, image)
     found: Methods = {
         RANDOM: random,
-        BRIGHTNESS: lambda images, classes: _alike(_summed(images)),
+        BRIGHTNESS: lambda images, classes: _summed(images),
         **routing,
         GRADIENT: partial(_gradient, model),
         INTEGRATED: partial(_integrated, model),
@@ -72,9 +66,9 @@ def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
     several = convolutions(model, image)
     if not several:
         left_out.append("no Grad-CAM: no convolution with several positions leads to the class")
-    ends = {"first": several[0], "last": several[-1]} if several else {}
-    for which, number in ends.items() if len(several) > 1 else (("the one", n) for n in several):
-        found[f"{GRAD_CAM}, {which} convolution"] = partial(_fine, model, number)
+    for which, numbers in {"first": several[:-1][:1], "last": several[-1:]}.items():
+        for number in numbers:
+            found[f"{GRAD_CAM}, {which} convolution"] = partial(_fine, model, number)
     return found, left_out
 
 
@@ -86,8 +80,7 @@ def _of_routing(model, image: Tensor) -> tuple[Methods, list[str]]:
         return {}, ["no routing map: the capsules of this network have no positions"]
     fields = evidence.fields_of_places(model)
     if (fields == fields[0, 0]).all():
-        what = "whole image" if fields[0, 0].all() else "same part of the image"
-        return {}, [f"no routing map: every position sees the {what}, so there is no map in pixels"]
+        return {}, ["no routing map: every position sees the same part of the image"]
     found: Methods = {}
     left_out = []
     for name in (CHILDREN, ROUTED, UNIFORM):
@@ -173,9 +166,7 @@ def _watched(model, images: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
 def convolutions(model, image: Tensor) -> list[int]:
     """Return the numbers of the convolutions with several positions between image and score.
 
-    Raises
-    ------
-    ValueError  for scores that have no gradient by the image (1, C, H, W).
+    ValueError for scores that have no gradient by the image (1, C, H, W).
     """
     image, values, results = _watched(model, image)
     known = [one for one in results if one.requires_grad]
@@ -222,14 +213,12 @@ def _gradient(model, images, classes) -> Maps:
     picked = explained(model, images).gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, images)
     steep = _summed(slope.abs())
-    return Maps(steep, steep, _summed(slope * images.detach()))
+    return steep._replace(contributions=_summed(slope * images).own)
 
 
 def _integrated(model, images, classes) -> Maps:
-    black = torch.zeros_like(images)
-    return _alike(
-        _summed(on_the_way(partial(explained, model), black, images, classes, INTEGRATED))
-    )
+    black, score = torch.zeros_like(images), partial(explained, model)
+    return _summed(on_the_way(score, black, images, classes, INTEGRATED))
 
 
 def _occlusion(model, images, classes) -> Maps:
@@ -241,20 +230,15 @@ def _occlusion(model, images, classes) -> Maps:
         within.append((places >= starts[:, None]) & (places < starts[:, None] + window))
     masks = (within[0][:, None, :, None] & within[1][None, :, None]).flatten(0, 1)
     losses = lost(model, images.cpu(), classes.cpu(), masks.expand(len(images), -1, -1, -1))
-    return _alike(torch.einsum("bk,khw->bhw", losses, masks.double()) / masks.sum(0))
+    return _summed((torch.einsum("bk,khw->bhw", losses, masks.double()) / masks.sum(0))[:, None])
 
 
 def _fine(model, number, images, classes) -> Maps:
-    sides = tuple(images.shape[2:])
-    return _alike(
-        _summed(interpolate(grad_cam(model, number, images, classes), sides, mode="bilinear"))
-    )
+    coarse, sides = grad_cam(model, number, images, classes), tuple(images.shape[2:])
+    return _summed(interpolate(coarse, sides, mode="bilinear"))
 
 
-def _summed(values: Tensor) -> Tensor:
-    """(B, C, H, W) -> (B, H, W) double on the CPU."""
-    return values.detach().cpu().double().sum(1)
-
-
-def _alike(maps: Tensor) -> Maps:
+def _summed(values: Tensor) -> Maps:
+    """Return maps (B, H, W) of (B, C, H, W), alike in every respect."""
+    maps = values.detach().cpu().double().sum(1)
     return Maps(maps, maps, maps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from scipy.stats import rankdata
@@ -61,13 +61,9 @@ def curves(score: Callable[[Tensor], Tensor], rank: Tensor, shares: Tensor, pres
 
 
 def of_pixels(model, images: Tensor, orders: Tensor, classes: Tensor, shares, generator) -> Tensor:
-    """Return `curves` of scores and accuracy (2, 2, M, B, S); pixels are set to black.
+    """Return `curves` of score and accuracy (2, 2, M, B, S); pixels are set to black.
 
-    Parameters
-    ----------
-    images   (B, C, H, W), on the CPU.
-    orders   (M, B, H, W) of M maps.
-    classes  (B, K), of `outcome`.
+    Images (B, C, H, W) are on the CPU, orders are (M, B, H, W), classes (B, K) those of `outcome`.
     """
     rank = torch.stack([ranks(one.flatten(1), generator) for one in orders])
 
@@ -112,13 +108,8 @@ def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
     """Return the share of what is lost with patches that maps leave unexplained: (M, B) in [0, 1].
 
     Yeh et al. 2019 (arXiv:1901.09392), with their optimal factor on each map, though none below 0,
-    over the mean square of the losses. NaN for an image of which no patch changes anything.
-
-    Parameters
-    ----------
-    contributions  (M, B, H, W).
-    masks          (B, K, H, W).
-    losses         (B, K), of `lost`.
+    over the mean square of the losses (B, K) with masks (B, K, H, W). NaN for an image of which no
+    patch changes anything. Contributions are (M, B, H, W).
     """
     foretold = torch.einsum("mbhw,bkhw->mbk", contributions, masks.double())
     squares = foretold.square().sum(2) * losses.square().sum(1)
@@ -161,17 +152,11 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
     }
 
 
-class Stage(NamedTuple):
-    """Layers that are randomised together with all above them."""
+def stages(model, image: Tensor) -> dict[str, list[nn.Parameter]]:
+    """Return the weights that the class depends on, from the class down, in groups of layers.
 
-    name: str  # of the lowest one
-    weights: list[nn.Parameter]
-
-
-def stages(model, image: Tensor) -> list[Stage]:
-    """Return the layers whose weights the class depends on, from the class down, in groups.
-
-    Their order is that in which gradients of image (1, C, H, W) reach them, whatever calls them.
+    Each has the name of its lowest layer. Their order is that in which gradients of an image reach
+    them, whatever calls them.
     """
     weights, order = dict(model.named_parameters()), []
     learning = [one.requires_grad for one in weights.values()]
@@ -191,9 +176,7 @@ def stages(model, image: Tensor) -> list[Stage]:
     count = min(STAGES, len(ordered))
     ends = [round((k + 1) * len(ordered) / count) for k in range(count)]
     groups = [ordered[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-    return [
-        Stage(one[-1][0], [weights[name] for _, some in one for name in some]) for one in groups
-    ]
+    return {one[-1][0]: [weights[name] for _, some in one for name in some] for one in groups}
 
 
 @contextmanager
@@ -203,9 +186,8 @@ def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
     try:
         with torch.no_grad():
             for one in weights:
-                spread = one.std(correction=0).cpu()
-                drawn = torch.randn(one.shape, generator=generator) * spread + one.mean().cpu()
-                one.copy_(drawn)
+                drawn = torch.randn(one.shape, generator=generator)
+                one.copy_(drawn * one.std(correction=0).cpu() + one.mean().cpu())
         yield
     finally:
         with torch.no_grad():
@@ -224,21 +206,18 @@ def under_draws(model, methods: Methods, images, classes, parts, generator) -> T
     return torch.stack(result)
 
 
-def correlations(methods: Methods, images, classes, parts: Sequence[Stage], generator) -> Tensor:
+def correlations(methods: Methods, images, classes, parts: dict, generator) -> Tensor:
     """Return Spearman's correlation of maps with those after all layers down to a stage are random.
 
-    Images (B, C, H, W) and classes (B,), on the network's device, are all under one draw.
-
-    Returns
-    -------
-    (M, L, B) double; 0 where the later map is the same everywhere, NaN for the random order and
-    where the first one is.
+    (M, L, B) double for images (B, C, H, W) under one draw: 0 where the later map is the same
+    everywhere, NaN for the random order and where the first one is.
     """
     known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != RANDOM]
     own = {m: centred_ranks(how(images, classes).own) for m, how in known}
     result = torch.full((len(methods), len(parts), len(images)), torch.nan, dtype=torch.double)
-    for level in range(len(parts)):
-        weights = [one for part in parts[: level + 1] for one in part.weights]
+    weights: list[nn.Parameter] = []
+    for level, part in enumerate(parts.values()):
+        weights += part
         with randomised(weights, generator):
             copies = images.clone()  # whoever remembers traces must not take it for the same
             for m, how in known:

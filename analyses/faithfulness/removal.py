@@ -1,4 +1,4 @@
-"""Removal of positions, capsules and pixels in the order of maps, for `faithfulness`."""
+"""Scenes, and removal of positions, capsules and pixels in the order of maps."""
 
 from __future__ import annotations
 
@@ -10,33 +10,71 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, max_pool2d
 
 from capsviz.analyses.faithfulness import maps, measures
-from capsviz.analyses.faithfulness.scenes import Scene
 from capsviz.analyses.faithfulness.units import CONTROLS, EFFECT, EVENLY
+from capsviz.data import Dataset, multimnist
 from capsviz.experiments.attacks import frozen
 from capsviz.nn.images import like_of
 from capsviz.statistics.detection import auroc
 from capsviz.tracing import abilities, evidence, from_children, trace
+from capsviz.transforms.augment import to_float
 
 CHUNK = 64  # images of a pass with gradients
 OF_ROUTING = (maps.CHILDREN, maps.COUPLING, maps.UNIFORM, maps.ROUTED)
+PIECES = 8  # of other images in a cluttered scene
+SIDE = 1 / 4  # of a piece, of the image's side
 
 
-class Removal(NamedTuple):
-    """What removing units of N images in the order of M maps does."""
+class Scene(NamedTuple):
+    """N images, and what they show."""
 
-    names: list[str]  # (M,)
-    drawn: Tensor  # (2, 2, M, N, S): activation and accuracy; deletion and insertion
-    apart: Tensor | None  # (M, N) AUROC of the object's positions; NaN: all are of one kind
-    left_out: list[str]  # what the network has no map for, and why
+    images: Tensor  # (N, C, H, W) in [0, 1]
+    labels: Tensor  # (N, K) classes, that of the object in question first
+    parts: Tensor | None  # (N, 2, C, H, W): the object, and all else; None: there is nothing else
 
 
-def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress) -> Removal:
-    """Remove units in the order of every map, and show them alone.
+def make(part: Dataset, scene: str, seed: int) -> Scene:
+    """Make scenes of the images of a data set, from a seed.
 
-    Raises
-    ------
-    ValueError  for capsules without positions, unless single ones are removed; a layer whose
-                positions see only some capsules; or scores without a gradient.
+    "clean" leaves them as they are. "cluttered" adds squares from other images of the data set at
+    random places (after Mnih et al. 2014, arXiv:1406.6247). "two-digits" adds an image of another
+    class as MultiMNIST does, within the frame; images that show two objects are left as they are.
+    ValueError for those in another scene.
+    """
+    if scene == "two-digits":
+        both, frame = part, slice(None)
+        if part.parts is None:
+            both = multimnist.make(part, seed=seed)
+            frame = slice(multimnist.SHIFT_PX, -multimnist.SHIFT_PX)
+        assert both.parts is not None
+        images, parts = (to_float(one[..., frame, frame]) for one in (both.images, both.parts))
+        return Scene(images, both.labels, parts)
+    images, labels = to_float(part.single().images), part.labels[:, None]
+    if scene == "clean":
+        return Scene(images, labels, None)
+    generator, clutter = torch.Generator().manual_seed(seed), torch.zeros_like(images)
+    N, _, H, W = images.shape
+    height, width = round(SIDE * H), round(SIDE * W)
+    for k in range(N):
+        for donor in torch.randint(1, N, (PIECES,), generator=generator).tolist():
+            y, x, top, left = torch.rand(4, generator=generator).tolist()
+            y, x = int(H * (1 + 2 * y) / 4), int(W * (1 + 2 * x) / 4)  # from the middle
+            top, left = int((H - height + 1) * top), int((W - width + 1) * left)
+            piece = images[(k + donor) % N, :, y : y + height, x : x + width]
+            clutter[k, :, top : top + height, left : left + width] = piece
+    parts = torch.stack([images, clutter], 1)
+    return Scene(parts.amax(1), labels, parts)
+
+
+def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress):
+    """Remove units of N images in the order of M maps, and show them alone.
+
+    Returns
+    -------
+    Names of the maps; `curves` (2, 2, M, N, S) of activation and accuracy; AUROC (M, N') of the
+    object's positions, in images that show both, or None; and which maps the network lacks.
+
+    ValueError for capsules without positions, unless single ones are removed; a layer whose
+    positions see only some capsules; or scores without a gradient.
     """
     grid, generator = abilities(model).grid, torch.Generator().manual_seed(seed)
     placed = grid is not None and evidence.has_places(grid)
@@ -75,7 +113,7 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
             drawn.append(measures.curves(partial(score, b), rank, shares))
     names = [*values, EFFECT]
     names += [name + EVENLY for name in names] if over == "pixels" else []
-    return Removal(names, torch.stack(drawn, 3), torch.stack(apart, 1) if apart else None, left_out)
+    return names, torch.stack(drawn, 3), torch.cat(apart, 1) if apart else None, left_out
 
 
 def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool):
@@ -122,7 +160,7 @@ def _in_pixels(order: Tensor, image: Tensor, fields: Tensor) -> Tensor:
 
 
 def _apart(order: Tensor, parts: Tensor, fields: Tensor) -> Tensor:
-    """Return AUROC (M,) of maps (M, P) for positions that see more of the first part; or NaN.
+    """Return AUROC of maps (M, P) for positions that see more of the first part: (M, 1) or (M, 0).
 
     `parts` (2, C, H, W) are the object and all else, seen in the middle half of a field.
     """
@@ -130,6 +168,6 @@ def _apart(order: Tensor, parts: Tensor, fields: Tensor) -> Tensor:
     middle = 1 - max_pool2d(1 - fields, 2 * quarter + 1, 1, quarter)
     first, other = torch.einsum("rchw,khw->krc", middle, parts.sum(1).double()).flatten(1)
     if not (first > other).any() or not (other > first).any():
-        return torch.full((len(order),), torch.nan, dtype=torch.double)
+        return torch.empty(len(order), 0)
     area = auroc(order[:, other > first].numpy(), order[:, first > other].numpy())
-    return torch.from_numpy(area)
+    return torch.from_numpy(area)[:, None]

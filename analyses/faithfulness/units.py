@@ -6,17 +6,15 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.faithfulness.image import Steps
-from capsviz.analyses.faithfulness.statistics import compared
-from capsviz.analysis import Analysis, Default, Seed
+from capsviz.analyses.faithfulness.pixels import Faithfulness, Statistics, Steps, compared
+from capsviz.analysis import Default, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import within, within_one
+from capsviz.statistics.replicates import within_one
 
 CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
 EFFECT = "removal effect"
 EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
-SHARES = ("curves", "accuracy", "deletion", "insertion", "apart")
 
 
 class Units(NamedTuple):
@@ -39,26 +37,19 @@ class Units(NamedTuple):
     classes: list[str]
     dataset: str
 
-    axes = {
-        "curves": (("deletion", "insertion"), "names", "shares"),
-        "accuracy": (("deletion", "insertion"), "names", "shares"),
-        **dict.fromkeys(
-            ("deletion", "insertion", "gap", "routed_less", "accuracy_gap", "apart"), ("names",)
-        ),
+    axes = Statistics.axes | {
+        "accuracy": Statistics.axes["curves"],
+        **dict.fromkeys(("accuracy_gap", "apart"), ("names",)),
     }
-    formats = dict.fromkeys((*SHARES, "gap", "routed_less", "accuracy_gap"), ".3f")
-    titles = {
-        "deletion": "area under deletion",
-        "insertion": "area under insertion",
-        "gap": "insertion minus deletion",
+    formats = Statistics.formats | dict.fromkeys(("accuracy", "accuracy_gap", "apart"), ".3f")
+    titles = Statistics.titles | {
         "accuracy_gap": "insertion minus deletion of the accuracy",
-        "routed_less": "routing map's minus that of",
         "apart": "AUROC of the object's positions",
     }
-    over_runs = dict.fromkeys(SHARES, within_one) | {"gap": within(-1, 1)}
+    over_runs = Statistics.over_runs | dict.fromkeys(("accuracy", "apart"), within_one)
 
 
-class OverUnits(Analysis):
+class OverUnits(Faithfulness):
     """Deletion and insertion of positions, primary capsules or pixels by maps of routing."""
 
     Result = Units
@@ -80,7 +71,7 @@ class OverUnits(Analysis):
         over: Annotated[
             Literal["positions", "capsules", "pixels"] | None,
             "What is removed in the order of maps of routing.",
-            Default("pixels, and by other maps"),
+            Default("pixels, by all maps"),
         ] = None,
         scene: Annotated[
             Literal["clean", "cluttered", "two-digits"],
@@ -93,39 +84,30 @@ class OverUnits(Analysis):
 
         A capsule that is removed has its mean over the images, so its votes have theirs, and all
         are routed again; a pixel is set to black. The seed is that of the scene, of controls, ties
-        and the bootstrap.
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, or capsules without the positions that `over` needs.
+        and the bootstrap. ValueError for fewer than 2 images, or capsules without the positions
+        that `over` needs.
         """
-        from capsviz.analyses.faithfulness import measures, removal, scenes
+        from capsviz.analyses.faithfulness import measures, removal
         from capsviz.statistics.intervals import require_two
 
         require_two(n)
         over, part, shares = over or "positions", inputs.sample(n), measures.grid_of(steps)
-        shown = scenes.make(part, scene, seed)
-        found = removal.measured(inputs.model, shown, over, shares, seed, progress)
-        activation, accuracy = (
-            measures.areas(found.names, one, shares, seed) for one in found.drawn
+        shown = removal.make(part, scene, seed)
+        names, drawn, apart, left_out = removal.measured(
+            inputs.model, shown, over, shares, seed, progress
         )
-        apart = None
-        if found.apart is not None:
-            apart = measures.means(found.apart[:, ~found.apart.isnan().any(0)], seed).undrawn()
+        activation, accuracy = (measures.areas(names, one, shares, seed) for one in drawn)
         return Units(
             **activation,
             accuracy=accuracy["curves"],
             accuracy_gap=accuracy["gap"],
-            apart=apart,
+            apart=None if apart is None else measures.means(apart, seed).undrawn(),
             over=over,
             scene=scene,
-            left_out=found.left_out,
+            left_out=left_out,
             classes=list(part.classes),
             dataset=part.name,
         )
-
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "curves")
 
     def draw(self, result, *, width=7.16, part=""):
         from capsviz.analyses.faithfulness import draw
@@ -138,9 +120,8 @@ class OverUnits(Analysis):
         return draw.units(result, width)
 
     def verdict(self, result) -> str:
-        known = [one for one in result.names if not one.startswith("routing map")]
-        rivals = {one: f"the {one}" for one in known}
-        return compared(result, rivals, f"insertion minus deletion of {WHAT[result.over]}")
+        others = [one for one in result.names if one not in ("routing map", f"routing map{EVENLY}")]
+        return compared(result, others)
 
     def caption(self, result, part="") -> str:
         what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
@@ -148,13 +129,14 @@ class OverUnits(Analysis):
         if part == "curves":
             return (
                 f"Mean activation of the true class, and accuracy, when {what} are removed, or are "
-                f"there alone, in the order of a map. Bands: 95 % intervals over {images}."
+                "there alone, in the order of a map. Grey and black: controls. "
+                f"Bands: 95 % intervals over {images}."
             )
         also = "; and AUROC of a map for the object's positions" * (result.apart is not None)
         return (
             "Area under insertion minus deletion of the true class's activation when "
             f"{what} are removed in the order of a map, or of the accuracy{also}. "
-            f"Grey and black: controls. Bars: 95 % intervals over {images}."
+            f"Bars: 95 % intervals over {images}."
         )
 
     def stem(self, base, result) -> str:
