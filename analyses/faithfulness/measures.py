@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.maps import RANDOM, ROUTED, Maps, Methods, explained, lost
+from capsviz.analyses.faithfulness.units import EVENLY
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -139,7 +140,10 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
     """Return the fields that results of many images share, of curves (2, M, N, S) of a score."""
     deletion, insertion = torch.trapezoid(drawn, shares)
     gap = insertion - deletion
-    routed = gap[names.index(ROUTED)] - gap if ROUTED in names else None
+    routed = None
+    if ROUTED in names:  # each is compared with the routing map that is divided in the same way
+        each = gap.unflatten(0, (-1, sum(not name.endswith(EVENLY) for name in names)))
+        routed = (each[:, [names.index(ROUTED)]] - each).flatten(0, 1)
     return {
         "names": names,
         "shares": shares.numpy(),
