@@ -14,7 +14,8 @@ from capsviz.analyses.faithfulness.units import CONTROLS, EVENLY
 from capsviz.results import COLOURS
 from capsviz.results.panels import points, show, wrapped
 
-GREY = "#7F7F7F"
+GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
+LABELS = {"ink": "brightness"}
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
 
@@ -46,8 +47,7 @@ def one_image(result, width):
     for k, name in enumerate(result.names):
         block, column = divmod(k + 1, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
-        title = textwrap.fill(_label(name), 11)
-        upper.set_title(title, fontsize=6, pad=2)
+        upper.set_title(textwrap.fill(LABELS.get(name, name), 11), fontsize=6, pad=2)
         signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
         _map(upper, result.maps[k], signed)
         upper.set_xlabel(
@@ -61,8 +61,7 @@ def one_image(result, width):
             if not np.ptp(result.random_maps[k]):  # of a constant there is no correlation
                 text = "(constant)" if result.random_maps[k].any() else "(all zero)"
             lower.set_xlabel(text, fontsize=6, labelpad=2)
-    text = "upper: maps, areas of deletion and insertion, infidelity;"
-    text += " " if width > 6 else "\n"
+    text = "upper: maps, areas of deletion and insertion, infidelity;" + ("\n", " ")[width > 6]
     figure.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
     return figure
 
@@ -94,8 +93,8 @@ def curves(result, rows, width, what="pixels", title=None):
         axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
         axes.set_ylabel(label if part == 0 or columns == 1 else None)
     figure.legend(
-        panels.flat[0].lines, map(_label, styles), fontsize=6, handlelength=2.6,
-        loc="outside right center" if columns == 2 else "outside lower center",
+        panels.flat[0].lines, [LABELS.get(name, name) for name in styles], fontsize=6,
+        handlelength=2.6, loc="outside right center" if columns == 2 else "outside lower center",
         ncols=3 - columns, title_fontsize=6, title=title,
     )  # fmt: skip
     return figure
@@ -106,40 +105,34 @@ def _names(result) -> list[str]:
     return [name for name in result.names if not name.endswith(EVENLY)]
 
 
-def _label(name: str) -> str:
-    """Return the name of a map in legends and rows."""
-    return "brightness" if name == "ink" else name
-
-
 def judgements(result, what, width):
     """Draw areas, infidelity and sanity of each map."""
     figure, (gap, infidelity, sanity) = _panels(result, 3, width, what)
-    _points(gap, [result.gap], "insertion minus deletion", "difference of areas", 0)
-    _points(infidelity, [result.infidelity], "infidelity", "share of losses unexplained")
-    infidelity.set_title("infidelity\n(lower is better)")
+    _points(gap, [result.gap], "insertion minus deletion" + HIGHER, "difference of areas")
+    title = "infidelity\n(lower is better)"
+    _points(infidelity, [result.infidelity], title, "share of losses unexplained")
     infidelity.set_xlim(-0.03, 1.03)
-    first, last = result.stages[0], result.stages[-1]
-    text = f"rank correlation; blue: {first} random; orange: down to {last}"
-    inches = (width - 1.9) / 3 if width >= WIDE else width - 1.6
+    text = f"rank correlation; blue: {result.stages[0]} random; orange: down to {result.stages[-1]}"
+    text = wrapped(text, (width - 1.9) / 3 if width >= WIDE else width - 1.6, 6)
     levels = [result.sanity[:, 0], result.sanity[:, -1]]
-    _points(sanity, levels, "", wrapped(text, inches, 6), 0)
-    sanity.set_title("sanity: random weights\n(near 0 is better)")
+    _points(sanity, levels, "sanity: random weights\n(near 0 is better)", text)
     sanity.set_xlim(-1.03, 1.03)
     return figure
 
 
 def units(result, width):
     """Draw areas of activation and accuracy, and AUROC of the object's positions."""
-    figure, panels = _panels(result, 2 if result.apart is None else 3, width, result.scene)
+    what = f"{result.over}, {result.scene}"
+    figure, panels = _panels(result, 2 if result.apart is None else 3, width, what)
     M = len(_names(result))
     text = "insertion minus deletion"
-    text += "\nblue: by brightness, orange: evenly" * (len(result.names) > M)
+    text += "\nblue: by brightness, orange: evenly" * (len(result.gap) > M)
     pairs = {"activation": result.gap, "accuracy": result.accuracy_gap}
     for axes, (name, one) in zip(panels, pairs.items(), strict=False):
-        _points(axes, [one[k : k + M] for k in range(0, len(one), M)], name, text, 0)
+        _points(axes, [one[k : k + M] for k in range(0, len(one), M)], name + HIGHER, text)
     if result.apart is not None:
         text = f"AUROC, {result.apart.n:,} images"
-        _points(panels[2], [result.apart], "object's positions", text, 0.5)
+        _points(panels[2], [result.apart], "object's positions" + HIGHER, text, 0.5)
     return figure
 
 
@@ -150,7 +143,7 @@ def _panels(result, count, width, what):
     figure = Figure(figsize=(width, rows + 0.25))
     panels = figure.subplots(*((1, count) if wide else (count, 1)), sharey=True)
     for axes in panels:
-        axes.set_yticks(range(len(names)), [_label(name) for name in names], fontsize=6)
+        axes.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=6)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
         axes.set_axisbelow(True)
@@ -160,13 +153,12 @@ def _panels(result, count, width, what):
     return figure, panels
 
 
-def _points(axes, several, title, label, reference=None):
+def _points(axes, several, title, label, reference=0.0):
     """Draw one estimate for each map, or two side by side, and a line that means nothing."""
     shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
     for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):
         points(axes, one, COLOURS[k], "os"[k], None, shift)
-    if reference is not None:
-        axes.axvline(reference, color=GREY, linewidth=0.5)
-    axes.set_title(f"{title}\n(higher is better)")
+    axes.axvline(reference, color=GREY, linewidth=0.5)
+    axes.set_title(title)
     axes.set_xlabel(label, fontsize=6)
     axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -133,13 +133,11 @@ def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
     return None if quantity is ALONG_POSE else quantity._asdict()
 
 
-def explained(model, images: Tensor) -> Tensor:
+def explained(model, images):
     """Return the activations (B, J) of classes with their gradients, or logits without capsules."""
     if not abilities(model).has_capsules:
         return model(images).logits
-    values = last_activations(model.look(images, keep=("lengths",)))
-    assert values is not None
-    return values
+    return last_activations(model.look(images, keep=("lengths",)))
 
 
 class _Convolutions(TorchFunctionMode):

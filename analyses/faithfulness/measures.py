@@ -119,13 +119,13 @@ def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
     return torch.where(losses.square().sum(1) > 0, 1 - known.clamp(0, 1), torch.nan)
 
 
-def explained_classes(model, images: Tensor, labels: Tensor | None, target: str) -> Tensor:
+def explained_classes(model, images: Tensor, labels, target: str) -> Tensor:
     """Return the classes (B,) whose scores are explained; ValueError without a true class."""
     if target == "read":
         return scores(model, images).argmax(1)
     if labels is None:
         raise ValueError("the true class of this picture is not known: take --target read")
-    return labels.cpu()
+    return torch.as_tensor(labels).cpu().view(-1)
 
 
 def means(values: Tensor, seed: int) -> Estimate:

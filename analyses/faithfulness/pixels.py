@@ -74,8 +74,7 @@ class OneImage(Faithfulness):
         from capsviz.transforms.augment import to_uint8
 
         image, generator = image.cpu(), torch.Generator().manual_seed(seed)
-        labels = None if label is None else torch.tensor([label])
-        targets = measures.explained_classes(network, image, labels, target)
+        targets = measures.explained_classes(network, image, label, target)
         like, shares = image.to(like_of(network)), measures.grid_of(steps)
         with frozen(network):
             methods, left_out = maps.methods(network, like, seed)
@@ -94,8 +93,8 @@ class OneImage(Faithfulness):
         names = list(methods)
         areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
         ranks = [[measures.centred_ranks(one.own) for one in some] for some in (own, later)]
-        pairs = zip(*ranks, strict=True)
-        correlation = torch.stack([(a * b.nan_to_num(0.0)).sum() for a, b in pairs])
+        products = [a * b.nan_to_num(0.0) for a, b in zip(*ranks, strict=True)]
+        correlation = torch.stack([one.sum() for one in products])
         correlation[names.index(maps.RANDOM)] = torch.nan
         return Result(
             image=to_uint8(image[0]),
@@ -224,23 +223,20 @@ class OverImages(Faithfulness):
                 own = [method(*batch) for method in methods.values()]
                 judged.append(measures.judged(network, some, chosen, own, shares, generator))
             stages = measures.stages(network, first)
-            correlations = measures.under_draws(
-                network, methods, images, targets, stages, generator
-            )
-        names = list(methods)
+            kept = measures.under_draws(network, methods, images, targets, stages, generator)
         drawn = torch.cat([one for one, _ in judged], 2)
         errors = torch.cat([one for _, one in judged], 1)
         changed = ~errors.isnan().any(0)
         return Statistics(
-            **measures.areas(names, drawn, shares, seed),
+            **measures.areas(list(methods), drawn, shares, seed),
             infidelity=measures.means(errors[:, changed], seed).undrawn(),
             stages=list(stages),
-            sanity=Estimate(*mean_interval(correlations.numpy()), len(correlations)),
+            sanity=Estimate(*mean_interval(kept.numpy()), len(kept)),
             left_out=left_out,
             target=target,
             classes=list(classes),
             dataset=dataset,
-            quantity=maps.own_quantity(network, first, names),
+            quantity=maps.own_quantity(network, first, methods),
         )
 
     def draw(self, result, *, width=7.16, part=""):

@@ -56,7 +56,6 @@ class OverUnits(Faithfulness):
     needs = ("votes", "couplings", "interventions", "from_children")
     examples = """
     capsviz faithfulness --over positions  # about 1 min
-    capsviz faithfulness --over capsules --scene two-digits --n 50  # about 2 min
     """
     usual_n = 100
     figure_set = None  # it takes too long
@@ -92,9 +91,8 @@ class OverUnits(Faithfulness):
 
         require_two(n)
         over, part, shares = over or "positions", inputs.sample(n), measures.grid_of(steps)
-        shown = removal.make(part, scene, seed)
         names, drawn, apart, left_out = removal.measured(
-            inputs.model, shown, over, shares, seed, progress
+            inputs.model, removal.make(part, scene, seed), over, shares, seed, progress
         )
         activation, accuracy = (measures.areas(names, one, shares, seed) for one in drawn)
         return Units(
@@ -140,6 +138,5 @@ class OverUnits(Faithfulness):
         )
 
     def stem(self, base, result) -> str:
-        first, _, rest = base.rpartition(f"-{result.n}-")
-        scene = "" if result.scene == "clean" else f"-{result.scene}"
-        return f"{first}-{result.over}{scene}-{result.n}-{rest}"
+        kind = result.over if result.scene == "clean" else f"{result.over}-{result.scene}"
+        return base.replace(f"-{result.n}-images", f"-{kind}-{result.n}-images")
