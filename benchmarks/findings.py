@@ -399,12 +399,16 @@ def maps() -> Finding:
         "random map": "control: random map",
     }
     labels = {routed: routed, uniform: "control: routing map, uniform couplings", **chance,
-              effect: "removal effect of each position"}  # fmt: skip
+              effect: "measured effect of each unit"}  # fmt: skip
 
     def of(source: Source, name: str, field: str = "gap") -> Estimate:
         return getattr(source.result, field)[source.result.names.index(name)]
 
-    sources = [pixels, *each.values()]
+    attention = shipped(stem.format("mnist-attention-mnist-capsules"))
+    clutter, single = (
+        shipped(stem.format(f"mnist-{kind}")) for kind in ("positions-cluttered", "capsules")
+    )
+    sources = [pixels, *each.values(), attention]
     rows = [
         [label, *(plain(of(one, name), ".3f") for one in sources),
          plain(of(each["`multimnist`"], name, "apart")), str(pixels.runs)]
@@ -415,20 +419,19 @@ def maps() -> Finding:
         less = {label: of(one, name, "routed_less") * sign for label, one in each.items()}
         return ", ".join(f"{plain(one, '+.3f')} in {label}" for label, one in less.items())
 
-    clutter, single = (
-        shipped(stem.format(f"mnist-{kind}")) for kind in ("positions-cluttered", "capsules")
-    )
     alone = [plain(of(single, name), ".3f") for name in (routed, uniform, effect)]
     evenly = [plain(of(pixels, f"{name}, evenly"), ".3f") for name in (routed, "random map")]
     digit = plain(of(clutter, routed, "apart"))
     return Finding(
-        all(of(one, name, "routed_less").low > 0 for one in each.values() for name in chance)
+        all(of(one, name, "routed_less").low > 0 for one in sources[1:] for name in chance)
         and all(of(one, uniform, "routed_less").high < 0.01 for one in each.values())
+        and bool(of(attention, uniform, "routed_less").low > 0)
         and all(of(pixels, name, "routed_less").low <= 0 for name in (*chance, effect)),
         "area between insertion and deletion",
-        (2, 1),
+        (2, 1, 5),
         ["map", "`mnist`, pixels", *(f"{name}, positions" for name in each),
-         "AUROC of the first digit's positions, `multimnist`", "runs"],
+         "`mnist-attention`, capsules", "AUROC of the first digit's positions, `multimnist`",
+         "runs"],
         rows,
         [one.path for one in (*sources, clutter, single)],
         f"Routing map less the same with uniform couplings, paired: {apart(uniform, 1)}. Gradient "
