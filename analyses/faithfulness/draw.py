@@ -10,11 +10,12 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness.units import CONTROLS, EVENLY
 from capsviz.results import COLOURS
 from capsviz.results.panels import points, show, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
+CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
+            "routing map, permuted", "another image's map")  # fmt: skip
 LABELS = {"ink": "brightness"}
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
@@ -23,8 +24,7 @@ GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"
 def _styles(names) -> dict[str, tuple[str, str]]:
     """Return colour and line of each map, in order: those of controls are grey and black."""
     greys, colours = cycle(GREYS), cycle(zip(COLOURS, cycle(("-", "--")), strict=False))
-    controls = (*CONTROLS, "random order", "ink", "|u| map")
-    return {name: next(greys if name in controls else colours) for name in names}
+    return {name: next(greys if name in CONTROLS else colours) for name in names}
 
 
 def one_image(result, width):
@@ -102,7 +102,7 @@ def curves(result, rows, width, what="pixels", title=None):
 
 def _names(result) -> list[str]:
     """Return the names of maps, each once."""
-    return [name for name in result.names if not name.endswith(EVENLY)]
+    return [name for name in result.names if not name.endswith(", evenly")]
 
 
 def judgements(result, what, width):

@@ -27,6 +27,9 @@ ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, COUPLING = "|u| map", "couplings"
 GRADIENT, INTEGRATED, GRAD_CAM = "gradient", "integrated gradients", "Grad-CAM"
 BRIGHTNESS, RANDOM = "ink", "random order"
+CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
+EFFECT = "removal effect"
+EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
 

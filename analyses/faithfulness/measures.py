@@ -11,8 +11,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
-from capsviz.analyses.faithfulness.maps import RANDOM, ROUTED, Maps, Methods, explained, lost
-from capsviz.analyses.faithfulness.units import EVENLY
+from capsviz.analyses.faithfulness import maps
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -85,14 +84,14 @@ def outcome(activations: Tensor, classes: Tensor) -> Tensor:
     return torch.stack([own, right.to(own)], 1)
 
 
-def judged(model, images, classes, maps: Sequence[Maps], shares, generator):
+def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator):
     """Return curves (2, M, B, S) of the score and infidelity (M, B) of maps of B images."""
-    orders = torch.stack([one.order for one in maps])
+    orders = torch.stack([one.order for one in found])
     drawn = of_pixels(model, images, orders, classes[:, None], shares, generator)[0]
     count = PATCHES if len(images) > 1 else OF_ONE
     masks = torch.stack([patches(count, tuple(images.shape[2:]), generator) for _ in images])
-    contributions = torch.stack([one.contributions for one in maps])
-    return drawn, infidelity(contributions, masks, lost(model, images, classes, masks))
+    contributions = torch.stack([one.contributions for one in found])
+    return drawn, infidelity(contributions, masks, maps.lost(model, images, classes, masks))
 
 
 def patches(count: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
@@ -141,9 +140,11 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
     deletion, insertion = torch.trapezoid(drawn, shares)
     gap = insertion - deletion
     routed = None
-    if ROUTED in names:  # each is compared with the routing map that is divided in the same way
-        each = gap.unflatten(0, (-1, sum(not name.endswith(EVENLY) for name in names)))
-        routed = (each[:, [names.index(ROUTED)]] - each).flatten(0, 1)
+    if (
+        maps.ROUTED in names
+    ):  # each is compared with the routing map divided alike
+        each = gap.unflatten(0, (-1, sum(not name.endswith(maps.EVENLY) for name in names)))
+        routed = (each[:, [names.index(maps.ROUTED)]] - each).flatten(0, 1)
     return {
         "names": names,
         "shares": shares.numpy(),
@@ -167,7 +168,7 @@ def stages(model, image: Tensor) -> dict[str, list[nn.Parameter]]:
     model.requires_grad_(True)
     hooks = [w.register_hook(lambda _, n=name: order.append(n)) for name, w in weights.items()]
     try:
-        values = explained(model, image).sum()
+        values = maps.explained(model, image).sum()
         torch.autograd.grad(values, list(weights.values()), allow_unused=True)
     finally:
         for hook, one, before in zip(hooks, weights.values(), learning, strict=True):
@@ -199,7 +200,7 @@ def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
                 one.copy_(value)
 
 
-def under_draws(model, methods: Methods, images, classes, parts, generator) -> Tensor:
+def under_draws(model, methods: maps.Methods, images, classes, parts, generator) -> Tensor:
     """Return mean correlations (DRAWS, M, L), each draw of weights with its own images."""
     picked = torch.randperm(len(images), generator=generator)
     picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
@@ -210,13 +211,13 @@ def under_draws(model, methods: Methods, images, classes, parts, generator) -> T
     return torch.stack(result)
 
 
-def correlations(methods: Methods, images, classes, parts: dict, generator) -> Tensor:
+def correlations(methods: maps.Methods, images, classes, parts: dict, generator) -> Tensor:
     """Return Spearman's correlation of maps with those after all layers down to a stage are random.
 
     (M, L, B) double for images (B, C, H, W) under one draw: 0 where the later map is the same
     everywhere, NaN for the random order and where the first one is.
     """
-    known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != RANDOM]
+    known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != maps.RANDOM]
     own = {m: centred_ranks(how(images, classes).own) for m, how in known}
     result = torch.full((len(methods), len(parts), len(images)), torch.nan, dtype=torch.double)
     weights: list[nn.Parameter] = []
@@ -230,11 +231,11 @@ def correlations(methods: Methods, images, classes, parts: dict, generator) -> T
     return result
 
 
-def centred_ranks(maps: Tensor) -> Tensor:
+def centred_ranks(values: Tensor) -> Tensor:
     """Return ranks (B, h w) in maps (B, h, w), less their mean, of length 1; NaN if all are equal.
 
     Products of two sum to Spearman's correlation.
     """
-    values = torch.from_numpy(rankdata(maps.flatten(1).numpy(), axis=1))
+    values = torch.from_numpy(rankdata(values.flatten(1).numpy(), axis=1))
     values = values - values.mean(1, keepdim=True)
     return values / values.norm(dim=1, keepdim=True)

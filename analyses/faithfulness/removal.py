@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, max_pool2d
 
 from capsviz.analyses.faithfulness import maps, measures
-from capsviz.analyses.faithfulness.units import CONTROLS, EFFECT, EVENLY
 from capsviz.data import Dataset, multimnist
 from capsviz.experiments.attacks import frozen
 from capsviz.nn.images import like_of
@@ -111,8 +110,8 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
         else:
             rank = measures.ranks(order, generator)
             drawn.append(measures.curves(partial(score, b), rank, shares))
-    names = [*values, EFFECT]
-    names += [name + EVENLY for name in names] if over == "pixels" else []
+    names = [*values, maps.EFFECT]
+    names += [name + maps.EVENLY for name in names] if over == "pixels" else []
     return names, torch.stack(drawn, 3), torch.cat(apart, 1) if apart else None, left_out
 
 
@@ -148,7 +147,7 @@ def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[s
     random = torch.rand(routed.shape, generator=generator, dtype=torch.double)
     permuted = grouped.gather(2, order.expand_as(grouped)).flatten(1)
     each = (torch.ones_like(routed), random, permuted, routed.roll(1, 0))
-    return dict(zip(CONTROLS, each, strict=True))
+    return dict(zip(maps.CONTROLS, each, strict=True))
 
 
 def _in_pixels(order: Tensor, image: Tensor, fields: Tensor) -> Tensor:

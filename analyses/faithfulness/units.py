@@ -11,9 +11,6 @@ from capsviz.analysis import Default, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
-CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
-EFFECT = "removal effect"
-EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 
 
@@ -118,8 +115,8 @@ class OverUnits(Faithfulness):
         return draw.units(result, width)
 
     def verdict(self, result) -> str:
-        others = [one for one in result.names if one not in ("routing map", f"routing map{EVENLY}")]
-        return compared(result, others)
+        own = ("routing map", "routing map, evenly")
+        return compared(result, [name for name in result.names if name not in own])
 
     def caption(self, result, part="") -> str:
         what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
