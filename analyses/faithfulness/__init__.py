@@ -3,7 +3,7 @@
 `capsviz faithfulness --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.faithfulness.image import CONTROLS, OneImage, Result
-from capsviz.analyses.faithfulness.statistics import OverImages, Statistics
+from capsviz.analyses.faithfulness.pixels import OneImage, OverImages, Result, Statistics
+from capsviz.analyses.faithfulness.units import OverUnits, Units
 
-__all__ = ["CONTROLS", "OneImage", "OverImages", "Result", "Statistics"]
+__all__ = ["OneImage", "OverImages", "OverUnits", "Result", "Statistics", "Units"]

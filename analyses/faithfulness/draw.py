@@ -1,6 +1,9 @@
-"""Drawings for `faithfulness`: one image's maps, curves, and the judgements over a test set."""
+"""Drawings for `faithfulness`: one image's maps, curves, and the judgements over many images."""
 
 from __future__ import annotations
+
+import textwrap
+from itertools import cycle
 
 import numpy as np
 from matplotlib.colors import CenteredNorm
@@ -8,38 +11,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.results import COLOURS
-from capsviz.results.panels import show, wrapped
+from capsviz.results.panels import points, show, wrapped
 
-GREY = "#7F7F7F"
-SIGNED, ORDER = "RdBu_r", "cividis"
+GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
+CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
+            "routing map, permuted", "another image's map")  # fmt: skip
+LABELS = {"ink": "brightness"}
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
-STYLES = {  # colour, line and marker of a map: controls grey and black, routing blue
-    "random order": (GREY, ":", "x"),
-    "ink": ("black", "--", "s"),
-    "|u| map": (GREY, "-.", "v"),
-    "routing map": (COLOURS[0], "-", "o"),
-    "routing map, uniform": (COLOURS[5], "--", "o"),
-    "gradient": (COLOURS[1], "-", "^"),
-    "integrated gradients": (COLOURS[2], "-", "D"),
-    "occlusion": (COLOURS[3], "-", "P"),
-    "Grad-CAM, first convolution": (COLOURS[4], "--", "<"),
-    "Grad-CAM, last convolution": (COLOURS[8], "-", ">"),
-    "Grad-CAM, the one convolution": (COLOURS[8], "-", ">"),
-}
-SHORT = {
-    "random order": "random\norder",
-    "ink": "brightness\n",
-    "routing map": "routing\nmap",
-    "routing map, uniform": "routing,\nuniform",
-    "integrated gradients": "integr.\ngradients",
-    "Grad-CAM, first convolution": "Grad-CAM,\nfirst conv.",
-    "Grad-CAM, last convolution": "Grad-CAM,\nlast conv.",
-    "Grad-CAM, the one convolution": "Grad-CAM,\none conv.",
-}
+GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
+
+
+def _styles(names) -> dict[str, tuple[str, str]]:
+    """Return colour and line of each map, in order: those of controls are grey and black."""
+    greys, colours = cycle(GREYS), cycle(zip(COLOURS, cycle(("-", "--")), strict=False))
+    return {name: next(greys if name in CONTROLS else colours) for name in names}
 
 
 def one_image(result, width):
-    """The image, its maps, and those of random weights."""
+    """Draw the image, its maps, and those of random weights."""
     M = len(result.names)
     columns = M + 1 if width > 6 else 6
     blocks = -(-(M + 1) // columns)
@@ -58,7 +47,7 @@ def one_image(result, width):
     for k, name in enumerate(result.names):
         block, column = divmod(k + 1, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
-        upper.set_title(SHORT.get(name, f"{name}\n"), fontsize=6, pad=2, color=STYLES[name][0])
+        upper.set_title(textwrap.fill(LABELS.get(name, name), 11), fontsize=6, pad=2)
         signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
         _map(upper, result.maps[k], signed)
         upper.set_xlabel(
@@ -72,123 +61,104 @@ def one_image(result, width):
             if not np.ptp(result.random_maps[k]):  # of a constant there is no correlation
                 text = "(constant)" if result.random_maps[k].any() else "(all zero)"
             lower.set_xlabel(text, fontsize=6, labelpad=2)
-    text = "upper: maps, areas of deletion and insertion, infidelity;"
-    text += " " if width > 6 else "\n"
+    text = "upper: maps, areas of deletion and insertion, infidelity;" + ("\n", " ")[width > 6]
     figure.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
     return figure
 
 
-def _label(name: str) -> str:
-    """Return the name of a map in legends and rows."""
-    return "brightness" if name == "ink" else name
-
-
 def _map(axes, values, signed):
-    """One map on its own scale, centred on zero where maps of its kind have both signs."""
+    """Draw a map on its own scale, centred on zero where maps of its kind have both signs."""
     axes.set_axis_on()
-    if signed:
-        scale = CenteredNorm(0, np.abs(values).max() or 1.0)
-        axes.imshow(values, cmap=SIGNED, norm=scale)
-    else:
-        axes.imshow(values, cmap=ORDER)
+    scale = CenteredNorm(0, np.abs(values).max() or 1.0) if signed else None
+    axes.imshow(values, cmap="RdBu_r" if signed else "cividis", norm=scale)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
 
 
-def both_curves(result, values, width, bands=None, title=None):
-    """Draw deletion and insertion curves (2, M, S), with 95 % bands (2, M, S, 2) if there are."""
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.0 if wide else 4.0))
-    panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
-    for k, (axes, curves) in enumerate(zip(panels, values, strict=True)):
-        for m, name in enumerate(result.names):
-            colour, line, _ = STYLES[name]
-            thick = 1.6 if name == "routing map" else 0.9
-            axes.plot(
-                result.shares, curves[m], line, color=colour, linewidth=thick, label=_label(name)
-            )
+def curves(result, rows, width, what="pixels", title=None):
+    """Draw deletion and insertion: rows of a label, values (2, M, S) and 95 % bands or None."""
+    columns, styles = (2 if width >= WIDE else 1), _styles(_names(result))
+    figure = Figure(figsize=(width, 4.0 * len(rows) / columns))
+    panels = figure.subplots(2 * len(rows) // columns, columns, sharey=True)
+    for k, axes in enumerate(panels.flat):
+        (label, values, bands), part = rows[k // 2], k % 2
+        for m, (colour, line) in enumerate(styles.values()):
+            axes.plot(result.shares, values[part][m], line, color=colour, linewidth=1)
             if bands is not None:
-                low, high = bands[k, m].T
+                low, high = bands[part][m].T
                 axes.fill_between(result.shares, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set(
-            xlim=(-0.02, 1.02),
-            ylim=(0, 1.02),
-            xlabel=("% of pixels removed", "% of pixels shown")[k],
-        )
-        axes.set_title(("deletion: lower is better", "insertion: higher is better")[k])
-        axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        axes.set(xlim=(-0.02, 1.02), ylim=(0, 1.02), xticks=[0, 0.25, 0.5, 0.75, 1])
+        axes.set_xlabel(f"% of {what} {('removed', 'shown')[part]}")
+        axes.set_title(("deletion: lower is better", "insertion: higher is better")[part])
         axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
-        axes.set_ylabel("score of the class" if k == 0 or not wide else None)
-    handles, labels = panels[0].get_legend_handles_labels()
+        axes.set_ylabel(label if part == 0 or columns == 1 else None)
     figure.legend(
-        handles, labels, loc="outside right center" if wide else "outside lower center",
-        ncols=1 if wide else 2, fontsize=6, handlelength=2.6, title_fontsize=6,
-        title=title,
+        panels.flat[0].lines, [LABELS.get(name, name) for name in styles], fontsize=6,
+        handlelength=2.6, loc="outside right center" if columns == 2 else "outside lower center",
+        ncols=3 - columns, title_fontsize=6, title=title,
     )  # fmt: skip
     return figure
 
 
-def judgements(result, target, width):
-    """Areas, infidelity and sanity of each map."""
-    wide, M = width >= WIDE, len(result.names)
-    rows = 0.17 * M + (0.85 if width >= 6.5 else 1.1) if wide else 0.12 * M + 0.7
-    figure = Figure(figsize=(width, (1 if wide else 3) * rows + 0.25))
-    panels = figure.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
-    _points(panels[0], result, result.gap)
-    panels[0].axvline(0, color=GREY, linewidth=0.5)
-    panels[0].set_title("insertion minus deletion\n(higher is better)")
-    panels[0].set_xlabel("difference of areas")
-    panels[0].xaxis.set_major_locator(MaxNLocator(4))
-    _points(panels[1], result, result.infidelity)
-    panels[1].set_xlim(-0.03, 1.03)
-    panels[1].set_title("infidelity\n(lower is better)")
-    panels[1].set_xlabel("share of losses unexplained")
-    _sanity(panels[2], result)
-    for axes in panels:
-        axes.set_yticks(range(M), [_label(name) for name in result.names], fontsize=6)
-        axes.set_ylim(M - 0.5, -0.5)
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
-    figure.suptitle(
-        f"{result.n:,} {result.dataset} images, {target};"
-        f"{' ' if wide else chr(10)}bars: 95 % intervals",
-        fontsize=7,
-    )
+def _names(result) -> list[str]:
+    """Return the names of maps, each once."""
+    return [name for name in result.names if not name.endswith(", evenly")]
+
+
+def judgements(result, what, width):
+    """Draw areas, infidelity and sanity of each map."""
+    figure, (gap, infidelity, sanity) = _panels(result, 3, width, what)
+    _points(gap, [result.gap], "insertion minus deletion" + HIGHER, "difference of areas")
+    title = "infidelity\n(lower is better)"
+    _points(infidelity, [result.infidelity], title, "share of losses unexplained")
+    infidelity.set_xlim(-0.03, 1.03)
+    text = f"rank correlation; blue: {result.stages[0]} random; orange: down to {result.stages[-1]}"
+    text = wrapped(text, (width - 1.9) / 3 if width >= WIDE else width - 1.6, 6)
+    levels = [result.sanity[:, 0], result.sanity[:, -1]]
+    _points(sanity, levels, "sanity: random weights\n(near 0 is better)", text)
+    sanity.set_xlim(-1.03, 1.03)
     return figure
 
 
-def _points(axes, result, estimate):
-    for m, name in enumerate(result.names):
-        colour, _, marker = STYLES[name]
-        axes.hlines(m, *estimate.ci95[m], color=colour, linewidth=1)
-        axes.plot(estimate.value[m], m, marker, color=colour, markersize=3.5, clip_on=False)
+def units(result, width):
+    """Draw areas of activation and accuracy, and AUROC of the object's positions."""
+    what = f"{result.over}, {result.scene}"
+    figure, panels = _panels(result, 2 if result.apart is None else 3, width, what)
+    M = len(_names(result))
+    text = "insertion minus deletion"
+    text += "\nblue: by brightness, orange: evenly" * (len(result.gap) > M)
+    pairs = {"activation": result.gap, "accuracy": result.accuracy_gap}
+    for axes, (name, one) in zip(panels, pairs.items(), strict=False):
+        _points(axes, [one[k : k + M] for k in range(0, len(one), M)], name + HIGHER, text)
+    if result.apart is not None:
+        text = f"AUROC, {result.apart.n:,} images"
+        _points(panels[2], [result.apart], "object's positions" + HIGHER, text, 0.5)
+    return figure
 
 
-def _sanity(axes, result):
-    """Correlation when the class's layer is random, and when all are."""
-    ends = [(0, "none", -0.14), (-1, "full", 0.14)]
-    for m, name in enumerate(result.names):
-        colour, _, marker = STYLES[name]
-        for level, fill, shift in ends[: len(result.stages)]:
-            value, interval = result.sanity.value[m, level], result.sanity.ci95[m, level]
-            if np.isfinite(value):
-                axes.hlines(m + shift, *interval, color=colour, linewidth=0.8)
-                inside = "white" if fill == "none" else colour
-                axes.plot(
-                    value, m + shift, marker, color=colour, markersize=4, markerfacecolor=inside,
-                    markeredgewidth=0.7, clip_on=False,
-                )  # fmt: skip
-        if np.isnan(result.sanity.value[m]).all():
-            axes.text(-0.95, m, "–", ha="center", va="center", fontsize=6, color=colour)
-    axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.set_xlim(-1.03, 1.03)
-    axes.set_title("sanity: random weights\n(near 0 is better)")
-    first, last = result.stages[0], result.stages[-1]
-    draws = "" if result.sanity.n is None else f"\n{result.sanity.n} draws of weights"
-    text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}"
-    if np.isnan(result.sanity.value).all(1).any():
-        text += "\n–: none, of an order or constant maps"
-    inches = axes.figure.get_figwidth()
-    text = wrapped(text, (inches - 1.9) / 3 if inches >= WIDE else inches - 1.6, 6)
-    axes.set_xlabel(text, fontsize=6)
+def _panels(result, count, width, what):
+    """Return a figure and its panels, with a row for each map."""
+    wide, names = width >= WIDE, _names(result)
+    rows = 0.17 * len(names) + 1.0 if wide else count * (0.12 * len(names) + 0.7)
+    figure = Figure(figsize=(width, rows + 0.25))
+    panels = figure.subplots(*((1, count) if wide else (count, 1)), sharey=True)
+    for axes in panels:
+        axes.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=6)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
+    text = f"{result.n:,} {result.dataset} images, {what};{' ' if wide else chr(10)}"
+    figure.suptitle(f"{text}bars: 95 % intervals", fontsize=7)
+    return figure, panels
+
+
+def _points(axes, several, title, label, reference=0.0):
+    """Draw one estimate for each map, or two side by side, and a line that means nothing."""
+    shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
+    for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):
+        points(axes, one, COLOURS[k], "os"[k], None, shift)
+    axes.axvline(reference, color=GREY, linewidth=0.5)
+    axes.set_title(title)
+    axes.set_xlabel(label, fontsize=6)
+    axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -1,27 +1,35 @@
-"""The maps that `faithfulness` compares: of routing, by captum, and controls.
+"""The maps that `faithfulness` compares: of routing, of gradients, and controls.
 
-A method takes images (B, C, H, W) and classes (B,), and returns `Maps`. Routing maps are maps of
-positions. In pixels, the evidence of a position is divided among those in its receptive field in
-proportion to their brightness, because black is the baseline. The gradient orders pixels by
-|∂f/∂x|, and predicts that ∂f/∂x times a pixel is lost with it.
+A map of capsules gives each one a number for the class of its image; a map of positions is its sum
+over capsule types. In pixels, the value of a position is divided among those in its receptive field
+in proportion to their brightness, because black is the baseline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import interpolate
+from torch.overrides import TorchFunctionMode
 
-from capsviz import discovery
-from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.nn.computation import literal
+from capsviz.nn.images import like_of
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
+from capsviz.tracing.record import last_activations
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
-CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
+CHILDREN, COUPLING = "|u| map", "couplings"
+GRADIENT, INTEGRATED, GRAD_CAM = "gradient", "integrated gradients", "Grad-CAM"
+BRIGHTNESS, RANDOM = "ink", "random order"
+CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
+EFFECT = "removal effect"
+EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
 
@@ -34,76 +42,93 @@ class Maps(NamedTuple):
     contributions: Tensor  # (B, H, W) what the score is predicted to lose with each pixel
 
 
-class Method(NamedTuple):
-    """One way to make maps."""
-
-    name: str
-    maps: Callable[[Tensor, Tensor], Maps]  # of images and classes
+Methods = dict[str, Callable[[Tensor, Tensor], Maps]]  # of images (B, C, H, W) and classes (B,)
 
 
-def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method], list[str]]:
-    """Return the maps that a network has, controls first, and in words those that it lacks.
+def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
+    """Return the maps in pixels that a network has, controls first, and which it lacks.
 
-    Parameters
-    ----------
-    image  (1, C, H, W), on the network's device; it is passed through once or twice.
-    seed   of the random order.
-
-    Raises
-    ------
-    ImportError  without captum.
-    ValueError   for scores without a gradient.
+    An image (1, C, H, W) is passed through it; the seed is that of the random order. ValueError for
+    scores without a gradient.
     """
-    captum = _captum()
-    random = _random(torch.Generator().manual_seed(seed))
-    controls = [Method(RANDOM, random), Method(BRIGHTNESS, _brightness)]
+    generator = torch.Generator().manual_seed(seed)
+
+    def random(images, classes):
+        shape = len(images), 1, *images.shape[2:]
+        return _summed(torch.rand(shape, generator=generator, dtype=torch.double))
+
     routing, left_out = _of_routing(model, image)
-    explained = Explained(model)
-    by_gradient = [
-        Method("gradient", partial(_gradient, explained)),
-        Method("integrated gradients", partial(_integrated, captum, explained)),
-        Method("occlusion", partial(_occlusion, captum, explained)),
-    ]
+    found: Methods = {
+        RANDOM: random,
+        BRIGHTNESS: lambda images, classes: _summed(images),
+        **routing,
+        GRADIENT: partial(_gradient, model),
+        INTEGRATED: partial(_integrated, model),
+        "occlusion": partial(_occlusion, model),
+    }
     several = convolutions(model, image)
     if not several:
         left_out.append("no Grad-CAM: no convolution with several positions leads to the class")
-    ends = dict.fromkeys((several[0], several[-1])) if several else {}
-    names = ("Grad-CAM, first convolution", "Grad-CAM, last convolution")
-    if len(ends) == 1:
-        names = ("Grad-CAM, the one convolution",)
-    grad_cam = [
-        Method(name, partial(_grad_cam, captum, Explained(model, one.number)))
-        for name, one in zip(names, ends, strict=False)
-    ]
-    return [*controls, *routing, *by_gradient, *grad_cam], left_out
+    for which, numbers in {"first": several[:-1][:1], "last": several[-1:]}.items():
+        for number in numbers:
+            found[f"{GRAD_CAM}, {which} convolution"] = partial(_fine, model, number)
+    return found, left_out
 
 
-def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
+def _of_routing(model, image: Tensor) -> tuple[Methods, list[str]]:
     """Return |u|, routing map and the same with uniform couplings, if capsules have positions."""
     if not abilities(model).has_capsules:
-        return [], ["no routing map: the network has no capsules"]
-    grid = abilities(model).grid
-    if not evidence.has_places(grid):
-        return [], ["no routing map: the capsules of this network have no positions"]
-    fields, several, left_out = evidence.fields_of_places(model), [], []
+        return {}, ["no routing map: the network has no capsules"]
+    if not evidence.has_places(abilities(model).grid):
+        return {}, ["no routing map: the capsules of this network have no positions"]
+    fields = evidence.fields_of_places(model)
     if (fields == fields[0, 0]).all():
-        what = "whole image" if fields[0, 0].all() else "same part of the image"
-        return [], [f"no routing map: every position sees the {what}, so there is no map in pixels"]
-    for name, method in (
-        (CHILDREN, partial(_children, model, fields)),
-        (ROUTED, partial(_routing, model, fields, None)),
-        (UNIFORM, partial(_routing, model, fields, "uniform")),
-    ):
+        return {}, ["no routing map: every position sees the same part of the image"]
+    found: Methods = {}
+    left_out = []
+    for name in (CHILDREN, ROUTED, UNIFORM):
         try:
-            method(image, torch.zeros(1, dtype=torch.long))
+            of_capsules(model, image, torch.zeros(1, dtype=torch.long), name)
         except ValueError as error:
             left_out.append(f"no {name}: {error}")
         else:
-            several.append(Method(name, method))
-    return several, left_out
+            found[name] = partial(_in_pixels, model, fields, name)
+    return found, left_out
 
 
-def own_quantity(model, image: Tensor, names: Sequence[str]) -> dict[str, str] | None:
+def of_capsules(model, images: Tensor, classes: Tensor, name: str) -> Tensor:
+    """Return a map of routing by its name: what each capsule has for the class, (B, I) double."""
+    if name == CHILDREN:
+        return trace(model, images, keep=("children",)).require("children").double().norm(dim=2)
+    couplings = "uniform" if name == UNIFORM else None
+    traced = trace(model, images, keep=evidence.PARTS, couplings=couplings)
+    if traced.links is not None:
+        raise ValueError("its positions see only some capsules, expected all to see all")
+    values = evidence.of_children(traced)
+    if name == COUPLING:
+        values = traced.require("couplings")[-1].double()
+    return values[torch.arange(len(values)), :, classes.cpu()]
+
+
+def on_the_way(
+    scores: Callable[[Tensor], Tensor], start: Tensor, end: Tensor, classes: Tensor, name: str
+) -> Tensor:
+    """Return what each number adds to the class's score on a straight way, as `start` and `end`.
+
+    By "integrated gradients", or to first order by the "gradient" at the end.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(STEPS)
+    if name == GRADIENT:
+        nodes, weights = np.array([1.0]), np.array([2.0])
+    total = torch.zeros_like(end, dtype=torch.double)
+    for share, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        point = (start + float(share) * (end - start)).requires_grad_()
+        (slope,) = torch.autograd.grad(scores(point).gather(1, classes[:, None]).sum(), point)
+        total += float(weight) * slope * (end - start)
+    return total.cpu()
+
+
+def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
     """Return what the routing map shows, in words; None: no map, or a length along a pose."""
     if ROUTED not in names:
         return None
@@ -111,81 +136,110 @@ def own_quantity(model, image: Tensor, names: Sequence[str]) -> dict[str, str] |
     return None if quantity is ALONG_POSE else quantity._asdict()
 
 
-def _children(model, fields, images, classes):
-    norms = trace(model, images, keep=("children",)).children.double().norm(dim=2)
-    return _of_places(norms.unflatten(1, model.grid).sum(1), images, fields)
+def explained(model, images):
+    """Return the activations (B, J) of classes with their gradients, or logits without capsules."""
+    if not abilities(model).has_capsules:
+        return model(images).logits
+    return last_activations(model.look(images, keep=("lengths",)))
 
 
-def _routing(model, fields, couplings, images, classes):
-    traced = trace(model, images, keep=evidence.PARTS, couplings=couplings)
-    if traced.links is not None:
-        raise ValueError("its positions see only some capsules, expected all to see all")
-    maps = evidence.additive_map(traced)
-    return _of_places(maps[torch.arange(len(maps)), classes.cpu()], images, fields)
+class _Convolutions(TorchFunctionMode):
+    """Collects the results of convolutions, which need not be modules, in their order."""
+
+    def __init__(self):
+        super().__init__()
+        self.results = []
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        result = function(*arguments, **(named or {}))
+        if function is torch.conv2d:
+            self.results.append(result)
+        return result
 
 
-def _of_places(maps, images, fields):
+def _watched(model, images: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return images that ask for gradients, their scores, and the results of convolutions."""
+    images = images.detach().clone().requires_grad_()
+    with literal(), _Convolutions() as met:
+        return images, explained(model, images), met.results
+
+
+def convolutions(model, image: Tensor) -> list[int]:
+    """Return the numbers of the convolutions with several positions between image and score.
+
+    ValueError for scores that have no gradient by the image (1, C, H, W).
+    """
+    image, values, results = _watched(model, image)
+    known = [one for one in results if one.requires_grad]
+    gradients: tuple[Tensor | None, ...] = (None,)
+    if values.requires_grad:
+        gradients = torch.autograd.grad(values.sum(), [image, *known], allow_unused=True)
+    if gradients[0] is None:
+        raise ValueError(
+            "the scores of this network have no gradient by the image (its code detaches them, or "
+            "leaves PyTorch): capsviz faithfulness needs one"
+        )
+    reached = {id(r) for r, g in zip(known, gradients[1:], strict=True) if g is not None}
+    return [k for k, r in enumerate(results) if id(r) in reached and r.shape[2] * r.shape[3] > 1]
+
+
+def grad_cam(model, number: int, images: Tensor, classes: Tensor) -> Tensor:
+    """Return the map (B, 1, h, w) of a convolution, at its size (Selvaraju et al. 2017)."""
+    _, values, results = _watched(model, images)
+    picked = values.gather(1, classes[:, None]).sum()
+    (slope,) = torch.autograd.grad(picked, results[number])
+    weighted = slope.mean((2, 3), keepdim=True) * results[number].detach()
+    return weighted.sum(1, keepdim=True).relu()
+
+
+def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
+    """Return what the class loses when patches (B, K, H, W) are set to black: (B, K) double."""
+    like, (B, K) = like_of(model), masks.shape[:2]
+    forms = torch.cat([images, (images[:, None] * ~masks[:, :, None]).flatten(0, 1)])
+    with torch.no_grad():
+        each = torch.cat([explained(model, some.to(like)).cpu() for some in forms.split(64)])
+    own = each[:B].double().gather(1, classes[:, None])
+    return own - each[B:].double().view(B, K, -1)[torch.arange(B), :, classes]
+
+
+def _in_pixels(model, fields, name, images, classes) -> Maps:
+    maps = of_capsules(model, images, classes, name).unflatten(1, model.grid).sum(1)
     pixels = evidence.in_pixels(maps, images.cpu(), fields)
     return Maps(maps, pixels, pixels)
 
 
-def _random(generator):
-    return lambda images, classes: _alike(
-        torch.rand(len(images), *images.shape[2:], generator=generator, dtype=torch.double)
-    )
-
-
-def _brightness(images, classes):
-    return _alike(_summed(images))
-
-
-def _gradient(explained, images, classes):
+def _gradient(model, images, classes) -> Maps:
+    """Pixels by |∂f/∂x|; ∂f/∂x times a pixel is predicted to be lost with it."""
     images = images.detach().clone().requires_grad_()
-    picked = explained(images).gather(1, classes[:, None]).sum()
+    picked = explained(model, images).gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, images)
     steep = _summed(slope.abs())
-    return Maps(steep, steep, _summed(slope * images.detach()))
+    return steep._replace(contributions=_summed(slope * images).own)
 
 
-def _integrated(captum, explained, images, classes):
-    whole = captum.IntegratedGradients(explained).attribute(
-        images, target=classes, n_steps=STEPS, internal_batch_size=max(len(images), STEPS)
-    )
-    return _alike(_summed(whole))
+def _integrated(model, images, classes) -> Maps:
+    black, score = torch.zeros_like(images), partial(explained, model)
+    return _summed(on_the_way(score, black, images, classes, INTEGRATED))
 
 
-def _occlusion(captum, explained, images, classes):
-    channels, *sides = images.shape[1:]
-    window = (channels, *(max(1, round(WINDOW * side)) for side in sides))
-    stride = (channels, *(max(1, round(STRIDE * side)) for side in sides))
-    with torch.no_grad():
-        whole = captum.Occlusion(explained).attribute(
-            images, sliding_window_shapes=window, strides=stride, target=classes,
-            perturbations_per_eval=4,
-        )  # fmt: skip
-    return _alike(_summed(whole))
+def _occlusion(model, images, classes) -> Maps:
+    """Zeiler & Fergus 2014: pixels by what the windows over them lose, on average."""
+    within = []
+    for side in images.shape[2:]:
+        window, stride = max(1, round(WINDOW * side)), max(1, round(STRIDE * side))
+        starts, places = torch.arange(0, side - window + stride, stride), torch.arange(side)
+        within.append((places >= starts[:, None]) & (places < starts[:, None] + window))
+    masks = (within[0][:, None, :, None] & within[1][None, :, None]).flatten(0, 1)
+    losses = lost(model, images.cpu(), classes.cpu(), masks.expand(len(images), -1, -1, -1))
+    return _summed((torch.einsum("bk,khw->bhw", losses, masks.double()) / masks.sum(0))[:, None])
 
 
-def _grad_cam(captum, explained, images, classes):
-    coarse = captum.LayerGradCam(explained, explained.layer).attribute(
-        images.detach().clone().requires_grad_(), target=classes, relu_attributions=True
-    )
-    fine = captum.LayerAttribution.interpolate(coarse.detach(), tuple(images.shape[2:]), "bilinear")
-    return _alike(_summed(fine))
+def _fine(model, number, images, classes) -> Maps:
+    coarse, sides = grad_cam(model, number, images, classes), tuple(images.shape[2:])
+    return _summed(interpolate(coarse, sides, mode="bilinear"))
 
 
-def _summed(values: Tensor) -> Tensor:
-    """(B, C, H, W) -> (B, H, W) double on the CPU."""
-    return values.detach().cpu().double().sum(1)
-
-
-def _alike(maps: Tensor) -> Maps:
+def _summed(values: Tensor) -> Maps:
+    """Return maps (B, H, W) of (B, C, H, W), alike in every respect."""
+    maps = values.detach().cpu().double().sum(1)
     return Maps(maps, maps, maps)
-
-
-def _captum():
-    try:
-        import captum.attr
-    except ModuleNotFoundError as error:
-        raise ImportError(discovery.needs("faithfulness", "captum")) from error
-    return captum.attr

@@ -1,21 +1,29 @@
-"""Faithfulness: statistics of many images, words, figures and the command."""
+"""Faithfulness over images and units: where the answer is known, words, figures, the command."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 from conftest import build_strong
 from helpers.figure_checks import assert_redrawn
-from helpers.linear_capsnet import Exact
+from helpers.linear_capsnet import CLASSES as J
+from helpers.linear_capsnet import SHAPE, Exact
 from helpers.other_devices import elsewhere, same
 
 from capsviz import results
-from capsviz.analyses.faithfulness import OneImage, OverImages, maps, measure
-from capsviz.nn import models
+from capsviz.analyses.faithfulness import (
+    OneImage,
+    OverImages,
+    OverUnits,
+    maps,
+    measures,
+    removal,
+)
+from capsviz.data import Dataset
+from capsviz.inputs.opening import Inputs
 from capsviz.statistics.estimate import Estimate
-from capsviz.tracing import scores
+from capsviz.tracing import from_children, scores, trace
 
 CLASSES = ["a", "b", "c"]
 LABELS = torch.tensor([0, 1, 2, 0, 1])
@@ -30,6 +38,15 @@ def over(network, images, labels=LABELS, **options):
     return OverImages().measure(network, images, labels, **about, steps=3, **options)
 
 
+def noise(n, shape=(1, 21, 19)):
+    images = torch.randint(256, (n, *shape), generator=torch.Generator().manual_seed(1))
+    return Dataset(images.byte(), torch.arange(n) % 3, tuple(CLASSES), "noise", "test")
+
+
+def units(network, n, shape=(1, 21, 19), **options):
+    return OverUnits().measure(Inputs(network, noise(n, shape), "x"), n, steps=4, **options)
+
+
 @pytest.fixture
 def model():
     return build_strong()
@@ -39,6 +56,12 @@ def model():
 def images(generator):
     images = torch.rand(5, 1, 21, 19, generator=generator)
     return images * (images > 0.5)
+
+
+@pytest.fixture
+def two_draws(monkeypatch):
+    """Maps under two draws of random weights, where how many there are does not matter."""
+    monkeypatch.setattr(measures, "DRAWS", 2)
 
 
 def test_one_image_is_judged_by_the_predicted_class_or_the_true_one(model, images):
@@ -58,19 +81,21 @@ def test_one_image_is_judged_by_the_predicted_class_or_the_true_one(model, image
         one(model, images[:1], target="true")
 
 
-def test_statistics_are_means_of_images_and_paired_with_the_random_order(model, images):
-    result = over(model, images)
-    alone = [one(model, images[[i]], int(LABELS[i])) for i in range(5)]
-    assert result.names == alone[0].names and result.n == 5
+def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model, images):
+    before = [weight.clone() for weight in model.parameters()]
+    model.train()
+    result = over(model, images[:2], LABELS[:2])
+    assert model.training and all(weight.requires_grad for weight in model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    alone = [one(model, images[[i]], int(LABELS[i])) for i in range(2)]
+    assert result.names == alone[0].names and result.n == 2
     for m, name in enumerate(result.names):
         if name in (maps.ROUTED, maps.BRIGHTNESS, maps.CHILDREN):  # others have ties
             mean = np.mean([each.deletion_area[m] for each in alone])
             assert result.deletion.value[m] == pytest.approx(mean, rel=1e-4)
-            for k, kind in enumerate(("deletion", "insertion")):
-                mean = np.mean([getattr(each, kind)[m] for each in alone], 0)
-                np.testing.assert_allclose(result.curves.value[k, m], mean, rtol=1e-4)
+            mean = np.mean([[each.deletion[m], each.insertion[m]] for each in alone], 0)
+            np.testing.assert_allclose(result.curves.value[:, m], mean, rtol=1e-4)
     gap = result.insertion.value - result.deletion.value
-    np.testing.assert_allclose(result.gap.value, gap, atol=1e-6)
     np.testing.assert_allclose(result.gap.difference.value, gap - gap[0], atol=1e-6)
     routed = gap[result.names.index(maps.ROUTED)]
     np.testing.assert_allclose(result.routed_less.value, routed - gap, atol=1e-6)
@@ -79,67 +104,97 @@ def test_statistics_are_means_of_images_and_paired_with_the_random_order(model, 
     np.testing.assert_allclose(result.sanity.value[1], 1)
 
 
-def test_the_network_is_left_as_it_was(model, images):
-    before = [weight.clone() for weight in model.parameters()]
-    model.train()
-    one(model, images[:1])
-    assert model.training and all(weight.requires_grad for weight in model.parameters())
-    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-
-
-@pytest.fixture
-def two_draws(monkeypatch):
-    """Maps under two draws of random weights, where how many there are does not matter."""
-    monkeypatch.setattr(measure, "DRAWS", 2)
-
-
 @pytest.mark.usefixtures("two_draws")
 def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(model, images):
-    first = over(model, images)
-    again = over(model, *elsewhere(images, LABELS))
-    assert results.to_json(first) == results.to_json(again)
-    other = over(model, images, seed=1)
-    assert not same(first.gap, other.gap)
-    random = first.names.index(maps.RANDOM)
-    assert (first.deletion.value[random] != other.deletion.value[random]).any()
+    few = images[:2], LABELS[:2]
+    first = over(model, *few)
+    assert results.to_json(first) == results.to_json(over(model, *elsewhere(*few)))
+    assert not same(first.gap, over(model, *few, seed=1).gap)
 
 
-def test_a_faithful_map_is_better_than_brightness_and_one_that_is_not_is_named(generator):
+def test_a_faithful_map_is_named_and_one_that_is_not(generator):
     model, images = Exact(), torch.rand(30, 1, 4, 5, generator=generator)
     result = over(model, images, torch.zeros(30).long())
     of = dict(zip(result.names, result.infidelity.value, strict=True))
     assert of[maps.ROUTED] < 1e-6 and of[maps.BRIGHTNESS] > 0.01
     text = OverImages().verdict(result)
-    assert ", more faithful than the order by bright" in text and "knows nothing" not in text
-    assert "not clearly more faithful than uniform" in text  # its couplings are uniform
-    less = result.routed_less
-    around = Estimate(less.value * 0, less.ci95 * 0 + [-1, 1], less.n)
-    text = OverImages().verdict(result._replace(routed_less=around))
-    assert "not shown to be better than an order that knows nothing" in text
-    behind = Estimate(less.value - 1, less.ci95 - 1, less.n)
-    text = OverImages().verdict(result._replace(routed_less=behind))
-    assert ", less faithful than the order by bright" in text and "knows nothing" in text
+    assert "is more faithful than 'ink'" in text
+    assert "not clearly more faithful than 'routing map, uniform'" in text  # its own are uniform
+    less = Estimate(result.routed_less.value - 1, result.routed_less.ci95 - 1, 30)
+    assert "less faithful than" in OverImages().verdict(result._replace(routed_less=less))
 
 
 @pytest.mark.usefixtures("two_draws")
 def test_images_of_which_no_square_changes_the_score_are_left_out(model, images):
     images[0] = 0
-    result = over(model, images)
-    assert result.infidelity.n == 4 and np.isfinite(result.infidelity.value).all()
-    images[:4] = 0
-    result = over(model, images)
-    assert np.isnan(result.infidelity.value).all()
+    result = over(model, images[:3], LABELS[:3])
+    assert result.infidelity.n == 2 and np.isfinite(result.infidelity.value).all()
+    assert np.isnan(over(model, images[:2], LABELS[:2]).infidelity.value).all()
+
+
+def test_no_order_of_units_is_better_than_that_of_their_effects_where_these_add_up():
+    result = units(Exact(), 30, SHAPE)
+    gap = dict(zip(result.names, result.gap, strict=True))
+    for name, one in gap.items():
+        assert one.value <= gap["removal effect"].value + 1e-6, name
+    for name in ("gradient", "integrated gradients"):
+        np.testing.assert_allclose(gap[name].value, gap["removal effect"].value, atol=1e-6)
+    for name in ("random map", "routing map, permuted"):  # as good as a constant one
+        less = gap[name].difference
+        assert abs(less.value) < less.high - less.low < gap[maps.ROUTED].difference.low
+    assert "no Grad-CAM" in result.left_out[0]
+    children = noise(30, SHAPE).images.flatten(1) / 255
+    own = (children * Exact().weights[:, torch.arange(30) % 3].T).detach() / J
+    less = own - (children.mean(0) * Exact().weights[:, torch.arange(30) % 3].T).detach() / J
+    removed = less.sort(1, descending=True).values.cumsum(1)
+    expected = [own.sum(1), *(own.sum(1) - removed[:, k - 1] for k in (1, 5, 11, 20))]
+    found = result.curves.value[0, result.names.index("removal effect")]
+    np.testing.assert_allclose(found, torch.stack(expected).mean(1), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["positions", "capsules"])
+def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
+    result, part = units(model, 8, over=kind, scene="cluttered"), noise(8)
+    shown = removal.make(part.sample(8), "cluttered", 0)
+    children = trace(model, shown.images, keep=("children",)).children
+    ends = scores(model, shown.images), from_children(model, children.mean(0, keepdim=True))
+    for end, rows in zip(ends, (shown.images, [0]), strict=True):
+        expected = end.expand(8, -1).gather(1, shown.labels).mean()
+        for step, place in ((0, 0), (1, -1)) if len(rows) > 1 else ((0, -1), (1, 0)):
+            values = result.curves.value[step, :, place]
+            np.testing.assert_allclose(values, float(expected), rtol=1e-5)
+
+
+def test_scenes_come_from_a_seed_and_their_objects_are_told_apart():
+    part = noise(8)
+    for name in ("cluttered", "two-digits"):
+        scene = removal.make(part, name, 0)
+        assert torch.equal(scene.images, removal.make(part, name, 0).images)
+        assert scene.images.shape == (8, 1, 21, 19) and scene.parts.shape == (8, 2, 1, 21, 19)
+    assert (scene.labels[:, 0] != scene.labels[:, 1]).all()
+    parts = torch.zeros(3, 2, *SHAPE)
+    parts[:, 0, ..., :2], parts[:, 1, ..., 3:] = 1, 0.4
+    scene = removal.Scene(parts.sum(1), LABELS[:3, None], parts)
+    names, _, apart, _ = removal.measured(Exact(), scene, "positions", measures.grid_of(2), 0, iter)
+    apart = dict(zip(names, apart, strict=True))
+    assert (apart[maps.CHILDREN] == 1).all() and (apart["constant map"] == 0.5).all()
+
+
+def test_units_that_cannot_be_removed_are_refused_in_one_line(model, analyse):
+    with pytest.raises(ValueError, match="at least 2 images"):
+        units(model, 1)
+    without = Exact()
+    without.grid = None
+    with pytest.raises(ValueError, match="have no positions: take --over capsules"):
+        units(without, 8, SHAPE)
+    done = analyse("faithfulness", "--over", "positions")
+    assert done.exit_code == 2 and "from_children" in done.output
 
 
 @pytest.mark.usefixtures("two_draws")
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
-    with torch.random.fork_rng():
-        plain = models.build("cnn", (1, 21, 19), 3, channels=(4,), hidden=(8,)).eval()
-    for result in (
-        one(model, images[:1], 1),
-        over(model, images),
-        over(plain, images),
-    ):
+    several = one(model, images[:1], 1), over(model, images[:2], LABELS[:2])
+    for result in (*several, units(model, 4, over="pixels"), units(model, 4, scene="two-digits")):
         assert_redrawn("faithfulness", result, tmp_path)
 
 
@@ -150,11 +205,3 @@ def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
     done = analyse("faithfulness", "--n", "4", "--steps", "3", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 4
-
-
-def test_without_captum_one_line_says_how_to_install_it(analyse, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "captum.attr", None)
-    monkeypatch.setitem(sys.modules, "captum", None)
-    done = analyse("faithfulness")
-    assert done.exit_code == 1 and "pip install captum" in done.output
-    assert not list(tmp_path.iterdir())

@@ -1,22 +1,23 @@
-"""Maps and errors of `faithfulness`: exact where the answer is known, and by other hands."""
+"""Maps and measures of `faithfulness`: exact where the answer is known, and by other hands."""
 
-import numpy as np
+from functools import partial
+
 import pytest
 import torch
-from captum.attr import LayerGradCam
+from captum.attr import IntegratedGradients, LayerGradCam, Occlusion
 from captum.metrics import infidelity
 from conftest import build_tiny
 from helpers.linear_capsnet import SHAPE, Exact, Plain
 from helpers.plain_capsnet import Foreign
-from scipy.stats import spearmanr
-from torch import nn
 
-from capsviz.analyses.faithfulness import curves, explained, maps, randomised
+from capsviz.analyses.faithfulness import maps, measures
 from capsviz.experiments.attacks import frozen
 from capsviz.nn import models
 from capsviz.nn import routing as routings
 from capsviz.nn.models import Scores
 from capsviz.tracing import evidence, remember, scores
+
+CLASSES = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
 @pytest.fixture
@@ -24,11 +25,22 @@ def images(generator):
     return torch.rand(6, *SHAPE, generator=generator)
 
 
+@pytest.fixture
+def cnn():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return models.build("cnn", (1, 21, 19), 3, channels=(4, 5, 6), hidden=(8, 9)).eval()
+
+
 def maps_of(model, images, classes):
     """Maps by name, and what is left out."""
     with frozen(model):
         found, left_out = maps.methods(model, images[:1])
-        return {one.name: one.maps(images, classes) for one in found}, left_out
+        return {name: how(images, classes) for name, how in found.items()}, left_out
+
+
+def masks_of(images, count, generator):
+    return torch.stack([measures.patches(count, images.shape[2:], generator) for _ in images])
 
 
 def test_on_a_linear_network_the_routing_map_is_what_each_pixel_contributes(images):
@@ -46,149 +58,108 @@ def test_a_map_of_exact_contributions_is_faithful_and_no_order_deletes_better(im
     model = Exact()
     classes = scores(model, images).argmax(1)
     found, _ = maps_of(model, images, classes)
-    names = [maps.ROUTED, maps.RANDOM, *[maps.RANDOM] * 20]
-    orders = [found[maps.ROUTED].order, found[maps.RANDOM].order]
-    orders += [torch.rand(orders[0].shape, generator=generator) for _ in names[2:]]
-    rank = torch.stack([curves.ranks(one, generator) for one in orders])
+    routed = found[maps.ROUTED]
+    orders = torch.stack([routed.order, *torch.rand(20, 6, *SHAPE[1:], generator=generator)])
     shares = torch.arange(21) / 20
-    drawn = curves.curves(lambda some: scores(model, some), images, rank, classes, shares)
+    drawn = measures.of_pixels(model, images, orders, classes[:, None], shares, generator)[0]
     exact = model.contributions(images, classes).flatten(1).sort(1, descending=True).values
     gone = torch.cat([torch.zeros(6, 1), exact.cumsum(1)], 1)
     torch.testing.assert_close(drawn[1, 0].float(), gone, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(drawn[0, 0].float(), gone[:, -1:] - gone, rtol=1e-4, atol=1e-5)
-    deletion, insertion = curves.area(drawn, shares)
-    assert (deletion[0] < deletion[1:].amin(0)).all() and (
-        insertion[0] > insertion[1:].amax(0)
-    ).all()
-    masks = torch.stack([curves.patches(9, SHAPE[1:], generator) for _ in images])
-    losses = curves.lost(lambda some: explained.Explained(model)(some).detach(), images, classes,
-                         masks)  # fmt: skip
+    deletion, insertion = torch.trapezoid(drawn, shares)
+    assert (deletion[0] < deletion[1:].amin(0)).all()
+    assert (insertion[0] > insertion[1:].amax(0)).all()
+    masks = masks_of(images, 9, generator)
+    losses = maps.lost(model, images, classes, masks)
     contributions = torch.stack([found[n].contributions for n in (maps.ROUTED, maps.RANDOM)])
-    exactly, random = curves.infidelity(contributions, masks, losses)
+    exactly, random = measures.infidelity(contributions, masks, losses)
     assert (exactly < 1e-6).all() and (random > 0.01).all()
 
 
 def test_curves_are_those_of_images_masked_one_by_one(images, generator):
-    model = Plain()
-    classes = torch.tensor([0, 1, 2, 0, 1, 2])
-    orders = torch.rand(2, 6, *SHAPE[1:], generator=generator).round(decimals=1)
-    rank = torch.stack([curves.ranks(one, generator) for one in orders])
-    shares = curves.grid_of(5)
-    drawn = curves.curves(lambda some: scores(model, some), images, rank, classes, shares)
-    for m in range(2):
-        for b in range(6):
-            ordered = rank[m, b].argsort()
-            assert (orders[m, b].flatten()[ordered].diff() <= 0).all()
+    model, counted = Plain(), []
+    orders = torch.rand(2, 6, 20, generator=generator).round(decimals=1)
+    shares = measures.grid_of(5)
+
+    def masked(b, there):
+        counted.append(len(there))
+        return scores(model, (images[b].flatten() * there).view(-1, *SHAPE))
+
+    for b in range(6):
+        score = partial(masked, b)
+        rank = measures.ranks(orders[:, b], generator)
+        drawn = measures.curves(score, rank, shares)
+        for m in range(2):
+            ordered = rank[m].argsort()
+            assert (orders[m, b][ordered].diff() <= 0).all()
             for s, share in enumerate(shares.tolist()):
-                removed = images[b].clone().flatten()
-                shown = torch.zeros(20)
-                some = ordered[: round(20 * share)]
-                shown[some] = removed[some]
-                removed[some] = 0
-                for k, one in enumerate((removed, shown)):
-                    expected = scores(model, one.view(1, *SHAPE))[0, classes[b]]
-                    assert float(drawn[k, m, b, s]) == pytest.approx(float(expected), abs=1e-6)
-
-
-def test_equal_images_are_scored_once(images, generator):
-    counted = []
-
-    def score(some):
-        counted.append(len(some))
-        return scores(Plain(), some)
-
-    rank = curves.ranks(torch.rand(6, *SHAPE[1:], generator=generator), generator)
-    curves.curves(score, images, torch.stack([rank, rank]), torch.zeros(6).long(), torch.ones(1))
-    assert counted == [12]  # of each image it and black
+                there = torch.zeros(20, dtype=torch.bool)
+                there[ordered[: round(20 * share)]] = True
+                for k, one in enumerate((~there, there)):
+                    expected = score(one[None])[0].double()
+                    torch.testing.assert_close(drawn[:, k, m, s], expected, rtol=0, atol=1e-6)
+    same = measures.ranks(orders[:1, 0], generator).expand(2, -1)
+    measures.curves(score, same, torch.ones(1))
+    assert counted[-1] == 2  # the image and black: equal forms are scored once
 
 
 def test_equal_values_are_ordered_at_random(generator):
-    rank = curves.ranks(torch.zeros(500, 2, 2), generator)
+    rank = measures.ranks(torch.zeros(500, 4), generator)
     assert (rank.sort(1).values == torch.arange(4)).all()
     assert ((rank == 0).double().mean(0) - 0.25).abs().max() < 0.08
 
 
-def test_areas_and_infidelity_by_hand(images, generator):
-    shares = torch.tensor([0.0, 0.25, 1.0], dtype=torch.double)
-    values = torch.tensor([1.0, 0.5, 0.1], dtype=torch.double)
-    assert float(curves.area(values, shares)) == pytest.approx(0.25 * 0.75 + 0.75 * 0.3)
+def test_infidelity_is_captums_but_for_maps_of_the_wrong_sign(images, generator):
     model = Plain()
-    classes = torch.tensor([2, 1, 0, 2, 1, 0])
-    masks = torch.stack([curves.patches(40, SHAPE[1:], generator) for _ in images])
-    contributions = torch.rand(6, *SHAPE[1:], generator=generator, dtype=torch.double)
-    losses = curves.lost(lambda some: model(some).logits.detach(), images, classes, masks)
-    found = curves.infidelity(contributions[None], masks, losses)[0]
-    # of the wrong sign a map foretells nothing; captum's factor may be negative
-    assert (found < 1).all() and (curves.infidelity(-contributions[None], masks, losses) == 1).all()
+    masks = masks_of(images, 40, generator)
+    contributions = torch.rand(1, 6, *SHAPE[1:], generator=generator, dtype=torch.double)
+    losses = maps.lost(model, images, CLASSES, masks)
+    (found,) = measures.infidelity(contributions, masks, losses)
+    assert (found < 1).all() and (measures.infidelity(-contributions, masks, losses) == 1).all()
 
     def perturb(inputs):  # each image 40 times
         chosen = masks.flatten(0, 1)[:, None]
         return chosen.to(inputs), inputs * ~chosen
 
     expected = infidelity(
-        lambda some: model(some).logits, perturb, images, contributions.float()[:, None],
-        target=classes, n_perturb_samples=40, normalize=True,
+        lambda some: model(some).logits, perturb, images, contributions.float()[0][:, None],
+        target=CLASSES, n_perturb_samples=40, normalize=True,
     )  # fmt: skip
-    torch.testing.assert_close(found, expected.double() / losses.square().mean(1), rtol=1e-3,
-                               atol=1e-5)  # fmt: skip
-    none = curves.infidelity(contributions[None], masks, torch.zeros(6, 40))
-    assert none.isnan().all()
-    assert (curves.infidelity(contributions[None] * 0, masks, losses) == 1).all()
+    expected = expected.double() / losses.square().mean(1)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+    assert measures.infidelity(contributions, masks, losses * 0).isnan().all()
+    assert (measures.infidelity(contributions * 0, masks, losses) == 1).all()
 
 
-@pytest.mark.filterwarnings("ignore")  # of what Quantus imports
-def test_deletion_curves_are_those_of_quantus(images, generator):
-    quantus = pytest.importorskip("quantus", reason="Quantus is not here: pip install quantus")
-
-    class Bare(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.plain = Plain()
-
-        def forward(self, images):
-            return self.plain(images).lengths
-
-    classes = torch.tensor([0, 1, 2, 0, 1, 2])
-    order = torch.rand(6, *SHAPE[1:], generator=generator)
-    metric = quantus.PixelFlipping(
-        features_in_step=4, normalise=False, perturb_baseline=0.0, disable_warnings=True
-    )
-    with torch.no_grad():
-        theirs = metric(
-            Bare().eval(), images.numpy(), classes.numpy(), order[:, None].numpy(), softmax=False,
-            device="cpu", channel_first=True,
-        )  # fmt: skip
-    rank = curves.ranks(order, generator)[None]
-    shares = torch.arange(6) / 5
-    drawn = curves.curves(lambda some: scores(Plain(), some), images, rank, classes, shares)
-    np.testing.assert_allclose(drawn[0, 0, :, 1:], theirs, rtol=1e-5)
-
-
-def test_grad_cam_meets_a_convolution_as_a_hook_on_its_module_does(generator):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = models.build("cnn", (1, 21, 19), 3, channels=(4, 5, 6), hidden=(8, 9)).eval()
+def test_gradients_grad_cam_and_occlusion_are_captums(cnn, generator):
     images = torch.rand(3, 1, 21, 19, generator=generator)
     classes = torch.tensor([0, 2, 1])
-    several = explained.convolutions(model, images[:1])
-    assert [one.shape for one in several] == [(4, 21, 19), (5, 21, 19), (6, 21, 19)]
-    for one, module in zip(several, model.layers[:6:2], strict=True):
-        watched = explained.Explained(model, one.number)
-        found = LayerGradCam(watched, watched.layer).attribute(
-            images.clone().requires_grad_(), target=classes
+    numbers = maps.convolutions(cnn, images[:1])
+    assert numbers == [0, 1, 2]
+    found, _ = maps_of(cnn, images, classes)
+
+    def score(some):
+        return cnn(some).logits
+
+    for number, module in zip(numbers, cnn.layers[:6:2], strict=True):
+        expected = LayerGradCam(score, module).attribute(
+            images.clone().requires_grad_(), target=classes, relu_attributions=True
         )
-        expected = LayerGradCam(lambda some: model(some).logits, module).attribute(
-            images.clone().requires_grad_(), target=classes
-        )
-        torch.testing.assert_close(found, expected)
-        assert found.abs().sum() > 0
+        one = maps.grad_cam(cnn, number, images, classes)
+        torch.testing.assert_close(one, expected)
+        assert one.abs().sum() > 0
+    for name, expected in (
+        ("integrated gradients", IntegratedGradients(score).attribute(
+            images, target=classes, n_steps=maps.STEPS, internal_batch_size=24)),
+        ("occlusion", Occlusion(score).attribute(images, (1, 5, 5), (1, 4, 3), target=classes)),
+    ):  # fmt: skip
+        expected = expected[:, 0].double().detach()
+        torch.testing.assert_close(found[name].order, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_convolutions_of_a_capsule_network_are_met_though_no_module_is_called(tiny, tiny_images):
-    several = explained.convolutions(tiny, tiny_images[:1])
-    assert [one.shape for one in several] == [(5, 13, 11), (8, 3, 2)]
-    classes = torch.zeros(8, dtype=torch.long)
-    found, left_out = maps_of(tiny, tiny_images, classes)
+    assert maps.convolutions(tiny, tiny_images[:1]) == [0, 1]
+    found, left_out = maps_of(tiny, tiny_images, torch.zeros(8, dtype=torch.long))
     assert left_out == [] and {n for n in found if "Grad-CAM" in n} == {
         "Grad-CAM, first convolution", "Grad-CAM, last convolution"
     }  # fmt: skip
@@ -211,76 +182,65 @@ def test_evidence_in_pixels_keeps_its_sum_and_black_pixels_get_none(tiny, tiny_i
     assert found[0].count_nonzero() > 0
 
 
-def test_layers_are_in_the_order_of_the_pass_and_weights_come_back(tiny, tiny_images):
+def test_layers_are_in_the_order_of_the_pass_and_weights_come_back(tiny, tiny_images, generator):
     before = [one.clone() for one in tiny.parameters()]
-    parts = randomised.stages(tiny, tiny_images[:1])
-    assert [one.name for one in parts] == ["capsules", "primary.convolution", "conv1"]
+    parts = measures.stages(tiny, tiny_images[:1])
+    assert list(parts) == ["capsules", "primary.convolution", "conv1"]
     weight = tiny.capsules.weight
     spread = float(weight.detach().std())
-    generator = torch.Generator().manual_seed(0)
-    with pytest.raises(RuntimeError), randomised.randomised([weight], generator):
+    with pytest.raises(RuntimeError), measures.randomised([weight], generator):
         assert not torch.equal(weight, before[0])
         assert float(weight.detach().std()) == pytest.approx(spread, rel=0.2)
         raise RuntimeError
     assert all(torch.equal(a, b) for a, b in zip(before, tiny.parameters(), strict=True))
     assert all(one.requires_grad for one in tiny.parameters())
     deep = models.build("resnet", (1, 21, 19), 3, channels=(4, 5), blocks=2).eval()
-    parts = randomised.stages(deep, tiny_images[:1])
-    assert len(parts) == randomised.STAGES and parts[-1].name == "stem.0"
-    known = {id(one) for part in parts for one in part.weights}
-    assert known == {id(one) for one in deep.parameters()}
-    assert id(deep.classes.weight) in {id(one) for one in parts[0].weights}
+    parts = measures.stages(deep, tiny_images[:1])
+    assert len(parts) == measures.STAGES and list(parts)[-1] == "stem.0"
+    first, *others = ({id(one) for one in part} for part in parts.values())
+    assert first.union(*others) == {id(one) for one in deep.parameters()}
+    assert id(deep.classes.weight) in first
 
 
-def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images):
+def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images, generator):
     classes = torch.zeros(8, dtype=torch.long)
     with frozen(tiny), remember():
         some, _ = maps.methods(tiny, tiny_images[:1])
-        parts = randomised.stages(tiny, tiny_images[:1])
-        generator = torch.Generator().manual_seed(0)
-        found = randomised.correlations(tiny, some, tiny_images, classes, parts, generator)
-    names = [one.name for one in some]
-    assert found[names.index(maps.RANDOM)].isnan().all()
-    torch.testing.assert_close(found[names.index(maps.BRIGHTNESS)], torch.ones(3, 8).double())
-    of_children = found[names.index(maps.CHILDREN)]
+        parts = measures.stages(tiny, tiny_images[:1])
+        found = measures.correlations(some, tiny_images, classes, parts, generator)
+    found = dict(zip(some, found, strict=True))
+    assert found[maps.RANDOM].isnan().all()
+    torch.testing.assert_close(found[maps.BRIGHTNESS], torch.ones(3, 8).double())
+    of_children = found[maps.CHILDREN]
     torch.testing.assert_close(of_children[0], torch.ones(8).double())  # the class's layer alone
     assert of_children[1].mean() < 0.9
-    assert found[names.index(maps.ROUTED)][0].mean() < 0.9
+    assert found[maps.ROUTED][0].mean() < 0.9
 
 
-def test_the_correlation_is_spearmans(generator):
-    a, b = torch.rand(2, 3, 4, 5, generator=generator).round(decimals=1)
-    found = (randomised.centred_ranks(a) * randomised.centred_ranks(b)).sum(1)
-    for k in range(3):
-        expected = spearmanr(a[k].flatten(), b[k].flatten()).statistic
-        assert float(found[k]) == pytest.approx(expected)
-
-
-def test_what_a_network_has_no_map_for_is_said(generator, monkeypatch):
-    images = torch.rand(2, 1, 21, 19, generator=generator)
+def test_what_a_network_has_no_map_for_is_said(images, generator, monkeypatch):
+    larger, classes = torch.rand(2, 1, 21, 19, generator=generator), CLASSES[:2]
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
-    found, left_out = maps_of(model, images, torch.tensor([0, 1]))
+    found, left_out = maps_of(model, larger, classes)
     assert maps.ROUTED not in found and "have no positions" in left_out[0]
-    found, left_out = maps_of(Plain(), images[..., :4, :5], torch.tensor([0, 1]))
+    found, left_out = maps_of(Plain(), images[:2], classes)
     assert set(found) == {
-        maps.RANDOM,
-        maps.BRIGHTNESS,
-        "gradient",
-        "integrated gradients",
-        "occlusion",
-    }
+        maps.RANDOM, maps.BRIGHTNESS, "gradient", "integrated gradients", "occlusion"
+    }  # fmt: skip
     assert "has no capsules" in left_out[0] and "no Grad-CAM" in left_out[1]
+    found, left_out = maps_of(Foreign(SHAPE, 3, grid=(2, 2, 2)).eval(), images[:2], classes)
+    assert not {maps.ROUTED, maps.CHILDREN} & set(found)  # each would be the order by brightness
+    assert left_out[0].startswith("no routing map: every position sees the same")
 
     class Closed(Foreign):
         def look(self, images, *, keep, iterations=None):
             return super().look(images, keep=keep, iterations=iterations)
 
     fields = torch.ones(2, 2, 21, 19, dtype=torch.double)
-    fields[0, 0, 0] = 0  # places that do not all see the same
+    fields[0, 0, 0] = 0  # positions that do not all see the same
     monkeypatch.setattr(evidence, "fields_of_places", lambda model: fields)
     closed = Closed((1, 21, 19), 3, grid=(3, 2, 2)).eval()
-    found, left_out = maps_of(closed, images, torch.tensor([0, 1]))
+    found, left_out = maps_of(closed, larger, classes)
     assert maps.ROUTED in found and maps.UNIFORM not in found
     assert "couplings cannot be replaced" in left_out[0]
 
@@ -300,12 +260,3 @@ def test_other_routings_have_maps_too(routing, tiny_images):
     found, left_out = maps_of(model, tiny_images[:2], torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM in found and left_out == []
     assert all(torch.isfinite(one.contributions).all() for one in found.values())
-
-
-def test_where_every_place_sees_the_whole_image_there_is_no_map_of_places(images):
-    """Each would be the order by brightness, times a number."""
-
-    model = Foreign(SHAPE, 3, grid=(2, 2, 2)).eval()
-    found, left_out = maps_of(model, images, torch.tensor([0, 1, 2] * 2))
-    assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.BRIGHTNESS in found
-    assert left_out[0].startswith("no routing map: every position sees the whole image")
