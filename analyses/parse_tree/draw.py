@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import MARKERS, percent, points, show
+from capsviz.statistics.estimate import stack
 
 WIDE, PANELS = 5.0, 6.0  # inches: trees, and other figures, from here on have a page's layout
 FRESH = "freshly initialised"  # of the networks of a result
@@ -188,12 +189,15 @@ def _leaf(result, count: int) -> str:
 
 
 def statistics(result, width):
-    """Draw shares of variance and favourites; single capsules where no image can be moved."""
+    """Draw shares of variance, favourites, and what goes with the class as couplings do.
+
+    Where no image can be moved also the variance of single capsules.
+    """
     wide = width >= PANELS
     S = len(result.networks) + 1
-    below = [_favourites] + ([_children] if result.correlation is None else [])
-    panels = [1.45] * len(below)
-    heights = [0.24 * S + 0.35] + ([max(panels)] if wide else panels)
+    below = [_favourites] + ([_sources] if result.sources else [])
+    below += [_children] if result.correlation is None else []
+    heights = [0.24 * S + 0.35] + [1.45] * (1 if wide else len(below))
     figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
     grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
     _shares(figure, figure.add_subplot(grid[0, :]), result, wide)
@@ -207,9 +211,8 @@ def moved(result, width):
     wide = width >= PANELS
     panels = [_frozen] if result.accuracy is not None else []
     panels += [_moved] if result.correlation is not None else []
-    tall = 2.2
     shape = (1, len(panels)) if wide else (len(panels), 1)
-    figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
+    figure = Figure(figsize=(width, 2.2 if wide else 2.2 * len(panels)))
     for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
         draw(axes, result)
     figure.suptitle(f"{result.n:,} images of {result.dataset}; bars: 95 %", fontsize=6.5)
@@ -252,36 +255,54 @@ def _shares(figure, axes, result, wide):
     )  # fmt: skip
 
 
+def _dots(axes, title, unit, rows, series):
+    """Values with intervals in named rows; of a series its name, colour and estimate."""
+    for k, (name, colour, values) in enumerate(series):
+        shift = (k - (len(series) - 1) / 2) * 0.22
+        points(axes, values, colour, MARKERS[k], _word(name), shift)
+    axes.set_yticks(range(len(rows)), [_folded(name) for name in rows], fontsize=6)
+    low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
+    axes.set(xlim=(low, 1.03), ylim=(len(rows) - 0.5, -0.5), xlabel=unit)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+    axes.legend(title=title, title_fontsize=6.5, fontsize=6, ncols=2, handletextpad=0.2, **above)
+
+
+def _of_networks(result, estimate):
+    """Series of `_dots`: a value of each network."""
+    colours = [COLOURS[0], *[GREY] * len(result.networks)]
+    return list(zip(result.networks, colours, estimate, strict=False))
+
+
 def _favourites(axes, result):
-    for s, name in enumerate(result.networks):
-        colour, marker = (COLOURS[0], "o") if s == 0 else (GREY, MARKERS[s])
-        shift = (s - (len(result.networks) - 1) / 2) * 0.22
-        points(axes, result.favourites[s], colour, marker, _word(name), shift)
-    _rows(axes, [_folded(name) for name in result.choices])
-    axes.set(xlim=(-0.03, 1.03), xlabel="primary capsules")
-    axes.set_title("favourite class", fontsize=6.5)
+    series = _of_networks(result, result.favourites)
+    _dots(axes, "favourite class", "primary capsules", result.choices, series)
     percent(axes.xaxis)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+
+
+def _sources(axes, result):
+    series = _of_networks(result, result.with_class)
+    _dots(axes, "variance between classes", "share of variance", result.sources, series)
+    percent(axes.xaxis)
 
 
 def _frozen(axes, result):
-    points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
-    points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
-    _rows(axes, [_folded(name) for name in result.frozen])
-    axes.set(xlim=(-0.03, 1.03), xlabel="share of images; mean activation")
-    axes.set_title("couplings frozen to", fontsize=6.5)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+    series = [("accuracy", COLOURS[0], result.accuracy)]
+    series.append(("true activation", COLOURS[1], result.true_activation))
+    _dots(axes, "couplings frozen to", "share of images; mean activation", result.frozen, series)
 
 
 def _moved(axes, result):
-    for k, (name, colour) in enumerate(zip(result.trees, COLOURS[2:4], strict=True)):
-        points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
-    _rows(axes, [_folded(name) for name in result.moves])
-    low = np.fmin.reduce(result.correlation.low - 0.05, None, initial=0.0)  # NaN: nothing is left
-    axes.set(xlim=(low, 1.03), xlabel="correlation")
-    axes.axvline(0, color="#DDDDDD", linewidth=0.8, zorder=0)
-    axes.set_title("image moved by one position", fontsize=6.5)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+    own = result.networks[0]
+    rows = [own, f"{_word(own)}, {result.trees[1]} tree", *(result.controls or ())]
+    values = stack([*result.correlation, *(result.controlled or ())])
+    series = [
+        (name, colour, values[:, k])
+        for k, (name, colour) in enumerate(zip(result.moves, COLOURS[2:5], strict=True))
+    ]
+    _dots(axes, "image moved by one position", "correlation of couplings", rows, series)
 
 
 def _children(axes, result):
@@ -316,14 +337,6 @@ def _folded(name: str) -> str:
     while words and len(first) + len(words[0]) < max(14, len(name) // 2 + 2):
         first = f"{first} {words.pop(0)}".strip()
     return f"{first}\n{' '.join(words)}"
-
-
-def _rows(axes, names):
-    axes.set_yticks(range(len(names)), names, fontsize=6)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
 
 
 def epochs(result, width):

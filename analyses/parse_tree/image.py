@@ -42,7 +42,7 @@ class Trees(Analysis):
             "Class of the other image.",
         ] = None,
         seed: Seed = 0,
-    ) -> Result:  # fmt: skip
+    ):  # fmt: skip
         """Compare an image with an image of another class."""
         from capsviz.inputs.samples import beside, next_class
 
@@ -89,7 +89,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     """
     import torch
 
-    from capsviz.analyses.parse_tree import measure, variance
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import coupling_sd
     from capsviz.transforms.augment import to_uint8
 
@@ -106,7 +106,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
         labels=[*labels, *(labels[0] for _ in fresh)],
         networks=[*[measure.known_as(model)] * 2, *(measure.FRESH for _ in fresh)],
         favourites=measure.favourites(couplings).numpy(),
-        margins=variance.preferences(couplings).amax(-1).numpy(),
+        margins=measure.preferences(couplings).amax(-1).numpy(),
         grid=observed[0].grid,
         coupling_sd=torch.cat([coupling_sd(one.couplings) for one in observed]).numpy(),
         classes=list(classes),

@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.parse_tree.statistics import COMPONENTS
 from capsviz.analysis import Analysis, Flag, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
@@ -37,11 +36,14 @@ class Trajectory(NamedTuple):
     n: int
     dataset: str
 
-    axes = {
-        **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
-        "shares": ("epochs", "components"),
-    }
-    formats = {"accuracy": ".1%", "starved": ".0f", "shares": ".1%"}
+
+Trajectory.axes = {  # type: ignore[attr-defined]
+    **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
+    "shares": ("epochs", "components"),
+}
+Trajectory.formats = {  # type: ignore[attr-defined]
+    "accuracy": ".1%", "starved": ".0f", "shares": ".1%",
+}  # fmt: skip
 
 
 class Epochs(Analysis):
@@ -133,63 +135,52 @@ def follow(
     ------
     ValueError  for networks whose children capsviz does not know.
     """
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import routes_again
+    from capsviz.tracing.rerouting import child_gradients
 
-    images, labels = images.cpu(), labels.cpu()
-    counts = draw_resamples(len(images), seed=seed)
-    rows = []
+    images, labels, n = images.cpu(), labels.cpu(), len(images)
+    counts = draw_resamples(n, seed=seed)
+    epochs, right, active, norms, starved, shares = [], [], [], [], [], []
     for epoch, model in networks:
         if not routes_again(model):
             raise ValueError("the networks of this run have no capsules, so none can die")
-        rows.append({"epochs": epoch, **_of_epoch(model, images, labels, counts, starved_share)})
-    joined = {name: [row[name] for row in rows] for name in rows[0]}
-    active = np.stack(joined.pop("active"))
-    arrays = {name: np.stack(joined.pop(name)) for name in ("gradient", "gradient_largest")}
-    estimates = {name: stack(joined.pop(name)) for name in ("accuracy", "starved", "shares")}
+        squares, largest, correct = child_gradients(model, images, labels)
+        epochs.append(epoch)
+        right.append(int(correct.sum()))
+        active.append(largest.numpy())
+        norms.append(squares.mean(0).sqrt().numpy())
+        drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
+        few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
+        count = int((_relative(norms[-1]) < starved_share).sum())
+        low, high = np.percentile(few, [2.5, 97.5])
+        ends = np.array([min(low, count), max(high, count)])
+        starved.append(Estimate(np.array(count), ends, n))
+        shares.append(measure.shares(measure.observe(model, images), labels, counts))
+    accuracy = [Estimate(np.array(k / n), np.array(wilson(k, n)), n) for k in right]
+    largest, gradients = np.stack(active), np.stack([_relative(one) for one in norms])
     return Trajectory(
-        **joined,
-        **arrays,
-        **estimates,
-        largest=np.quantile(active, QUANTILES, axis=1).T,
-        dead=(active < dead_norm).sum(1),
-        components=list(COMPONENTS),
-        children=active.shape[1],
+        epochs=epochs,
+        accuracy=stack(accuracy),
+        largest=np.quantile(largest, QUANTILES, axis=1).T,
+        dead=(largest < dead_norm).sum(1),
+        gradient=np.quantile(gradients, QUANTILES, axis=1).T,
+        gradient_largest=np.stack([one.max() for one in norms]),
+        starved=stack(starved),
+        components=list(measure.COMPONENTS),
+        shares=stack(shares),
+        children=largest.shape[1],
         dead_norm=dead_norm,
         starved_share=starved_share,
         run=run,
-        n=len(images),
+        n=n,
         dataset=dataset,
     )
 
 
-def _of_epoch(model, images, labels, counts, starved_share) -> dict:
-    import torch
-
-    from capsviz.analyses.parse_tree import variance
-    from capsviz.analyses.parse_tree.measure import observe
-    from capsviz.tracing.rerouting import child_gradients
-
-    squares, largest, right = child_gradients(model, images, labels)
-    n = len(images)
-    own = observe(model, images)
-    values = variance.preferences(own.couplings)
-    if variance.is_even(own.couplings):
-        values = torch.zeros_like(values)
-    norms = squares.mean(0).sqrt().numpy()
-    relative = norms / max(norms.max(), np.finfo(float).tiny)
-    drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
-    starved = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
-    count = int((relative < starved_share).sum())
-    low, high = np.percentile(starved, [2.5, 97.5])
-    accuracy = float(right.double().mean())
-    return {
-        "accuracy": Estimate(accuracy, np.array(wilson(int(right.sum()), n)), n),
-        "active": largest.numpy(),
-        "gradient": np.quantile(relative, QUANTILES),
-        "gradient_largest": norms.max(),
-        "starved": Estimate(count, np.array([min(low, count), max(high, count)]), n),
-        "shares": variance.shares(values, labels, own.grid, counts),
-    }
+def _relative(norms: np.ndarray) -> np.ndarray:
+    """Norms of gradients in shares of the largest."""
+    return norms / max(norms.max(), np.finfo(float).tiny)
 
 
 def weights(folder: Path) -> dict[int, Path]:
@@ -221,5 +212,6 @@ def opened(files: dict[int, Path], images, device, progress=iter):
         path = files[epoch or min(files)]
         model = checkpoint.load(path, device=device)
         if epoch == 0:
-            model = checkpoint.fresh(model, model.card["recipe"]["seed"], images=images)
+            seed = checkpoint.read_card(path)["recipe"]["seed"]
+            model = checkpoint.fresh(model, seed, images=images)
         yield epoch, model

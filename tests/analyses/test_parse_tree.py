@@ -15,11 +15,12 @@ from matplotlib.text import Text
 
 from capsviz import checkpoint, data, results
 from capsviz.analyses import parse_tree
-from capsviz.analyses.parse_tree import measure, training, variance
-from capsviz.analyses.parse_tree.statistics import COMPONENTS
+from capsviz.analyses.parse_tree import measure, training
+from capsviz.analyses.parse_tree.measure import COMPONENTS
 from capsviz.cli import main
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import Others
+from capsviz.nn import models
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
@@ -46,7 +47,7 @@ measured = partial(noise.evaluated, parse_tree)
 
 
 def once(values, labels, grid=GRID):
-    return variance.components(values, labels, grid, torch.ones(1, len(values)))[0]
+    return measure.components(values, labels, grid, torch.ones(1, len(values)))[0]
 
 
 def test_components_are_those_of_loops_and_sum_to_the_mean_square(generator):
@@ -110,7 +111,8 @@ def test_intervals_hold_the_value_of_another_draw(generator):
 
     def share(rows):
         x = centre[labels[rows]] + 2 * torch.randn(200, 12, 5, generator=generator)
-        return variance.shares(x, labels[rows], GRID, counts.astype(np.float32))
+        own = measure.Observation(x, x[0], labels[rows], GRID)
+        return measure.shares(own, labels[rows], counts.astype(np.float32))
 
     one, two = share(slice(0, 200)), share(slice(200, 400))
     assert (one.low <= one.value).all() and (one.value <= one.high).all()
@@ -284,6 +286,43 @@ class ForeignOnGrid(Foreign):
         return shown
 
 
+def test_the_variance_between_classes_is_that_of_loops(images, labels, model):
+    counts = np.ones((100, len(images)), np.float32)
+    names, found = measure.with_class(model, images, labels, counts)
+    traced = trace(model, images)
+    parts = (traced.couplings[-1], traced.votes, traced.children, traced.child_activations, images)
+    assert names == list(measure.SOURCES)
+    for k, part in enumerate(parts):
+        part = part.double().flatten(1)
+        within = sum(
+            float((part[n] - part[labels == labels[n]].mean(0)).square().sum())
+            for n in range(len(part))
+        )
+        whole = float((part - part.mean(0)).square().sum())
+        assert found.value[k] == pytest.approx(1 - within / whole), names[k]
+    assert found.difference.value[4] == pytest.approx(found.value[4] - found.value[0])
+    couplings = traced.couplings[-1].double()
+    means = torch.stack([couplings[labels == k].mean(0) for k in range(3)]) - couplings.mean(0)
+    own = sum(float(means[k, :, k].square().sum()) for k in range(3))
+    column = measure.own_column(traced.couplings[-1], labels, counts)
+    assert column.value == pytest.approx(own / float(means.square().sum()))
+
+
+def test_couplings_of_shared_matrices_travel_with_the_image_by_construction(generator):
+    """Random ones, without training; those of each position's own stay, or follow nothing."""
+    model = models.build("capsnet", (1, 28, 28), 10, channels=8, types=4, hidden=(4,)).eval()
+    images = torch.zeros(8, 1, 28, 28)
+    images[:, :, 11:17, 11:17] = torch.rand(8, 1, 6, 6, generator=generator)
+    apart = measure.steps(model, model.grid)
+    own, shared = (
+        measure.moved(one, images, measure.observe(one, images), apart)[0].mean(1)
+        for one in measure.randomised(model, model.grid, 0)
+    )
+    assert shared[0] >= 0.99 and shared[0] > shared[1:].max() and own[0] < 0.5
+    with pytest.raises(ValueError, match="cannot be replaced"):
+        measure.randomised(Foreign(), (3, 2, 2), 0)
+
+
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
     model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
@@ -292,7 +331,7 @@ def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, g
     own = measure.observe(model, images)
     apart = measure.steps(model, own.grid)
     assert apart == [(0, 3), (1, 3)]
-    values = measure.moved(model, images, own, torch.zeros_like(own.couplings), apart)
+    values = measure.moved(model, images, own, apart)
     expected = 0 if moving else 1
     np.testing.assert_allclose(values[0, expected], 1, atol=1e-4)
     assert (values[0, 1 - expected] < 0.9).all() and (values[0, 2] < 0.9).all()
