@@ -78,7 +78,10 @@ def trees(result, width):
             axes.hlines(np.arange(1, tall) - 0.5, -0.5, across - 0.5, **line)
             axes.vlines(np.arange(1, across) - 0.5, -0.5, tall - 0.5, **line)
         if s == 0:
-            axes.set_title(_what(result), fontsize=6.5)
+            types, rows, columns = result.grid or (result.favourites.shape[1], 1, 1)
+            one = f"each of {types:,} {'types' if result.grid else 'primary capsules'}"
+            blocks = f"blocks: {types} types; inside: {rows} x {columns} positions"
+            axes.set_title(one if rows * columns == 1 else blocks, fontsize=6.5)
     handles = [Patch(color=c, label=result.classes[j]) for j, c in sorted(colours.items())]
     if len(result.classes) > len(colours) or (result.favourites < 0).any():
         handles.append(Patch(color=NONE, label="none, or another"))
@@ -100,45 +103,32 @@ def palette(result) -> dict[int, str]:
     return dict(zip(np.argsort(-counts, kind="stable").tolist(), COLOURS, strict=False))
 
 
-def _what(result) -> str:
-    grid = result.grid
-    if grid is None:
-        return f"each of {result.favourites.shape[1]:,} primary capsules"
-    if grid[1] * grid[2] == 1:
-        return f"each of {grid[0]} types"
-    return f"blocks: {grid[0]} types; inside: {grid[1]} x {grid[2]} positions"
+def _mosaics(result, colours) -> np.ndarray:
+    """Favourites of the children of S images (S, rows, columns, 3): a block for each type.
 
-
-def _mosaics(result, colours) -> list[np.ndarray]:
-    """Favourites of each image's children as (rows, columns, 3): a block for each type."""
-    I = result.favourites.shape[1]
+    A paler colour is a weaker preference than the strongest of the image.
+    """
+    S, I = result.favourites.shape
     types, rows, columns = result.grid or (I, 1, 1)
+    base = np.array([[to_rgb(colours.get(int(j), NONE)) for j in one] for one in result.favourites])
+    strength = result.margins / result.margins.max(1, keepdims=True).clip(1e-12)
+    strength = np.where(result.favourites < 0, 1, 0.12 + 0.88 * strength)[..., None]
     gap = 0 if rows * columns == 1 else 1
     across = max(1, round(np.sqrt(types * (rows + gap) / (columns + gap) * 2)))
     down = -(-types // across)
-    pictures = []
-    for favourite, margin in zip(result.favourites, result.margins, strict=True):
-        picture = np.ones((down * (rows + gap) - gap, across * (columns + gap) - gap, 3))
-        painted = _paint(favourite, margin, colours).reshape(types, rows, columns, 3)
-        for t in range(types):
-            top, left = (t // across) * (rows + gap), (t % across) * (columns + gap)
-            picture[top : top + rows, left : left + columns] = painted[t]
-        pictures.append(picture)
-    return pictures
-
-
-def _paint(favourite, margin, colours) -> np.ndarray:
-    """(I, 3): the favourite's colour, paler for a weaker preference than the strongest of these."""
-    base = np.array([to_rgb(colours.get(int(j), NONE)) for j in favourite])
-    strength = (margin / max(margin.max(), 1e-12))[:, None]
-    strength = np.where(favourite[:, None] < 0, 1, 0.12 + 0.88 * strength)
-    return 1 - strength * (1 - base)
+    blocks = np.ones((S, down * across, rows + gap, columns + gap, 3))
+    painted = (1 - strength * (1 - base)).reshape(S, types, rows, columns, 3)
+    blocks[:, :types, :rows, :columns] = painted
+    whole = blocks.reshape(S, down, across, rows + gap, columns + gap, 3).swapaxes(2, 3)
+    whole = whole.reshape(S, down * (rows + gap), across * (columns + gap), 3)
+    return whole[:, : whole.shape[1] - gap, : whole.shape[2] - gap]
 
 
 def _tree(axes, result, s, colours, *, titled):
     """Branches below, parents above; a line for each share of a branch that favours a parent."""
     J, favourite = len(result.classes), result.favourites[s]
-    parts = np.array_split(favourite, _branches(result))
+    by_type = result.grid is not None and 1 < result.grid[0] <= LEAVES
+    parts = np.array_split(favourite, result.grid[0] if by_type else min(len(favourite), LEAVES))
     x = np.linspace(0, J - 1, len(parts))
     for at, part in zip(x, parts, strict=True):
         for j in np.unique(part):
@@ -150,8 +140,7 @@ def _tree(axes, result, s, colours, *, titled):
         axes.text((J - 1) / 2, 0.5, "uniform couplings: no favourite", ha="center", va="center",
                   fontsize=6.5)  # fmt: skip
     axes.plot(x, np.zeros(len(x)), "s", color="#555555", markersize=1.8, zorder=3)
-    counts = [(favourite == j).mean() for j in range(J)]
-    sizes = 6 + 110 * np.array(counts)
+    sizes = [6 + 110 * (favourite == j).mean() for j in range(J)]
     shades = [colours.get(j, NONE) for j in range(J)]
     axes.scatter(range(J), np.ones(J), s=sizes, c=shades, zorder=3, linewidths=0)
     step, words = max(1, -(-J // 20)), J > 6 and not are_short(result.classes)
@@ -167,25 +156,11 @@ def _tree(axes, result, s, colours, *, titled):
         xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 2.1 if words else 1.4), xticks=[], yticks=[]
     )
     axes.spines[:].set_visible(False)
-    sd = f"sd {result.coupling_sd[s]:.2g}"
-    axes.set_xlabel(f"{_leaf(result, len(parts))}; {sd}", fontsize=6.5, labelpad=1)
+    leaves = f"{len(favourite)} primary capsules in {len(parts)} groups"
+    leaves = f"{len(parts)} capsule types" if by_type else leaves
+    axes.set_xlabel(f"{leaves}; sd {result.coupling_sd[s]:.2g}", fontsize=6.5, labelpad=1)
     if titled:
         axes.set_title("classes (larger: more favoured)", fontsize=6.5)
-
-
-def _branches(result) -> int:
-    """How many branches a tree has: one for each type, or of children in turn."""
-    I = result.favourites.shape[1]
-    if result.grid is not None and 1 < result.grid[0] <= LEAVES:
-        return result.grid[0]
-    return min(I, LEAVES)
-
-
-def _leaf(result, count: int) -> str:
-    if result.grid is not None and count == result.grid[0]:
-        return f"{count} capsule types"
-    I = result.favourites.shape[1]
-    return f"{I} primary capsules" + (f" in {count} groups" if count < I else "")
 
 
 def statistics(result, width):
@@ -229,18 +204,16 @@ def _shares(figure, axes, result, wide):
         if np.isnan(row).any():
             axes.text(0.5, y, "uniform couplings: no variance", ha="center", va="center")
             continue
-        lefts = np.cumsum(row) - row
-        for k, (value, left) in enumerate(zip(row, lefts, strict=True)):
+        for k, (value, left) in enumerate(zip(row, np.cumsum(row) - row, strict=True)):
             label = NAMES[result.components[k]] if y == 0 else None
-            axes.barh(y, value, left=left, color=SHADES[k], label=label, height=0.7)
+            bar = axes.barh(y, value, left=left, color=SHADES[k], label=label, height=0.7)
             if value > 0.08:
-                light = k in (3, 5, 6)
-                axes.text(left + value / 2, y, f"{100 * value:.0f} %", ha="center", va="center",
-                          fontsize=6, color="black" if light else "white")  # fmt: skip
-        edge = row[:6].sum()
+                ink = "black" if k in (3, 5, 6) else "white"
+                number = f"{100 * value:.0f} %"
+                axes.bar_label(bar, [number], label_type="center", fontsize=6, color=ink)
         away = np.abs(interval[6] - row[6])[::-1, None]
         bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
-        axes.errorbar(edge, y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
+        axes.errorbar(row[:6].sum(), y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
     labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
     axes.set_yticks(range(len(rows)), labels, fontsize=6)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")

@@ -43,7 +43,6 @@ class Trees(Analysis):
         ] = None,
         seed: Seed = 0,
     ):  # fmt: skip
-        """Compare an image with an image of another class."""
         from capsviz.inputs.samples import beside, next_class
 
         other = next_class(inputs, picture) if other is None else other
@@ -51,17 +50,14 @@ class Trees(Analysis):
         return trees(network, images, (picture.label, other), classes=classes, seed=seed)
 
     def stem(self, base, result):
-        """Return the name with the class of the other image."""
         return f"{base}-{result.labels[1]}-0"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw each image, its tree, and the favourite at each position."""
         from capsviz.analyses.parse_tree import draw
 
         return draw.trees(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many capsules have another favourite in the other image."""
         differ = (result.favourites[0] != result.favourites[1]).mean()
         own = (result.favourites[0] == result.read[0]).mean()
         return (
@@ -71,7 +67,6 @@ class Trees(Analysis):
         ).replace("%", " %")
 
     def caption(self, result, part="") -> str:
-        """Return what the trees and maps are."""
         return (
             "The class with the largest coupling of each primary capsule, for two images and for "
             "an untrained network. Left, as a tree: lines are shares of a capsule type. Right, at "

@@ -15,6 +15,7 @@ from capsviz.statistics.words import sentence
 OTHERS = 500  # images that means are of, at most
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
+SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
 
 
 class Statistics(NamedTuple):
@@ -47,27 +48,25 @@ class Statistics(NamedTuple):
     controls: list[str] | None = None  # (M,) networks whose images are moved as well
     controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
 
-
-Statistics.axes = {  # type: ignore[attr-defined]
-    "shares": ("networks", "components"),
-    "shuffled": ("components",),
-    "favourites": ("networks", "choices"),
-    **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
-    "correlation": ("trees", "moves"),
-    "with_class": ("networks", "sources"),
-    "own_column": ("networks",),
-    "controlled": ("controls", "moves"),
-}
-SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")
-Statistics.formats = {  # type: ignore[attr-defined]
-    **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
-    **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),
-}
-Statistics.over_runs = {  # type: ignore[attr-defined]
-    **dict.fromkeys((*SHARES, "true_activation"), within_one),
-    **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
-    "tied": mean,
-}
+    axes = {
+        "shares": ("networks", "components"),
+        "shuffled": ("components",),
+        "favourites": ("networks", "choices"),
+        **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
+        "correlation": ("trees", "moves"),
+        "with_class": ("networks", "sources"),
+        "own_column": ("networks",),
+        "controlled": ("controls", "moves"),
+    }
+    formats = {
+        **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
+        **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),
+    }
+    over_runs = {
+        **dict.fromkeys((*SHARES, "true_activation"), within_one),
+        **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
+        "tied": mean,
+    }
 
 
 class ParseTree(Analysis):
@@ -82,12 +81,6 @@ class ParseTree(Analysis):
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
         seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Measure the trees of N images (N, C, H, W) with labels (N,).
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, or a layer whose positions see some children only.
-        """
         from capsviz.inputs.samples import other_images
 
         return evaluate(
@@ -101,13 +94,11 @@ class ParseTree(Analysis):
         return ("", "moved") if more else ("",)
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw shares of variance and favourites, or frozen couplings and moved trees."""
         from capsviz.analyses.parse_tree import draw
 
         return (draw.moved if part == "moved" else draw.statistics)(result, width)
 
     def verdict(self, result) -> str:
-        """Say what decides most of the preferences, and whether a tree moves with its image."""
         parts = [_decides(result.shares[0], result.shuffled)]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
             low, high = result.correlation[0, 1].difference.ci95
@@ -119,7 +110,6 @@ class ParseTree(Analysis):
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
-        """Return what a picture shows, and what its bars are."""
         bars = f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}"
         if part == "moved":
             return (
@@ -235,8 +225,8 @@ def _frozen(model, images, labels, own, known, classes, generator, progress, cou
     true = activations[:, torch.arange(len(labels)), labels]
     return {
         "frozen": list(measure.FROZEN),
-        "accuracy": compare_means(read == labels, counts),
-        "true_activation": compare_means(true, counts, shares=False),
+        "accuracy": compare_means((read == labels).numpy(), counts),
+        "true_activation": compare_means(true.numpy(), counts, shares=False),
         "tied": (read < 0).double().mean(1).numpy(),
         "notes": [],
     }
@@ -267,7 +257,7 @@ def _moved(networks, images, observed, names, usual, seed, progress, counts) -> 
 
     def correlations(network, seen, less):
         values = measure.moved(network, images, seen, apart, less, progress)
-        return stack(compare_means(one, counts, shares=False) for one in values)
+        return stack(compare_means(one, counts, shares=False) for one in values.numpy())
 
     names, networks, observed, notes = [*names], [*networks], [*observed], []
     try:

@@ -36,14 +36,11 @@ class Trajectory(NamedTuple):
     n: int
     dataset: str
 
-
-Trajectory.axes = {  # type: ignore[attr-defined]
-    **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
-    "shares": ("epochs", "components"),
-}
-Trajectory.formats = {  # type: ignore[attr-defined]
-    "accuracy": ".1%", "starved": ".0f", "shares": ".1%",
-}  # fmt: skip
+    axes = {
+        **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
+        "shares": ("epochs", "components"),
+    }
+    formats = {"accuracy": ".1%", "starved": ".0f", "shares": ".1%"}
 
 
 class Epochs(Analysis):
@@ -67,7 +64,6 @@ class Epochs(Analysis):
         ] = 0.001,
         seed: Seed = 0,
     ) -> Trajectory:  # fmt: skip
-        """Follow the networks of a folder over its epochs."""
         assert folder is not None  # by `check`
         return follow(
             opened(weights(folder), images, inputs.device, progress), images, labels,
@@ -76,7 +72,6 @@ class Epochs(Analysis):
         )  # fmt: skip
 
     def check(self, *, folder, dead_norm, starved_share, seed):
-        """Refuse thresholds without a run, or out of range."""
         if folder is None:
             raise ValueError("--dead-norm and --starved-share are for a run: add --run FOLDER")
         if dead_norm <= 0 or not 0 < starved_share < 1:
@@ -86,22 +81,18 @@ class Epochs(Analysis):
             )
 
     def checkpoint(self, *, folder, **others):
-        """Return the last network of the run."""
         files = weights(folder)
         return str(files[max(files)])
 
     def stem(self, base, result):
-        """Return the name of the run."""
         return f"parse-tree-epochs-{result.run}"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw activations, gradients and variance against the epoch."""
         from capsviz.analyses.parse_tree import draw
 
         return draw.epochs(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many capsules are dead and starved at the end."""
         first, last = result.epochs[0], result.epochs[-1]
         return (
             f"In epoch {last} of {result.run}, {result.dead[-1]} of {result.children} primary "
@@ -110,7 +101,6 @@ class Epochs(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what the panels show."""
         return (
             "Primary capsules over training: their largest activation over all images, their "
             "gradient relative to the largest one, and what decides the variance of their "
@@ -145,10 +135,10 @@ def follow(
     for epoch, model in networks:
         if not routes_again(model):
             raise ValueError("the networks of this run have no capsules, so none can die")
-        squares, largest, correct = child_gradients(model, images, labels)
+        squares, most, correct = child_gradients(model, images, labels)
         epochs.append(epoch)
         right.append(int(correct.sum()))
-        active.append(largest.numpy())
+        active.append(most.numpy())
         norms.append(squares.mean(0).sqrt().numpy())
         drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
         few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
