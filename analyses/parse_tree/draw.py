@@ -164,14 +164,10 @@ def _tree(axes, result, s, colours, *, titled):
 
 
 def statistics(result, width):
-    """Draw shares of variance, favourites, and what goes with the class as couplings do.
-
-    Where no image can be moved also the variance of single capsules.
-    """
+    """Draw shares of variance, favourites, and what else varies between classes."""
     wide = width >= PANELS
     S = len(result.networks) + 1
     below = [_favourites] + ([_sources] if result.sources else [])
-    below += [_children] if result.correlation is None else []
     heights = [0.24 * S + 0.35] + [1.45] * (1 if wide else len(below))
     figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
     grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
@@ -276,23 +272,6 @@ def _moved(axes, result):
         for k, (name, colour) in enumerate(zip(result.moves, COLOURS[2:5], strict=True))
     ]
     _dots(axes, "image moved by one position", "correlation of couplings", rows, series)
-
-
-def _children(axes, result):
-    """Of single children, what part of the preferences is the same in all images."""
-    axes.set_title("single primary capsules", fontsize=6.5)
-    if np.isnan(result.shares.value[0]).any():
-        axes.text(0.5, 0.5, "uniform couplings:\nno variance", ha="center", va="center")
-        axes.set_axis_off()
-        return
-    whole = result.by_child.sum(1)
-    share = np.divide(result.by_child, whole[:, None], where=whole[:, None] > 0,
-                      out=np.zeros_like(result.by_child))  # fmt: skip
-    names = ("always the same", "with the class", "between images")
-    for k, colour in enumerate((SHADES[1], SHADES[5], SHADES[6])):
-        axes.hist(share[:, k], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=names[k])
-    axes.set(xlabel="share of a capsule's variance", ylabel="capsules")
-    axes.legend(fontsize=6)
 
 
 def _word(name: str) -> str:

@@ -30,7 +30,7 @@ class Trees(Analysis):
     needs = ("couplings",)
     examples = """
     capsviz parse-tree --digit 4  # 10 s
-    capsviz parse-tree --n 1000  # about 20 s
+    capsviz parse-tree --n 1000  # about 45 s
     """
 
     def measure(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz import checkpoint
-from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
@@ -171,17 +170,6 @@ def _fixed(mean: Tensor, grid) -> Tensor:
     return torch.stack([every, places, types, whole - every - places - types], 1)
 
 
-def of_children(values: Tensor, labels: Tensor) -> np.ndarray:
-    """Return mean squares (I, 3) of each child: the same in all images, by class, by image."""
-    N = len(values)
-    values = values.double()
-    whole, fixed = values.square().sum((0, 2)), N * values.mean(0).square().sum(1)
-    means = [(labels == k, values[labels == k].mean(0)) for k in labels.unique()]
-    between = torch.stack([own.sum() * mean.square().sum(1) for own, mean in means]).sum(0)
-    parts = torch.stack([fixed, between - fixed, whole - between], 1)
-    return (parts / (N * values.shape[2])).clamp_min(0).numpy()
-
-
 def with_class(
     model, images: Tensor, labels: Tensor, counts: np.ndarray
 ) -> tuple[list[str], Estimate]:
@@ -295,13 +283,7 @@ def class_means(known: Observation, classes: Tensor) -> Tensor:
 
 
 def frozen(
-    model,
-    images: Tensor,
-    own: Observation,
-    known: Observation,
-    classes: Tensor,
-    generator,
-    progress=iter,
+    model, images, own: Observation, known: Observation, classes: Tensor, generator, progress=iter
 ) -> Tensor:
     """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
@@ -313,8 +295,7 @@ def frozen(
     J = own.couplings.shape[2]
     every, of_class = known.couplings.mean(0), class_means(known, classes)
     tree = torch.stack([of_class[k, :, k] for k in range(J)], 1)
-    away = torch.randint(1, J, (len(images),), generator=generator)
-    another = (own.read + away) % J
+    another = (own.read + torch.randint(1, J, (len(images),), generator=generator)) % J
     parts = []
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         several = (
@@ -348,20 +329,18 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
 
     Raises
     ------
-    ValueError  for class capsules that are not those of capsviz.
+    ValueError  for class capsules without matrices as those of `capsviz.nn.ClassCapsules`.
     """
-    capsules = getattr(model, "capsules", None)
-    if not isinstance(capsules, ClassCapsules):
+    known = dict(model.capsules.named_parameters()) if abilities(model).routes_again else {}
+    weight, positions = known.get("weight"), grid[1] * grid[2]
+    if weight is None or weight.dim() != 4:
         raise ValueError("the matrices of its class capsules cannot be replaced")
     generator, networks = torch.Generator().manual_seed(seed), []
-    positions = grid[1] * grid[2]
     for each in (1, positions):
-        shape = (grid[0] * positions // each, *capsules.weight.shape[1:])
-        weight = torch.randn(shape, generator=generator).to(capsules.weight)
-        other: Any = copy.deepcopy(model)
-        weight = weight.repeat_interleave(each, 0) * capsules.weight.std()
-        other.capsules.weight = nn.Parameter(weight.detach())
-        networks.append(other)
+        shape = (grid[0] * positions // each, *weight.shape[1:])
+        drawn = torch.randn(shape, generator=generator).to(weight) * weight.std().detach()
+        networks.append(copy.deepcopy(model))
+        networks[-1].capsules.weight = nn.Parameter(drawn.repeat_interleave(each, 0))
     return networks
 
 

@@ -25,7 +25,6 @@ class Statistics(NamedTuple):
     components: list[str]  # (7,) where variance lies
     shares: Estimate  # (S, 7) of the mean square of preferences; NaN: uniform couplings
     shuffled: Estimate  # (7,) of the own network, with class labels shuffled
-    by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
     coupling_sd: np.ndarray  # (S,) about uniform ones, over all images
     choices: list[str]  # (5,) what favourites do
     favourites: Estimate  # (S, 5) share of children; NaN: uniform couplings
@@ -47,6 +46,7 @@ class Statistics(NamedTuple):
     own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
     controls: list[str] | None = None  # (M,) networks whose images are moved as well
     controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
+    by_child: np.ndarray | None = None  # (I, 3) no longer measured, in some shipped results
 
     axes = {
         "shares": ("networks", "components"),
@@ -89,7 +89,6 @@ class ParseTree(Analysis):
         )  # fmt: skip
 
     def parts(self, result):
-        """Return "moved" too, where couplings can be frozen or images moved."""
         more = result.accuracy is not None or result.correlation is not None
         return ("", "moved") if more else ("",)
 
@@ -191,7 +190,6 @@ def evaluate(
         components=list(measure.COMPONENTS),
         shares=stack(shares),
         shuffled=measure.shares(own, mixed, counts),
-        by_child=measure.of_children(measure.preferences(own.couplings), labels),
         coupling_sd=np.array(sd),
         choices=list(measure.CHOICES),
         favourites=stack(favourites),

@@ -112,14 +112,7 @@ class Epochs(Analysis):
 def follow(
     networks: Iterable, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
 ) -> Trajectory:
-    """Follow capsules over (epoch, network), in order.
-
-    Parameters
-    ----------
-    run            its name, for the record.
-    dead_norm      a capsule is dead if its activation is below this in all images.
-    starved_share  of the largest capsule's gradient.
-    seed           of the bootstrap.
+    """Follow capsules over (epoch, network), in order; see the options of `Epochs`.
 
     Raises
     ------
@@ -131,7 +124,7 @@ def follow(
 
     images, labels, n = images.cpu(), labels.cpu(), len(images)
     counts = draw_resamples(n, seed=seed)
-    epochs, right, active, norms, starved, shares = [], [], [], [], [], []
+    epochs, right, active, norms, relative, starved, shares = ([] for _ in range(7))
     for epoch, model in networks:
         if not routes_again(model):
             raise ValueError("the networks of this run have no capsules, so none can die")
@@ -140,22 +133,23 @@ def follow(
         right.append(int(correct.sum()))
         active.append(most.numpy())
         norms.append(squares.mean(0).sqrt().numpy())
+        relative.append(norms[-1] / max(norms[-1].max(), np.finfo(float).tiny))
         drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
         few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
-        count = int((_relative(norms[-1]) < starved_share).sum())
+        count = int((relative[-1] < starved_share).sum())
         low, high = np.percentile(few, [2.5, 97.5])
         ends = np.array([min(low, count), max(high, count)])
         starved.append(Estimate(np.array(count), ends, n))
         shares.append(measure.shares(measure.observe(model, images), labels, counts))
     accuracy = [Estimate(np.array(k / n), np.array(wilson(k, n)), n) for k in right]
-    largest, gradients = np.stack(active), np.stack([_relative(one) for one in norms])
+    largest = np.stack(active)
     return Trajectory(
         epochs=epochs,
         accuracy=stack(accuracy),
         largest=np.quantile(largest, QUANTILES, axis=1).T,
         dead=(largest < dead_norm).sum(1),
-        gradient=np.quantile(gradients, QUANTILES, axis=1).T,
-        gradient_largest=np.stack([one.max() for one in norms]),
+        gradient=np.quantile(relative, QUANTILES, axis=1).T,
+        gradient_largest=np.max(norms, axis=1),
         starved=stack(starved),
         components=list(measure.COMPONENTS),
         shares=stack(shares),
@@ -166,11 +160,6 @@ def follow(
         n=n,
         dataset=dataset,
     )
-
-
-def _relative(norms: np.ndarray) -> np.ndarray:
-    """Norms of gradients in shares of the largest."""
-    return norms / max(norms.max(), np.finfo(float).tiny)
 
 
 def weights(folder: Path) -> dict[int, Path]:

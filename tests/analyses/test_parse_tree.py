@@ -284,6 +284,15 @@ def test_steps_go_by_the_ends_of_fields_that_begin_before_the_border(images, lab
     assert any("see the same part of the image" in note for note in result.notes)
 
 
+def test_shared_matrices_of_one_position_have_nowhere_to_travel(images, labels, others):
+    shape = {"channels": 4, "types": 2, "hidden": (4,), "transform": "shared"}
+    model = models.build("capsnet", (1, 17, 17), 3, **shape).eval()
+    others = others._replace(images=others.images[..., :17, :17])
+    result = measured(model, images[..., :17, :17], labels, others, seeds=0)
+    assert result.correlation is None and result.with_class.value.shape == (1, 5)
+    assert result.notes == ["trees of moved images: the grid has fewer than 3 positions to move by"]
+
+
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
     model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
