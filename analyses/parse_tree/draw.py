@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -283,12 +285,7 @@ def _word(name: str) -> str:
 def _folded(name: str) -> str:
     """A name as pictures have it, a long one in two lines."""
     name = _word(name)
-    if len(name) < 19:
-        return name
-    words, first = name.split(" "), ""
-    while words and len(first) + len(words[0]) < max(14, len(name) // 2 + 2):
-        first = f"{first} {words.pop(0)}".strip()
-    return f"{first}\n{' '.join(words)}"
+    return name if len(name) < 19 else textwrap.fill(name, max(14, len(name) // 2 + 5))
 
 
 def epochs(result, width):

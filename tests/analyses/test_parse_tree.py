@@ -146,11 +146,8 @@ def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
         for k, couplings in enumerate(several):
             total = torch.einsum("ij,ije->je", couplings, votes[n])
             np.testing.assert_allclose(said[k, n], squash(total).norm(dim=1), rtol=1e-4, atol=1e-6)
-    assert measure.FROZEN[0] == "its own" and torch.allclose(said[5], under_even(model, images))
-
-
-def under_even(model, images):
-    return trace(model, images, keep=("lengths",), couplings="uniform").lengths
+    even = trace(model, images, keep=("lengths",), couplings="uniform").lengths
+    assert measure.FROZEN[0] == "its own" and torch.allclose(said[5], even)
 
 
 @pytest.mark.parametrize("kind", ["em", "self_routing"])
@@ -167,19 +164,14 @@ def test_children_kept_for_several_couplings_say_what_a_trace_says(kind, images,
 
 
 @pytest.mark.parametrize(
-    ("several", "kind", "words"),
-    [
-        ([], ValueError, "empty list"),
-        (["uniform"], TypeError, "got str"),
-        ([torch.full((12, 3), torch.nan)], ValueError, "not finite"),
-        ([torch.ones(5, 4)], ValueError, r"expected couplings"),
-    ],
-    ids=str,
+    ("several", "words"),
+    [([], "empty list"), ([torch.full((12, 3), torch.nan)], "not finite")],
+    ids=("none", "nan"),
 )
-@pytest.mark.parametrize("function", [parents_under, under_couplings])
-def test_couplings_that_are_none_are_refused(images, function, several, kind, words):
-    with pytest.raises(kind, match=words):
-        function(build_tiny(), images[:2], several)
+def test_couplings_that_are_none_are_refused(images, several, words):
+    for function in (parents_under, under_couplings):
+        with pytest.raises(ValueError, match=words):
+            function(build_tiny(), images[:2], several)
 
 
 def test_networks_that_give_no_numbers_are_refused_under_couplings_too(images):
@@ -195,7 +187,7 @@ def test_networks_that_give_no_numbers_are_refused_under_couplings_too(images):
             say()
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "self_attention", "uniform", "em"])
+@pytest.mark.parametrize("kind", ["dynamic", "self_attention"])
 def test_couplings_of_each_iteration_are_one_for_a_routing_of_one_pass(images, kind):
     model = build_tiny(routing=kind)
     traced = trace(model, images[:2])
@@ -348,8 +340,7 @@ def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
     text = verdict(result)
     assert "No untrained network" in text and "No frozen couplings" in text
     for one in (result, parse_tree.trees(model, images[:2], classes=CLASSES)):
-        for width in ("single", "double"):
-            assert_fits(results.draw("parse_tree", one, width))
+        assert_fits(results.draw("parse_tree", one, "single"))
 
 
 def test_gradients_are_those_of_each_image_alone_and_deaths_those_of_the_largest(images, labels):
@@ -395,8 +386,7 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     (path,) = tmp_path.glob("parse-tree-*epochs-small*.json")
     read, _ = results.read_result(path)
     assert "epoch 2" in parse_tree.Epochs().verdict(read)
-    for width in ("single", "double"):
-        assert_fits(results.draw("parse_tree", read, width))
+    assert_fits(results.draw("parse_tree", read, "single"))
     networks = dict(training.opened(training.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu"))
     first, last = networks[0], networks[2]
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
