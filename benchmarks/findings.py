@@ -517,7 +517,7 @@ def _against_maps() -> list[Search]:
     less = {
         name: one.routed_less[one.names.index("ink")]
         for name, one in everywhere("faithfulness-*", "Statistics")
-        if one.routed_less is not None
+        if one.routed_less is not None and "ink" in one.names
     }
     return [search("the routing map ranks above the brightness of the pixels",
                    "ranks above brightness", less, lambda one: one.low > 0)]  # fmt: skip
