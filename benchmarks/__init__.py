@@ -1,7 +1,6 @@
 """Measurements, and what is generated from them.
 
-speed, scaling, parity and record end in one JSON each in results/; parity and record gather theirs
-from a folder of runs. gpu leaves a folder of measurements under runs/.
+Measurements end in one JSON each in results/; gpu leaves a folder of them under runs/.
 """
 
 from pathlib import Path

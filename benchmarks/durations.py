@@ -20,23 +20,23 @@ from benchmarks.clock import about, python
 from capsviz.files import write_text
 
 RESULT = RESULTS / "durations.json"
-AIMS_S = {  # a command without its output -> seconds on two cores
-    "transplant --n 1000": 120,
-    "faithfulness --n 200": 180,
-    "parse-tree --n 1000": 120,
-    "importance --n 200": 120,
-    "equivariance --law --n 200": 180,
-    "probes --n 1000": 120,
-    "parts --n 200": 120,
-    "figures": 180,
-}
+COMMANDS = (  # without their output
+    "transplant --n 1000",
+    "faithfulness --n 200",
+    "parse-tree --n 1000",
+    "importance --n 200",
+    "equivariance --law --n 200",
+    "probes --n 1000",
+    "parts --n 200",
+    "figures",
+)
 
 
 @click.command(help=__doc__.partition("\n")[0])
 @click.argument("names", nargs=-1)
 def command(names):
     """Time the commands, or those that begin with one of the names."""
-    for words in AIMS_S:
+    for words in COMMANDS:
         if names and words.split()[0] not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:

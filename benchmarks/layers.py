@@ -30,7 +30,6 @@ MEASURED = 7  # steps of which the memory is the median
 FIRST = "dynamic"  # that the others are compared with
 # What is freed goes back to the system at once: else what the allocator keeps is counted, too.
 TRIMMED = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "131072")
-AIMS = {"time": 1.5, "memory": 1.1}  # times its own, at most
 
 
 def step(name: str, *, by_votes: bool = False):

@@ -1,11 +1,13 @@
 """Measure statistics over training runs of one recipe, to be shipped without the weights.
 
     python -m benchmarks.seeds NAME 'GLOB' [--n N]
+    python -m benchmarks.seeds NAME [--n N]
 
 Every analysis of `COMMANDS` that the networks have the parts for is run by its command, over all
 runs that the globs match, and its numbers are written to trained/seeds/NAME; with those of the
 cards in runs.json. What is there of an earlier call is replaced. The commands see the runs as
-runs/NAME-SEED, and so do the command lines in the results.
+runs/NAME-SEED, and so do the command lines in the results. Without globs it is the shipped network
+of that name, and the analyses with a column in the leaderboard go to figures/leaderboard/NAME.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from capsviz import checkpoint, discovery
 from capsviz.cli import main
 from capsviz.files import write_text
 from capsviz.inputs import runs
+from capsviz.results import leaderboard
 
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
@@ -59,11 +62,22 @@ COMMANDS = {  # but for the images, what each is run with
 
 @click.command(help=__doc__.partition("\n")[0])
 @click.argument("name")
-@click.argument("patterns", nargs=-1, required=True, metavar="'GLOB'...")
+@click.argument("patterns", nargs=-1, metavar="['GLOB']...")
 @click.option("--n", default=1000, show_default=True, help="Test images, or all if fewer.")
 @click.option("--only", multiple=True, metavar="COMMAND", help="These alone; several times.")
 def command(name, patterns, n, only):
     """Run the commands over the runs and keep their numbers."""
+    if not patterns:
+        columns = {one for column in leaderboard.columns.COLUMNS for one in column.analyses}
+        total = checkpoint.read_card(checkpoint.find(name))["results"]["test"]["n"]
+        folder = ROOT / "figures/leaderboard" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+            for one in only or [one for one in COMMANDS if one in columns]:
+                images = min(n, total, FEW.get(one, n))
+                told = measure(folder, one, images, ["--checkpoint", name])
+                click.echo(f"{one}: {told}", err=True)
+        return
     named = runs.named((), patterns)
     cards = [checkpoint.read_card(checkpoint.find(run)) for run in named]
     folder = FOLDER / name

@@ -106,7 +106,7 @@ class Analysis:
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
-    extras: ClassVar[dict[str, str]] = {}  # {package: extra of capsviz that installs it}
+    extras: ClassVar[tuple[str, ...]] = ()  # packages that are not installed with capsviz
     figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
@@ -173,10 +173,7 @@ class Analysis:
     def missing_extras(self) -> str:
         """Return which packages it needs that are not installed, and the command that does."""
         missing = [name for name in self.extras if importlib.util.find_spec(name) is None]
-        if not missing:
-            return ""
-        extras = ",".join(dict.fromkeys(self.extras[name] for name in missing))
-        return f"it needs {', '.join(missing)}: pip install 'capsviz[{extras}]'"
+        return discovery.needs("it", *missing) if missing else ""
 
     def stem(self, base: str, result) -> str:
         """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".

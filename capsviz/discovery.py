@@ -24,7 +24,6 @@ from typing import NamedTuple
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent
 QUOTES = '"""'
-COMMANDS = ("commands", "analyses")  # kinds whose modules are commands
 BESIDE = ("analyses", "trained")  # at the top of the repository; installed, within capsviz
 
 
@@ -96,18 +95,9 @@ def parameters(function) -> tuple[str, ...]:
 
 
 def load(package: str, name: str, *, what: str) -> ModuleType:
-    """Import one module of a package.
+    """Import one module of a package such as "capsviz.nn.routing"; `what` names it in errors.
 
-    Parameters
-    ----------
-    package  dotted name, as "capsviz.nn.routing".
-    name     the module in it.
-    what     what to call it in the error.
-
-    Raises
-    ------
-    ValueError  for an unknown name, one that two plugins have, and a plugin that cannot be
-                imported.
+    ValueError for an unknown name, one that two plugins have, and a plugin that cannot be imported.
     """
     known = entries(package)
     if name not in known:
@@ -145,9 +135,10 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
 
 def _entry_points(group: str) -> list[tuple[str, str]]:
     """Return (name, module) of installed entry points."""
+    from importlib import metadata
+
     if not _extended():
         return []
-    from importlib import metadata
 
     return [(point.name, point.module) for point in metadata.entry_points(group=group)]
 
@@ -169,12 +160,8 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
     place = entry.path or entry.module
     if not name.isidentifier():
         raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
-    taken = dict(offered)
-    if kind in COMMANDS:  # both are commands
-        for other in COMMANDS:
-            taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
-    if name in taken:
-        first = taken[name].path or taken[name].module
+    if name in offered:
+        first = offered[name].path or offered[name].module
         raise ValueError(
             f"two modules of {kind} are called '{name}': {first} and {place}; rename one of them"
         )
@@ -223,6 +210,11 @@ def unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
 
 
+def needs(what: str, *packages: str) -> str:
+    """Return the message for packages that are not installed."""
+    return f"{what} needs {', '.join(packages)}: pip install {' '.join(packages)}"
+
+
 @contextmanager
 def guarded(
     package: str,
@@ -232,15 +224,10 @@ def guarded(
     fails: str = "fails",
     but: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Turn errors of a plugin within this context into a ValueError that names it.
+    """Turn errors of a plugin within this context into a ValueError that it `fails`.
 
-    ValueError, OSError and MemoryError pass unchanged, and so does any error of our own modules.
-
-    Parameters
-    ----------
-    what   what to call the module in the error.
-    fails  what it did, in the error.
-    but    more errors that pass unchanged.
+    ValueError, OSError, MemoryError and those in `but` pass unchanged, and so does any error of our
+    own modules.
     """
     try:
         yield

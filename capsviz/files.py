@@ -36,12 +36,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def clear(folder: Path, *names: str) -> None:
-    """Remove temporary files that `write_bytes` left when it was killed.
-
-    Parameters
-    ----------
-    names  patterns of the files, e.g. "best-*.safetensors".
-    """
+    """Remove temporary files that `write_bytes` left when it was killed, by patterns of names."""
     for name in names:
         for stray in folder.glob(f".{name}.{RANDOM_LETTERS}"):
             stray.unlink(missing_ok=True)
@@ -49,14 +44,10 @@ def clear(folder: Path, *names: str) -> None:
 
 @contextmanager
 def locked(folder: Path):
-    """Lock a folder against other processes within this context; create it if it is missing.
+    """Lock a folder within this context, creating it; BlockingIOError if another process has it.
 
     The lock is a file `.lock` in it and ends with the process. A new folder that stays empty is
     removed. On file systems without locks nothing is locked.
-
-    Raises
-    ------
-    BlockingIOError  if another process has locked it.
     """
     from filelock import FileLock, Timeout
 

@@ -16,7 +16,6 @@ from helpers.explorer_visitor import (  # noqa: F401  # one server for all
     address,
     browser,
     hold,
-    looked_at,
     shared,
     visit,
 )

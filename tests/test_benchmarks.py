@@ -1,13 +1,12 @@
 """The benchmarks: contenders that are comparable, runs that go on, tables that say what is in the
 files. No figure is checked here for being good."""
 
-import argparse
 import json
 
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, gpu, layers, parity, record, speed, tables
+from benchmarks import RESULTS, clock, gpu, layers, parity, speed, tables
 from benchmarks.networks import Floor, capsnet, literal
 from capsviz.nn import routing
 
@@ -56,12 +55,6 @@ def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread()
     assert not parity.summary(lines(0.96, 0.97))["within_spread"]
 
 
-def test_a_missed_aim_is_called_missed():
-    assert tables.aimed(1.3, 1.2) == ["1.30", "≤ 1.20 (missed)"]
-    assert tables.aimed(1.1, 1.2) == ["1.10", "≤ 1.20"]
-    assert tables.aimed(19, 20, "×", more=True) == ["19×", "≥ 20× (missed)"]
-
-
 def test_the_shipped_results_hold_every_part():
     assert set(speed.PARTS) <= set(json.loads(speed.RESULT.read_text()))
     shipped = json.loads((RESULTS / "parity.json").read_text())
@@ -70,43 +63,22 @@ def test_the_shipped_results_hold_every_part():
     assert seeds[0] == seeds[1] != set()
 
 
-@pytest.fixture
-def trial(tmp_path):
-    """The flags of a GPU trial that a CPU can run: the embedded digits, one epoch."""
-    return argparse.Namespace(
-        device="cpu", way="graph", recipe="digits", epochs=1, batch_size=64, learning_rate=2e-3,
-        schedule="linear", limit=64, batch=[2], seeds=1, folder=tmp_path,
-    )  # fmt: skip
-
-
-def test_a_race_records_when_each_target_was_first_reached(trial, monkeypatch):
-    monkeypatch.setattr(record, "TARGETS", (0.0, 1.1))
-    run = record.race(0, trial)
-    assert run["reached"]["0.00%"] == run["curve"][0]["seconds"] > 0
-    assert run["reached"]["110.00%"] is None
-    found = record.summary([run, run])
-    assert found["0.00%"]["reached"] == found["0.00%"]["runs"] == 2
-    assert found["110.00%"] == {"runs": 2, "reached": 0, "seconds": []}
-
-
-def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, monkeypatch):
-    monkeypatch.setattr(gpu, "WAYS", ("graph",))
+def test_gpu_measurements_go_on_where_they_stopped_and_survive_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "ROUNDS", 1)
     monkeypatch.setattr(gpu, "WARM", 0)
     device = torch.device("cpu")
-    queue = gpu.queue(trial, device)
+    queue = gpu.queue(device, [2], "digits", 64)
     queue["broken"] = lambda: {}["nothing"]
-    gpu.run(queue, trial.folder, device)
-    found = {p.stem: json.loads(p.read_text()) for p in trial.folder.glob("gpu-*.json")}
+    gpu.run(queue, tmp_path, device)
+    found = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("gpu-*.json")}
     assert set(found) == {f"gpu-{name}" for name in queue}
     assert found["gpu-broken"]["failed"] == "KeyError: 'nothing'"
     names = {"floor", "plain floor", "literal", "capsviz launches", "capsviz graph"}
     assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == names
     assert found["gpu-epochs-2-graph"]["images_per_second"] > 0
-    assert 0 <= found["gpu-precision-fp32-0"]["accuracy"] <= 1
     monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))
-    done = [name for name in queue if name != "broken"]
-    gpu.run({name: queue[name] for name in done}, trial.folder, device)
+    del queue["broken"]
+    gpu.run(queue, tmp_path, device)
 
 
 def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_path):
@@ -127,4 +99,4 @@ def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_pa
     rows = tables.by_routing().splitlines()
     assert rows[2].startswith("| `dynamic` | 1.00 | 1.00")
     (em,) = [row for row in rows if row.startswith("| `em`")]
-    assert "memory missed)" in em and "| 2.00 |" in em
+    assert "| 2.00 |" in em

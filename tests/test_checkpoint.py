@@ -21,12 +21,6 @@ def stored(tmp_path):
     return checkpoint.save(tmp_path / "x.safetensors", build_tiny(), CARD, dtype=None)
 
 
-def test_a_stored_network_gives_the_same_output(stored, tiny_images):
-    with torch.no_grad():
-        again, before = checkpoint.load(stored)(tiny_images), build_tiny()(tiny_images)
-    assert torch.equal(again.lengths, before.lengths)
-
-
 def test_half_precision_storage_is_loaded_as_float32(tmp_path, tiny_images):
     path = checkpoint.save(tmp_path / "x.safetensors", build_tiny(), CARD)
     model = checkpoint.load(path)
@@ -45,16 +39,6 @@ def test_the_card_says_in_what_type_weights_are_stored(tmp_path, kind):
     assert {v.dtype for v in checkpoint.read_tensors(path)[0].values()} == {kind}
 
 
-def test_the_card_has_the_digest_of_the_weights(stored):
-    card = checkpoint.read_card(stored)
-    assert card["weights"]["sha256"] == checkpoint.sha256(stored)
-    assert card["weights"]["parameters"] == sum(p.numel() for p in build_tiny().parameters())
-
-
-def test_a_folder_with_one_checkpoint_stands_for_it(stored):
-    assert checkpoint.find(stored.parent) == stored
-
-
 @pytest.mark.parametrize("name", checkpoint.shipped())
 def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
     path = checkpoint.find(name)
@@ -64,10 +48,9 @@ def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
     assert path.stat().st_size <= {"mnist": 17e6, "multimnist": 6e6}.get(name, 3e6)
 
 
-@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.99])
+@pytest.mark.parametrize("keep", [0, 100, -1])
 def test_damaged_weights_are_refused(stored, keep):
-    whole = stored.read_bytes()
-    stored.write_bytes(whole[: int(keep if keep >= 4 or keep == 0 else keep * len(whole))])
+    stored.write_bytes(stored.read_bytes()[:keep])
     with pytest.raises(ValueError, match="not a whole safetensors"):
         checkpoint.load(stored)
 
@@ -102,7 +85,6 @@ def test_a_card_that_is_no_card_is_refused(stored, text):
     ("change", "match"),
     [
         (lambda card: card.update(format=99), "is not a card"),
-        (lambda card: card.update(recipe=3), "is not a card"),
         (lambda card: card.update(results=[]), "is not a card"),
         (lambda card: card["model"]["config"].update(classes=5), "does not fit"),
         (lambda card: card["weights"].update(sha256="0" * 64), "of other weights"),
@@ -114,12 +96,6 @@ def test_a_card_that_does_not_fit_is_refused(stored, change, match):
     change(card)
     path.write_text(json.dumps(card))
     with pytest.raises(ValueError, match=match):
-        checkpoint.load(stored)
-
-
-def test_weights_without_a_card_are_refused(stored):
-    stored.with_suffix(".json").unlink()
-    with pytest.raises(ValueError, match="has no card"):
         checkpoint.load(stored)
 
 
@@ -143,39 +119,20 @@ def test_a_path_is_a_path_also_where_it_is_called_as_a_shipped_network(stored, m
     assert checkpoint.find("digits").name == "digits.safetensors"
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "x"
     files.write_text(path, "old")
 
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    for cause in (OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()):
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left") as error:
-        files.write_text(path, "new")
-    assert error.value.filename == str(path)
+        def fails(_, cause=cause):
+            raise cause
+
+        monkeypatch.setattr(os, "fsync", fails)
+        with pytest.raises(type(cause)) as error:
+            files.write_text(path, "new")
+        assert getattr(error.value, "filename", str(path)) == str(path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "x"
-    files.write_text(path, "old")
-
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        files.write_text(path, "new")
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_tensors_survive_with_what_is_said_of_them(tmp_path):
-    path = Path(tmp_path / "t.safetensors")
-    tensors = {"a": torch.arange(6).view(2, 3), "b": torch.tensor(1.5)}
-    checkpoint.write_tensors(path, tensors, {"note": "x"})
-    read, about = checkpoint.read_tensors(path)
-    assert about == {"note": "x"} and all(torch.equal(read[k], v) for k, v in tensors.items())
 
 
 def test_a_fresh_network_is_of_the_same_kind_with_other_weights():
@@ -198,7 +155,7 @@ def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset()
 
 def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     model = models.build("capsnet", (1, 28, 28), 3, stem="slim").eval()
-    images = torch.rand(300, *model.config["image_shape"])
+    images = torch.rand(128, *model.config["image_shape"])
     bare, fresh = checkpoint.fresh(model, 1), checkpoint.fresh(model, 1, images=images)
     features = []
     norm = next(one for one in fresh.modules() if isinstance(one, torch.nn.BatchNorm2d))
@@ -226,11 +183,6 @@ def test_what_cannot_be_built_anew_is_refused():
     changed.extra = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="other weights than it has"):
         checkpoint.fresh(changed)
-
-
-def test_weights_that_do_not_fit_are_a_memory_error():
-    with pytest.raises(MemoryError, match="the weights of this capsnet do not fit"):
-        models.build("capsnet", (1, 28, 28), 10, types=1, hidden=[10**7, 10**7])
 
 
 def test_a_device_that_is_not_here_is_refused_in_a_line():

@@ -43,14 +43,6 @@ def installed(tmp_path):
     return write
 
 
-def test_ours_are_files_and_folders_that_begin_with_no_underscore():
-    names = discovery.names("capsviz.analyses")
-    assert {"rotate", "sweep"} <= set(names) and names == sorted(names)
-    assert not [name for name in discovery.names(DATA) if name.startswith("_")]
-    assert discovery.source("capsviz.analyses", "sweep").name == "__init__.py"
-    assert discovery.source(DATA, "mnist").name == "mnist.py"
-
-
 def test_a_file_and_a_folder_of_ones_own_are_found_and_imported_once(plugin):
     path = plugin("data/mine.py", '"""My data."""\nobjects = [object()]\n')
     plugin("data/large/__init__.py", '"""Much."""\nfrom . import part\nvalue = part.value\n')
@@ -81,33 +73,21 @@ def test_a_name_that_is_there_twice_is_refused_with_both_places(plugin, tmp_path
     assert discovery.names("capsviz.analyses"), "other kinds go on"
 
 
-def test_two_distributions_of_one_name_are_refused(installed):
-    for module in ("one", "two"):
-        installed(f"[capsviz.data]\nmine = {module}\n", **{module: ""})
-    with pytest.raises(ValueError, match="two modules of data are called 'mine'"):
-        discovery.names(DATA)
-
-
 def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(discovery.PLUGINS, f"{tmp_path}:{tmp_path / 'nowhere'}")
     with pytest.raises(ValueError, match=r"\$CAPSVIZ_PLUGINS names '.*/nowhere', which is not a"):
         discovery.names(DATA)
 
 
-@pytest.mark.parametrize("text", ["import no_such_thing", "1 / 0", "def f(:", "raise OSError('x')"])
+@pytest.mark.parametrize(
+    "text", ["import no_such_thing", "1 / 0", "def f(:", "raise SystemExit(3)"]
+)
 def test_a_plugin_that_cannot_be_imported_is_named_and_can_be_listed(plugin, text):
     path = plugin("data/mine.py", f"\n{text}\n")
     discovery.summary(DATA, "mine")
     with pytest.raises(ValueError, match=rf"data set 'mine' of {path} cannot be imported \(\w+: "):
         discovery.load(DATA, "mine", what="data set")
     assert not [name for name in sys.modules if name.startswith("capsviz_plugin_")]
-
-
-def test_a_distribution_whose_module_is_missing_is_named(installed):
-    installed("[capsviz.data]\nmine = no_such_module\n")
-    assert "'mine' is no_such_module" in discovery.summary(DATA, "mine")
-    with pytest.raises(ValueError, match="data set 'mine' of no_such_module cannot be imported"):
-        discovery.load(DATA, "mine", what="data set")
 
 
 def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, tmp_path):
@@ -122,11 +102,10 @@ def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, t
     assert "(cannot be read: ModuleNotFoundError: No module named 'gonepkg')" in lines["gone"]
 
 
-@pytest.mark.parametrize("kind", ["analyses", "commands"])
-def test_commands_and_analyses_share_their_names(plugin, kind):
-    plugin(f"{kind}/{'train' if kind == 'analyses' else 'rotate'}.py", "")
-    with pytest.raises(ValueError, match=f"two modules of {kind} are called"):
-        discovery.names(f"capsviz.{kind}")
+def test_commands_and_analyses_share_their_names(plugin):
+    plugin("analyses/train.py", "")
+    said = CliRunner().invoke(main, ["--help"])
+    assert said.exit_code == 2 and "a command and an analysis are called 'train'" in said.stderr
 
 
 def test_a_file_that_no_import_can_name_is_refused(plugin):
@@ -135,22 +114,10 @@ def test_a_file_that_no_import_can_name_is_refused(plugin):
         discovery.names("capsviz.analyses")
 
 
-def test_a_plugin_that_ends_the_program_is_named(plugin):
-    plugin("commands/ending.py", "raise SystemExit(3)")
-    said = CliRunner().invoke(main, ["ending"])
-    assert said.exit_code == 2 and "'ending' of" in said.stderr and "SystemExit" in said.stderr
-
-
 def test_a_command_that_is_none_is_refused(plugin):
     plugin("commands/number.py", "command = 3")
     said = CliRunner().invoke(main, ["number"])
-    assert said.exit_code == 2 and "is no command of click" in said.stderr
-
-
-def test_an_unknown_name_comes_with_the_nearest():
-    with pytest.raises(ValueError, match=r"unknown data set 'minst', .* \(did you mean 'mnist'\?"):
-        discovery.load(DATA, "minst", what="data set")
-    assert "did you mean" not in discovery.unknown("x", "zzz", ["a", "b"])
+    assert said.exit_code == 2 and "offers no command" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -158,11 +125,8 @@ def test_an_unknown_name_comes_with_the_nearest():
     [
         ('"""One line."""\n', "One line."),
         ('"""First.\n\nMore.\n"""\n', "First."),
-        ('"""\nOn the second line.\n"""\n', "On the second line."),
         ("# comment\n'Single quotes.'\n", "Single quotes."),
-        ('r"""Raw."""\n', "Raw."),
         ('"""A \\"quoted\\" word."""\n', 'A "quoted" word.'),
-        ("x = 1\n", ""),
         ("", ""),
     ],
 )
@@ -174,13 +138,3 @@ def test_the_first_line_of_a_docstring_however_it_is_written(plugin, text, line)
 def test_a_file_that_is_not_utf_8_is_listed_as_such(plugin):
     plugin("data/mine.py", "").write_bytes('"""Gr\u00fc\u00dfe."""\n'.encode("latin-1"))
     assert discovery.summary(DATA, "mine") == "(cannot be read: it is not UTF-8, byte 5)"
-
-
-def test_summaries_of_ours_are_those_of_python():
-    import ast
-
-    for package in ("capsviz.analyses", "capsviz.commands", DATA, "capsviz.nn.routing"):
-        for name in discovery.names(package):
-            text = discovery.source(package, name).read_text(encoding="utf-8")
-            expected = ast.get_docstring(ast.parse(text)).partition("\n")[0]
-            assert discovery.summary(package, name) == expected, name

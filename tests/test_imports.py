@@ -37,7 +37,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 UNKNOWN_TO_ANALYSES = (
     "routing",
     "links",
-    "primary_capsules",
+    "children",
     "class_capsules",
     "capsule_layer",
     "routing_layer",
@@ -151,7 +151,7 @@ def test_every_floor_has_its_rooms_and_capsviz_few_files():
         ("capsviz.analyses.rotate", "capsviz.no_such_room"),
         ("capsviz.analyses.rotate", "capsviz.data._torchvision"),
         ("capsviz.nn.models.capsnet", "capsviz.nn.routing._parts"),
-        ("capsviz.nn.functional", "capsviz.nn.models._settings"),
+        ("capsviz.nn.functional", "capsviz.nn.models._bases"),
     ],
 )
 def test_arrows_that_turn_back_are_seen(module, imported):

@@ -172,13 +172,6 @@ def good(outcome):
     return outcome.stdout
 
 
-def one_line(outcome, *words):
-    assert outcome.returncode == 2 and outcome.stdout == ""
-    assert len(outcome.stderr.strip().splitlines()) == 1, outcome.stderr
-    for word in ("Error: ", *words):
-        assert word in outcome.stderr, word
-
-
 def packed(path):
     """The name in a wheel of a file of the checkout."""
     parts = path.relative_to(discovery.root()).parts
@@ -322,14 +315,3 @@ def test_plugins_of_a_folder_and_of_a_distribution_are_listed_run_and_trained_wi
     text = good(run(code, **how))
     assert text.count("test accuracy") == 2 and text.count("there are 40 images") == 3
     assert len(list(tmp_path.glob("of-*/*-40-images.png"))) == 3
-
-
-def test_what_is_wrong_with_a_plugin_is_one_line(run, tmp_path):
-    one_line(run("--help", plugins=tmp_path / "nowhere"), "nowhere', which is not a folder")
-    twice = write(tmp_path / "twice", {"analyses/rotate.py": ANALYSIS})
-    one_line(run("--help", plugins=twice), "two modules of analyses are called 'rotate'")
-    both = write(tmp_path / "both", {"analyses/own.py": ANALYSIS, "commands/own.py": ANALYSIS})
-    one_line(run("--help", plugins=both), "a command and an analysis are called 'own'")
-    broken = write(tmp_path / "broken", {"analyses/own.py": '"""Mine."""\nimport no_such_thing\n'})
-    assert "own " in good(run("--help", plugins=broken))
-    one_line(run("own", plugins=broken), "own.py", "No module named 'no_such_thing'")

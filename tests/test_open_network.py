@@ -89,12 +89,6 @@ def test_the_commit_of_their_checkout_is_in_the_card(file):
     assert open_network(f"{file}:dynamic", **SMALL).card["network"]["commit"] == head + "+"
 
 
-def test_a_wrapped_network_is_taken_as_it_is(file):
-    net = open_network(f"{file}:wrapped")
-    assert net.grid is None
-    assert net.card["name"] == "networks-wrapped"
-
-
 @pytest.mark.parametrize("kind", ["x.safetensors", "x.pt", "nested.pth", "parallel.pt"])
 def test_weights_are_loaded_from_tensors_alone(file, kind):
     other = zoo.Unsqueezed()
@@ -115,10 +109,11 @@ def test_weights_are_loaded_from_tensors_alone(file, kind):
     assert len(net.card["weights"]["sha256"]) == 64
 
 
-@pytest.mark.parametrize("name", ["dynamic", "compiled", "parallel", "inside"])
 @pytest.mark.parametrize(
-    "prefix", ["", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", "model.net."]
-)
+    ("name", "prefix"),
+    [("dynamic", "_orig_mod."), ("compiled", "module."), ("parallel", "module._orig_mod."),
+     ("inside", "_orig_mod.module."), ("dynamic", "model.net.")],
+)  # fmt: skip
 def test_weights_fit_however_network_and_they_were_compiled_or_made_parallel(file, name, prefix):
     file.write_text(
         FILE + "\ndef compiled():\n    return torch.compile(Unsqueezed(), backend='eager')\n"
@@ -158,7 +153,11 @@ def test_the_path_and_cuda_are_left_as_they_were(file):
         ("networks.py:dynamik", SMALL, r"unknown function 'dynamik', .*did you mean 'dynamic'\?"),
         ("networks.py:raises", SMALL, r"raises\(\) raises ZeroDivisionError: division by zero"),
         ("networks.py:number", SMALL, r"number\(\) returns int, expected a torch module"),
-        ("networks.py:needs", SMALL, "needs needs iterations: write a function without arguments"),
+        (
+            "networks.py:needs",
+            SMALL,
+            "needs cannot be called with no arguments: missing .* 'iterations'",
+        ),
         ("networks.py:dynamic", {}, "that is not wrapped: name a data set"),
         (
             "networks.py:dynamic",
@@ -174,12 +173,6 @@ def test_what_is_wrong_with_file_or_network_is_said_in_one_line(file, spec, opti
     with pytest.raises(ValueError, match=said) as error:
         open_network(f"{file.parent}/{spec}", **options)
     assert "\n" not in str(error.value)
-
-
-def test_a_file_that_cannot_be_imported_says_why(file):
-    file.write_text("import nothing_of_this_name\n")
-    with pytest.raises(ValueError, match="cannot be imported: ModuleNotFoundError: No module"):
-        open_network(f"{file}:dynamic", **SMALL)
 
 
 class Evil:
@@ -199,10 +192,10 @@ class Evil:
         (
             "x.pt",
             {**zoo.Unsqueezed().state_dict(), "fc.bias": torch.ones(5)},
-            r"another size than .*: fc.bias is \(5,\), expected \(120,\)",
+            r"another network than .*: 1 are of another size \(fc.bias\)",
         ),
-        ("x.pt", [1, 2], "holds list, expected a state_dict"),
-        ("x.pt", {"epoch": 3}, "'epoch' is no tensor"),
+        ("x.pt", [1, 2], "holds no state_dict"),
+        ("x.pt", {"epoch": 3}, "holds no state_dict"),
         ("x.pt", Evil(), "cannot be read with weights_only=True"),
         ("x.npz", {}, "neither .safetensors nor .pt"),
     ],
@@ -216,14 +209,6 @@ def test_weights_that_do_not_fit_are_refused_with_their_keys(file, capsys, name,
     assert capsys.readouterr().out == ""
 
 
-def test_weights_that_are_not_there_are_named(file):
-    with pytest.raises(ValueError, match="there is no file"):
-        open_network(f"{file}:dynamic", file.parent / "none.pt", **SMALL)
-    (file.parent / "broken.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="not a whole safetensors file"):
-        open_network(f"{file}:dynamic", file.parent / "broken.safetensors", **SMALL)
-
-
 def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch):
     """capsviz's own CapsNet, trained by a loop of one's own, and any with a `look`."""
     monkeypatch.syspath_prepend(HERE)
@@ -231,7 +216,10 @@ def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch)
     path.write_text(
         "import capsviz\nfrom helpers.plain_capsnet import Foreign\n\n"
         "def build():\n    return capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4)\n\n"
-        "def other():\n    return Foreign()\n"
+        "def other():\n    return Foreign()\n\n"
+        "def lying():\n    net = Foreign()\n    own = net.look\n"
+        "    net.look = lambda x, **o: {**own(x, **o), 'lengths': own(x, **o)['lengths'] / 2}\n"
+        "    return net\n"
     )
     torch.manual_seed(5)
     model = capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4).eval()
@@ -247,6 +235,8 @@ def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch)
     other = open_network(f"{path}:other", **size)
     assert other.card["name"] == "mine-other" and other.config["image_shape"] == (1, 28, 28)
     assert capsviz.trace(other, images).couplings.shape == (2, 5, 12, 10)
+    with pytest.raises(ValueError, match=r"'mine-lying' is not .* trusted: lengths are not"):
+        open_network(f"{path}:lying", **size)
 
 
 def test_a_network_is_built_anew_by_its_function_without_its_weights(file):

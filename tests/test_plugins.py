@@ -37,7 +37,6 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_traced(plugin, tiny_imag
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has no function route"),
         ("def route(votes): pass", "has no function route"),
         (
             "def route(votes, couplings=None): return votes",
@@ -58,13 +57,11 @@ def test_a_routing_without_what_a_routing_has_is_refused_in_a_line(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", r"has no function load\(split, root\)"),
         (
             "def load(split, root): return 1 / 0",
             "cannot be loaded .ZeroDivisionError: division by z",
         ),
         ("def load(split, root): return [1]", "is a list, expected a capsviz.data.Dataset"),
-        ("def load(split, root): return made([0, 1])", "labels must be an integer tensor"),
         ("def load(split, root): return made(torch.tensor([0, 2]))", "must be 0 to 1, got 0 to 2"),
     ],
 )
@@ -102,7 +99,6 @@ def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "'lacking' has no function layers"),
         ("def layers(inputs, image_shape): pass", "'lacking' has no function layers"),
         (
             "def layers(inputs, image_shape, *, norm=False): pass",
@@ -126,9 +122,8 @@ def test_a_decoder_that_draws_no_images_is_refused_in_a_line(plugin, tiny_images
     ("text", "words"),
     [
         ("", "'lacking' has no function corrupt"),
-        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\) of images"),
+        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\)"),
         ("def corrupt(images, generator): pass", "gives a NoneType, expected a tensor"),
-        ("def corrupt(images, generator): return images.numpy()", "gives a ndarray, expected"),
     ],
 )
 def test_a_corruption_that_gives_other_images_is_refused_in_a_line(plugin, text, words):
@@ -148,7 +143,7 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
 CHECK = """
 from capsviz.checks.verdict import About, passes
 
-ABOUT = About(paper="", method="", breaks="", fix="", after=({after}))
+ABOUT = About(paper="", breaks="", fix="", after=({after}))
 
 
 def examine(candidate):

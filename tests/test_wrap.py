@@ -63,20 +63,6 @@ def test_couplings_put_in_do_what_the_loop_does_with_them(kind, shape, images):
     close(seen.couplings, other["couplings"])
 
 
-def test_uniform_and_random_couplings_can_be_asked_for(images):
-    net = wrapped(zoo.Unsqueezed)
-    uniform = capsviz.trace(net, images, couplings="uniform")
-    assert torch.equal(uniform.couplings, torch.full_like(uniform.couplings, 1 / 3))
-    drawn = capsviz.trace(net, images, couplings="random", chunk=2)
-    assert not torch.allclose(drawn.poses, uniform.poses)
-
-
-def test_the_global_generator_is_left_alone():
-    state = torch.get_rng_state()
-    wrapped(zoo.Unsqueezed)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(rounds, images):
     net = wrapped(zoo.Unsqueezed)
@@ -84,11 +70,6 @@ def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(rounds, 
     with torch.no_grad():
         close(seen.poses, expected(net.network, images, iterations=rounds)["poses"], 1e-5)
     assert net.network.digits.routings == 3
-
-
-def test_iterations_that_nothing_sets_are_refused(images):
-    with pytest.raises(ValueError, match="cannot be changed, got 2: no attribute"):
-        capsviz.trace(wrapped(zoo.Einsum), images, iterations=2)
 
 
 @pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Attention])
@@ -104,12 +85,6 @@ def test_a_decoder_inside_the_pass_decodes_any_pose(kind, images):
         close(made, torch.sigmoid(net.network.fc(kept.flatten(1))).view(9, *SHAPE))
         output = output_of(net.network, images)[1].view(-1, *SHAPE)
     close(capsviz.trace(net, images).reconstruction, output)
-
-
-def assigned(v, hot):
-    kept, own = torch.zeros_like(v), torch.arange(len(v))
-    kept[own, hot.argmax(1)] = v[own, hot.argmax(1)]
-    return kept
 
 
 def assigned_one_by_one(v, hot):
@@ -131,12 +106,8 @@ def zeroed(v, hot):
 
 
 MASKS = {
-    "assigned": assigned,
     "assigned one by one": assigned_one_by_one,
     "scattered": scattered,
-    "scattered, not in place": lambda v, hot: torch.zeros_like(v).scatter(
-        1, (i := hot.argmax(1).view(-1, 1, 1).expand(-1, 1, v.shape[2])), v.gather(1, i)
-    ),
     "zeroed": zeroed,
     "put": lambda v, hot: torch.zeros_like(v).index_put(
         (torch.arange(len(v)), hot.argmax(1)), v[hot > 0]
@@ -145,23 +116,19 @@ MASKS = {
         [one * own[:, None] for one, own in zip(v, hot, strict=True)]
     ),
     "where": lambda v, hot: torch.where(hot[..., None] > 0, v, torch.zeros(())),
-    "masked_fill": lambda v, hot: v.masked_fill(hot[..., None] == 0, 0),
     "einsum": lambda v, hot: torch.einsum("bje,bj->bje", v, hot),
-    "a copy in place": lambda v, hot: v.clone().mul_(hot[..., None]),
     "in place": lambda v, hot: v.mul_(hot[..., None]),
 }
 
 
 SOFTMAXES = {
     "two exponentials": lambda b: torch.exp(b) / torch.sum(torch.exp(b), dim=2, keepdim=True),
-    "a sum of another shape": lambda b: b.exp() / b.exp().sum(2)[..., None],
     "a sum that is not 0": lambda b: b.exp() / (b.exp().sum(2, keepdim=True) + 1e-9),
     "the same exponential": lambda b: (
         (e := (b - b.amax(2, keepdim=True)).exp()) / e.sum(2).unsqueeze(2).clamp(min=1e-9)
     ),
     "its logarithm": lambda b: b.log_softmax(2).exp(),
     "logsumexp": lambda b: (b - b.logsumexp(2, keepdim=True)).exp(),
-    "logsumexp of another shape": lambda b: torch.exp(b - torch.logsumexp(b, 2)[..., None]),
 }
 
 
@@ -201,13 +168,10 @@ def scripted(s):
 
 SQUASHES = {
     "expanded": expanded,
-    "repeated": lambda s: factor(s)[..., None].repeat(1, 1, E) * s,
-    "stacked": lambda s: torch.stack([factor(s)] * E, -1) * s,
     "einsum": lambda s: torch.einsum("bj,bje->bje", factor(s), s),
     "diagonal": lambda s: torch.bmm(torch.diag_embed(factor(s)), s),
     "out": put_out,
     "class by class": lambda s: torch.stack([zoo.squash(s[:, j]) for j in range(J)], 1),
-    "slices": lambda s: torch.cat([zoo.squash(s[:, j : j + 1]) for j in range(J)], 1),
     "chunks": lambda s: torch.cat([zoo.squash(part) for part in s.chunk(J, 1)], 1),
     "by index": by_index,
     "scripted": scripted,
@@ -303,8 +267,10 @@ class OfTheSum(Written):
         return self.returns(self.poses(x))
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("returns", RETURNS)
+@pytest.mark.parametrize(
+    ("function", "returns"),
+    [(name, "both") for name in FUNCTIONS] + [("MLP", name) for name in RETURNS],
+)
 def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, images):
     net = wrapped(OfTheSum(function=FUNCTIONS[function], returns=RETURNS[returns]))
     seen = capsviz.trace(net, images)
@@ -313,7 +279,7 @@ def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, image
     assert len(seen.poses) == 3 and "may be the poses" not in net.report()
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", ["sigmoid", "MLP", "batch norm"])
 def test_what_is_made_of_the_sum_and_neither_returned_nor_measured_is_a_doubt(function):
     net = wrapped(
         OfTheSum(function=FUNCTIONS[function], returns=lambda v: v.norm(dim=2).softmax(1))
@@ -321,14 +287,14 @@ def test_what_is_made_of_the_sum_and_neither_returned_nor_measured_is_a_doubt(fu
     assert "may be the poses: name them by poses=" in net.report()
 
 
-def test_where_scores_are_no_norms_what_may_be_the_poses_is_said(images):
+def test_where_scores_are_no_norms_poses_are_the_last_that_are_parallel_to_the_sum(images):
     class Softmax(Written):
         def forward(self, x):
             return super().forward(x)[0].softmax(1)
 
-    said = wrapped(Softmax(squashed=SQUASHES["einsum"])).report()
-    assert "tensors parallel to them in test_wrap.py:" in said
-    assert "may be the poses: name them by poses=" in said
+    net = wrapped(Softmax(squashed=SQUASHES["einsum"]))
+    with torch.no_grad():
+        close(capsviz.trace(net, images).poses, expected(net.network, images)["poses"], 1e-5)
 
 
 def test_a_pose_that_is_the_same_class_s_for_all_images_is_none_that_is_chosen(images):
@@ -349,15 +315,8 @@ class OfEachChild(Written):
         return torch.stack([f(u[:, i]).view(-1, J, E) for i, f in enumerate(self.each)], 1)
 
 
-class OfEachClass(Written):
-    def votes(self, u):
-        products = [u[:, :, None] @ self.W[:, j].transpose(1, 2) for j in range(J)]
-        return torch.stack(products, 3).squeeze(2)
-
-
-@pytest.mark.parametrize("kind", [OfEachChild, OfEachClass])
-def test_votes_of_several_products_have_no_children_that_are_seen(kind, images):
-    net = wrapped(kind())
+def test_votes_of_several_products_have_no_children_that_are_seen(images):
+    net = wrapped(OfEachChild())
     assert "not found: votes are put together of several products" in net.report()
     seen = capsviz.trace(net, images)
     assert seen.children is None and seen.grid == (2, 4, 3)
@@ -399,15 +358,6 @@ def test_an_exponential_over_another_s_sum_is_no_softmax():
 
     with pytest.raises(NoCapsulesError):
         wrapped(Other)
-
-
-def test_a_compiled_network_is_looked_at_as_it_was_written(images):
-    network = zoo.Einsum().eval()
-    net = capsviz.wrap(torch.compile(network, backend="eager"), **SMALL)
-    close(
-        capsviz.trace(net, images).poses,
-        capsviz.trace(capsviz.wrap(network, **SMALL), images).poses,
-    )
 
 
 @pytest.mark.parametrize("poses", [None, "digits"])
@@ -456,15 +406,6 @@ def test_compiled_functions_inside_are_looked_at_as_they_were_written(options, i
     counter = torch._dynamo.testing.CompileCounter()
     torch.compile(lambda x: x + 1, backend=counter)(images)
     assert counter.frame_count == 1  # elsewhere what is compiled runs compiled, as before
-
-
-def test_parts_that_are_not_there_are_none_or_named(images):
-    net = wrapped(zoo.Watchable, couplings="m_step:share")
-    assert capsviz.trace(net, images).votes is None
-    with capsviz.tracing.remember():
-        assert capsviz.trace(net, images, keep=("couplings",)).couplings.shape == (3, 5, 24, 3)
-    with pytest.raises(ValueError, match="gave no votes, poses"):
-        capsviz.trace(net, images, keep=("votes", "poses"))
 
 
 def test_what_weighs_the_votes_after_a_bias_is_read_and_replaced(images):
@@ -541,7 +482,6 @@ def test_without_a_softmax_local_variables_are_watched(images):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("share", "expected 'module.method:variable'"),
         ("nowhere.forward:c", "there is no module 'nowhere'"),
         ("n_step:share", "has no method 'n_step'"),
         ("m_step:c", "has no variable 'c'"),
@@ -675,11 +615,6 @@ def test_a_report_says_what_was_found_where_and_what_can_be_run():
     assert "perturb" in wrapped(zoo.Einsum).report().rpartition("cannot")[2]
 
 
-def test_couplings_that_are_no_tensor_are_refused(images):
-    with pytest.raises(TypeError, match=r"expected couplings as a Tensor or a name, got nd"):
-        capsviz.trace(wrapped(zoo.Unsqueezed), images, couplings=torch.ones(24, 3).numpy())
-
-
 def test_a_network_without_capsules_can_be_evaluated(images):
     from capsviz.tracing import scores
 
@@ -693,9 +628,8 @@ def test_a_network_without_capsules_can_be_evaluated(images):
         capsviz.trace(net, images)
 
 
-@pytest.mark.parametrize("name", ["average", "resnet"])
-def test_of_logits_and_their_softmax_the_probabilities_are_the_scores(name, images):
-    net, size = models.build(name, (1, 28, 28), zoo.CLASSES).eval(), (28, 28)
+def test_of_logits_and_their_softmax_the_probabilities_are_the_scores(images):
+    net, size = models.build("average", (1, 28, 28), zoo.CLASSES).eval(), (28, 28)
     bare = capsviz.wrap(net, (1, *size), zoo.CLASSES, couplings=None)
     larger = torch.nn.functional.interpolate(images, size)
     with torch.no_grad():
@@ -703,10 +637,15 @@ def test_of_logits_and_their_softmax_the_probabilities_are_the_scores(name, imag
 
 
 @pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
-def test_a_wrapped_network_passes_its_own_verification(kind, images):
+def test_a_wrapped_network_is_verified_once_as_it_is_wrapped(kind, images, monkeypatch):
     net = wrapped(kind)
     with torch.no_grad():
         assert list(verification.mistakes(net, images)) == []
+    monkeypatch.setattr(verification, "mistakes", lambda *_: pytest.fail("verified again"))
+    capsviz.trace(net, images)
+    monkeypatch.setattr(verification, "mistakes", lambda *_: ["it lies"])
+    with pytest.raises(ValueError, match=f"network '{kind.__name__}' is not .* trusted: it lies"):
+        wrapped(kind)
 
 
 def test_a_recording_says_who_called_what_and_where(images):
@@ -719,15 +658,7 @@ def test_a_recording_says_who_called_what_and_where(images):
     assert torch.equal(recording.output[0], output_of(net, images)[0])
 
 
-def test_an_analysis_that_draws_maps_says_that_capsules_without_places_have_none(images):
-    from capsviz.analyses import routing
-
-    net = wrapped(zoo.Einsum, grid=None)
-    result = routing.OneImage().measure(net, images[:1], classes=["a", "b", "c"])
-    assert result.maps is None and "no maps" in routing.OneImage().verdict(result)
-
-
-@pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
+@pytest.mark.parametrize("kind", [zoo.Einsum, zoo.Expectation])
 def test_the_routing_analysis_runs_on_each(kind, images):
     from capsviz.analyses import routing
 

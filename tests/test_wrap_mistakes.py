@@ -23,15 +23,10 @@ def refused(said, network=None, **options):
     return str(error.value)
 
 
-@pytest.mark.parametrize("grid", [(4, 2, 3), (3, 4, 2), (2, 3, 4), (8, 3, 1), (24, 1, 1)])
+@pytest.mark.parametrize("grid", [(4, 2, 3), (24, 1, 1)])
 def test_a_grid_that_puts_capsules_of_several_places_into_one_is_refused(grid):
     said = refused(r"grid \(.*\) is none of these capsules: .* see image", grid=grid)
     assert "found: (2, 4, 3), type by type" in said
-
-
-@pytest.mark.parametrize("grid", [(-2, -4, 3), (2.0, 4, 3), (True, 8, 3), (2, "4", 3)])
-def test_a_grid_of_other_than_whole_positive_numbers_is_refused(grid):
-    refused(r"grid= must be \(types, rows, columns\)", grid=grid)
 
 
 @pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Einsum])
@@ -87,36 +82,9 @@ def test_a_function_by_hand_that_raises_is_named_with_its_line(name):
     assert "refuses images" not in said
 
 
-@pytest.mark.parametrize("name", HANDS)
-def test_a_function_by_hand_that_raises_later_is_named_too(name, images):
-    calls = {
-        "scores": lambda out: out[0],
-        "poses": lambda out: torch.ones(len(out[0]), 3, 6),
-        "decode": lambda poses, classes: torch.zeros(len(poses), 120),
-        "couplings": lambda out: torch.full((len(out[0]), 24, 3), 1 / 3),
-        "votes": lambda out: torch.ones(len(out[0]), 24, 3, 6),
-        "children": lambda out: torch.ones(len(out[0]), 24, 4),
-    }
-    late = []
-
-    def function(*values):
-        return boom() if late else calls[name](*values)
-
-    net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, **{name: function})
-    late.append(True)
-    with pytest.raises(ValueError, match=f"^{name}= raises KeyError: 'boom'"):
-        net.look(images, keep=("poses", "couplings", "votes", "children", "reconstruction"))
-
-
 @pytest.mark.parametrize("name", [*HANDS, "call", "pair", "card"])
-@pytest.mark.parametrize("value", [5, True])
-def test_what_is_no_function_and_no_name_is_refused_with_what_was_expected(name, value):
-    refused(rf"^{name}= must be .*, got {value}$", **{name: value})
-
-
-def test_a_call_that_cannot_take_network_and_images_is_refused():
-    said = refused(r"^call= must take \(network, images\): too many positional", call=lambda m: 0)
-    assert "give call" not in said
+def test_what_is_no_function_and_no_name_is_refused_with_what_was_expected(name):
+    refused(rf"^{name}= must be .*, got 5$", **{name: 5})
 
 
 class Inside(zoo.Unsqueezed):
@@ -127,19 +95,11 @@ class Inside(zoo.Unsqueezed):
         return self.mask(super().forward(x)[0])
 
 
-class Contiguous(zoo.Unsqueezed):
-    def forward(self, x):
-        return super().forward(x.transpose(2, 3).view(len(x), 1, 12, 10))
-
-
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [(Inside, "TypeError: .*missing 1 required positional argument: 'target'"),
-     (Contiguous, "RuntimeError: view size is not compatible")],
-)  # fmt: skip
-def test_an_error_inside_the_network_is_told_with_its_line_and_no_advice(kind, error):
+def test_an_error_inside_the_network_is_told_with_its_line_and_no_advice():
+    error = "TypeError: .*missing 1 required positional argument: 'target'"
     said = refused(
-        rf"refuses images \(7, 1, 12, 10\): {error}.*\(test_wrap_mistakes.py:\d+\)", kind().eval()
+        rf"refuses images \(7, 1, 12, 10\): {error}.*\(test_wrap_mistakes.py:\d+\)",
+        Inside().eval(),
     )
     assert "give call" not in said and "images alone" not in said
 
@@ -170,7 +130,7 @@ class Short(zoo.Einsum):
         return length * (1 + 1e-3 * torch.rand(3)) if self.wrong == "random" else length
 
 
-SAID = {"shared": r"couplings of an image change .* other images", "random": "two passes .* differ"}
+SAID = {"shared": "couplings depend on the batch", "random": "two passes .* differ"}
 
 
 @pytest.mark.parametrize("wrong", SAID)
@@ -229,27 +189,15 @@ def test_a_first_value_that_is_broadcast_is_expanded_and_one_of_another_kind_lef
     assert capsviz.trace(net, images, keep=("couplings",)).couplings.shape == (2, 5, 24, 3)
 
 
-@pytest.mark.parametrize(
-    "source", ["couple:votes", "couple:v", lambda out: (out - out.mean())[:, None]]
-)
+@pytest.mark.parametrize("source", ["couple:votes", lambda out: (out - out.mean())[:, None]])
 def test_what_is_often_negative_is_no_couplings(source):
     said = r"runs from -.* to .*, expected couplings, none of them negative"
     refused(said, Named().eval(), couplings=source)
 
 
-def test_couplings_that_a_bias_makes_slightly_negative_are_taken(images):
-    def couplings(output):
-        c = torch.full((len(output), 24, 3), 0.4)
-        c[:, :2] = -0.01
-        return c
-
-    net = capsviz.wrap(Named().eval(), **SMALL, couplings=couplings)
-    assert capsviz.trace(net, images, keep=("couplings",)).couplings.min() < 0
-
-
 def test_poses_of_another_size_than_the_decoder_takes_leave_it_out():
     net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, poses="conv")
-    assert "found, but takes no poses (7, 3, 32): not used" in net.report()
+    assert "found, but does not take these poses: not used" in net.report()
 
 
 class Logits(zoo.Unsqueezed):
@@ -283,14 +231,17 @@ class Labelled(zoo.Unsqueezed):
 @pytest.mark.parametrize(
     ("kind", "options", "said"),
     [
+        (zoo.Unsqueezed, {"grid": (2, "4", 3)}, r"grid= must be \(types, rows, columns\)"),
+        (zoo.Unsqueezed, {"image_shape": 28}, r"expected image_shape as \(C, H, W\)"),
+        (zoo.Unsqueezed, {"classes": True}, "expected a number of classes, at least 2"),
         (zoo.Plain, {}, "no capsules found in Plain.*evaluate, sweep and corrupt can be run"),
         (zoo.TwoHeads, {}, "2 softmaxes have an equal claim: .* in left.* in right, .*pair="),
         (zoo.TwoHeads, {"pair": "middle"}, "pair 'middle' names 0 of the softmaxes"),
-        (zoo.Shared, {}, "change by .* with the other images of its batch"),
+        (zoo.Shared, {}, "scores depend on the batch: an image's change by"),
         (
             Random,
             {"scores": lambda out: out[0].clamp(0, 1)},
-            r"two passes .* differ by .*something random",
+            "two passes .* differ by .*something in it is random",
         ),
         (zoo.Unsqueezed, {"image_shape": (3, 12, 10)}, r"refuses images \(7, 3, 12, 10\)"),
         (Labelled, {}, r"cannot be called with images alone: Labelled.forward\(x, target\)"),
@@ -298,15 +249,8 @@ class Labelled(zoo.Unsqueezed):
         (TwoScores, {}, r"2 outputs could be the scores.*\['length'\].*\['probability'\]"),
         (TwoImages, {}, r"2 outputs could be the reconstruction: output\[1\], output\[2\]"),
         (zoo.Unsqueezed, {"grid": (2, 4, 4)}, "does not fit 24 children"),
-        (
-            zoo.Unsqueezed,
-            {"grid": "yes"},
-            "must be .types, rows, columns., 'probe' or None, got 'yes",
-        ),
         (zoo.Unsqueezed, {"normalise": (0.5,)}, r"must be \(mean, standard deviation\).*\(0.5,\)"),
         (zoo.Unsqueezed, {"normalise": (0.1, 0)}, "expects a deviation above 0"),
-        (zoo.Unsqueezed, {"card": "x"}, "^card= must be a mapping or None, got 'x'"),
-        (zoo.Unsqueezed, {"normalise": 0.5}, r"must be \(mean, standard deviation\).*got 0.5"),
         (zoo.Unsqueezed, {"poses": "fingers"}, "no module 'fingers', expected one of"),
         (zoo.Unsqueezed, {"scores": "margin"}, "unknown scores 'margin'"),
         (zoo.Unsqueezed, {"scores": lambda out: out[1]}, r"must return \(7, 3\), it returned"),
@@ -314,19 +258,3 @@ class Labelled(zoo.Unsqueezed):
 )
 def test_what_cannot_be_inferred_is_refused_in_one_line(kind, options, said):
     refused(said, kind(), **options)
-
-
-def test_what_is_no_network_or_is_wrapped_already_is_refused():
-    with pytest.raises(TypeError, match=r"expected a network, a torch.nn.Module, got NoneType"):
-        capsviz.wrap(None, **SMALL)
-    with pytest.raises(ValueError, match="this Unsqueezed is wrapped already"):
-        capsviz.wrap(capsviz.wrap(zoo.Unsqueezed(), **SMALL), **SMALL)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"image_shape": 28}, {"image_shape": (28,)}, {"classes": "10"}, {"classes": True}],
-    ids=str,
-)  # fmt: skip
-def test_sizes_that_are_none_are_refused_in_a_line(wrong):
-    sizes = {"image_shape": (1, 21, 19), "classes": 3} | wrong
-    refused(f"expected .*{next(iter(wrong))}", torch.nn.Flatten(), **sizes)

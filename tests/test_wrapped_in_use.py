@@ -36,28 +36,6 @@ def wrapped(network, **options):
     return capsviz.wrap(network.eval(), image_shape=SHAPE, classes=CLASSES, **options)
 
 
-class Uneven(zoo.Expectation):
-    """EM whose children are on or off: its poses follow couplings times activations alone."""
-
-    def __init__(self):
-        super().__init__()
-        with torch.no_grad():
-            self.activation.weight.mul_(40)
-
-    def forward(self, x):
-        a = torch.sigmoid(self.activation(x)).view(len(x), zoo.I, 1, 1)
-        u = self.encode(x).view(len(x), zoo.I, 1, zoo.D)
-        return self.fitted(a, (u[..., None, :] * self.W).sum(-1))
-
-
-def test_poses_are_held_against_what_weighs_the_votes_and_not_against_couplings(images):
-    net = wrapped(Uneven())
-    seen = capsviz.trace(net, images, keep=("couplings", "weights", "votes", "poses"))
-    by_couplings = torch.einsum("bij,bije->bje", seen.couplings[-1], seen.votes)
-    cosine = torch.cosine_similarity(by_couplings, seen.poses[-1], dim=-1)
-    assert cosine.min() < 0.999  # couplings alone would be called a lie
-
-
 def test_couplings_that_can_only_be_read_are_told_before_anything_is_computed():
     net = wrapped(zoo.Watchable(), **EM)
     assert missing(net, routing.OneImage.needs) == ["interventions"]
@@ -107,17 +85,6 @@ def test_where_more_of_an_image_reaches_the_classes_children_are_not_replaced(im
         transplant.ByIterations().measure(one, images, **asked)
 
 
-def test_parts_of_a_wrapped_network_are_exchanged(generator):
-    net = wrapped(zoo.Einsum())
-    images = torch.rand(60, *SHAPE, generator=generator)
-    images *= torch.rand(60, 1, 1, 1, generator=generator)
-    for of in ("couplings", "children", "poses"):
-        result = transplant.ByCapsules().measure(
-            net, images, of=of, classes=list("abc"), dataset="noise"
-        )
-        assert result.off < 1e-5 or of != "children"
-
-
 class Rounds(planted.Correct):
     """Its number of passes has a name that says nothing; another attribute holds it, too."""
 
@@ -136,29 +103,6 @@ def test_an_attribute_of_any_name_sets_the_iterations_if_it_does():
     images = torch.rand(2, *planted.SHAPE)
     assert len(capsviz.trace(net, images, iterations=5).couplings) == 5
     assert net.network.rr == net.network.types == 3
-
-
-def test_a_fixed_number_of_passes_is_taken_for_its_own_number(images):
-    net, labels = wrapped(zoo.Einsum()), torch.arange(5) % 3
-    assert "fixed" in net.report()
-    own = capsviz.trace(net, images)
-    assert torch.equal(capsviz.trace(net, images, iterations=3).poses, own.poses)
-    result = routing.OverImages().measure(net, images, labels, classes=list("abc"), dataset="x")
-    assert len(result.accuracy) == len(result.entropy_nats) == 3
-    right = (own.activations.argmax(2) == labels).float().mean(1)
-    np.testing.assert_allclose(result.accuracy.value, right)
-
-
-@pytest.mark.parametrize("part", ["couplings", "votes"])
-def test_a_function_that_gives_another_tensor_is_refused(part):
-    class Bare(zoo.Einsum):
-        def forward(self, x):
-            return {"scores": super().forward(x), "other": torch.ones(len(x), 4, 7, 2)}
-
-    given = {"couplings": lambda out: out["other"][:, :, :3, 0]}
-    given |= {part: lambda out: out["other"].flatten(2) if part == "couplings" else out["other"]}
-    with pytest.raises(ValueError, match=f"{part}= must return"):
-        wrapped(Bare(), **given)
 
 
 def test_pictures_come_in_the_size_and_colours_that_a_network_was_wrapped_for(tmp_path):
@@ -180,10 +124,6 @@ def test_pictures_come_in_the_size_and_colours_that_a_network_was_wrapped_for(tm
     )
     assert opened.images(2)[0].shape == (2, 3, 20, 20)
     assert opened.load("train").image_shape == (3, 20, 20)
-
-
-def test_rooms_that_the_documentation_names_are_there():
-    assert callable(capsviz.checks.run) and callable(capsviz.testing.assert_capsnet)
 
 
 class Scaled(zoo.Unsqueezed):
@@ -264,13 +204,10 @@ GPU = torch.device("cuda", 0)
     "build",
     [
         lambda: torch.nn.BatchNorm1d(2).to("cuda").running_mean,
-        lambda: torch.nn.Linear(2, 3).to(device=GPU).weight,
         lambda: torch.nn.Linear(2, 3, device="cuda:0").weight,
         lambda: torch.zeros(3, device="cuda"),
-        lambda: torch.tensor([1.0], device=GPU),
         lambda: torch.ones(3).to(GPU, torch.float64),
         lambda: torch.ones(3).to(0),
-        lambda: torch.ones(3).new_zeros(2, device=GPU),
     ],
 )
 def test_whatever_names_a_gpu_is_on_the_cpu_where_there_is_none(build):
@@ -280,7 +217,7 @@ def test_whatever_names_a_gpu_is_on_the_cpu_where_there_is_none(build):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there it is on the GPU")
-@pytest.mark.parametrize("more", [(), ("cuda",), (torch.device("cuda", 0),), ({"cuda:0": "cuda"},)])
+@pytest.mark.parametrize("more", [(), ("cuda",)])
 def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path, monkeypatch):
     weights = {"w": torch.rand(3)}
     with monkeypatch.context() as patch:
@@ -295,16 +232,6 @@ def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path
         torch.cuda.synchronize()
     assert found["w"].equal(weights["w"])
     assert torch.load is read
-
-
-def test_inside_what_is_compiled_runs_as_written():
-    counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
-    plain = torch.compile(lambda x: x + 2, backend=counter)
-    with environment.uncompiled():
-        plain(images)
-    assert counter.frame_count == 0
-    plain(images)
-    assert counter.frame_count == 1
 
 
 def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):

@@ -62,7 +62,7 @@ class Detect(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    extras = {"foolbox": "attacks"}
+    extras = ("foolbox",)
     examples = """
     capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s
     """

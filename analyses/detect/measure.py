@@ -168,7 +168,7 @@ def _others(inputs, n) -> tuple[dict, list[str]]:
 
 def _drawn(inputs, part, n):
     """Return n images of a split, drawn as those of the inputs are."""
-    return replace(inputs, dataset=part, drawn={}).images(n)[0]
+    return replace(inputs, dataset=part).images(n)[0]
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:

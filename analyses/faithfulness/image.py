@@ -41,7 +41,7 @@ class OneImage(Analysis):
     """Maps of one image, their deletion and insertion curves, and maps of random weights."""
 
     Result = Result
-    extras = {"captum": "attribution"}
+    extras = ("captum",)
     examples = """
     capsviz faithfulness --digit 4  # 15 s
     capsviz faithfulness --n 200  # about 1 min

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from capsviz import discovery
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
@@ -23,7 +24,6 @@ ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
-INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"
 
 
 class Maps(NamedTuple):
@@ -187,5 +187,5 @@ def _captum():
     try:
         import captum.attr
     except ModuleNotFoundError as error:
-        raise ImportError(INSTALL) from error
+        raise ImportError(discovery.needs("faithfulness", "captum")) from error
     return captum.attr

@@ -66,7 +66,7 @@ class OverImages(Analysis):
     """Deletion, insertion, infidelity and sanity of maps over many images."""
 
     Result = Statistics
-    extras = {"captum": "attribution"}
+    extras = ("captum",)
     figure_set = None  # it takes too long
     headline = ("gap",)
 

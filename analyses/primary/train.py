@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -57,8 +56,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
     `path`, and the `Statistics` of the test split.
     """
     from capsviz.analyses.primary.statistics import evaluate
-    from capsviz.experiments.primary_decoder import save
-    from capsviz.experiments.primary_training import fit
+    from capsviz.experiments.primary_decoder import fit, save
     from capsviz.transforms.augment import to_float
 
     if path.exists():
@@ -74,7 +72,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
     )  # fmt: skip
     card = {
         "dataset": {"name": train.name},
-        "training": {"images": len(train), "seed": seed, "epochs": [asdict(e) for e in record]},
+        "training": {"images": len(train), "seed": seed, "epochs": record},
         "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
     }
     return save(path, decoders, model.card, card), statistics

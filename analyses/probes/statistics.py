@@ -115,7 +115,7 @@ class Probes(Analysis):
         seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
         """Probe N images (N, C, H, W), beside the data set's networks without capsules."""
-        from capsviz.inputs.networks import with_baselines
+        from capsviz.inputs.opening import with_baselines
         from capsviz.inputs.samples import training_images
 
         side = min(images.shape[2:])

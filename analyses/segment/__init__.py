@@ -101,7 +101,7 @@ class Segment(Analysis):
                 f"{part.name} {part.split} has {len(part)} images: expected an index from 0 to "
                 f"{len(part) - count} for {count} of them, got {index}"
             )
-        measured = inputs.sample(n)
+        measured = inputs.dataset.sample(n)
         require_two(len(measured))
         draw = measures.draws(measured, seed)
         hits, sse, iou, worst = [], [], [], []

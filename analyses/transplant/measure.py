@@ -20,8 +20,8 @@ from capsviz.tracing import (
     routes_again,
     under_couplings,
 )
-from capsviz.tracing.finite import NotFiniteError
 from capsviz.tracing.many import couples, last_couplings, of_like_class, winners
+from capsviz.tracing.record import NotFiniteError
 from capsviz.tracing.rerouting import chunks
 
 EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is rounding

@@ -8,27 +8,30 @@ stopped now.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from capsviz import discovery
-from capsviz.checkpoint.tensors import read_about, read_tensors, write_tensors
-from capsviz.checkpoint.tensors import sha256 as sha256
 from capsviz.checkpoint.untrained import controls as controls
 from capsviz.checkpoint.untrained import fresh as fresh
 from capsviz.checkpoint.untrained import is_trained as is_trained
 from capsviz.checkpoint.untrained import presets as presets
-from capsviz.files import write_text
+from capsviz.files import write_bytes, write_text
 from capsviz.nn import models
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 FORMAT = 1  # of cards
+PARTS = ("model", "dataset", "weights")  # that every card has
 STATE = "state.safetensors"  # of an unfinished run
 PRIMARY = ".primary"  # ends the stem of a primary-capsule decoder that lies beside a network
 
@@ -43,11 +46,8 @@ def find(name: str | os.PathLike) -> Path:
     """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
 
     A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
-    folder. For the folder of an unfinished run the path is that of its state.
-
-    Raises
-    ------
-    ValueError  for anything else, naming the shipped ones.
+    folder. For the folder of an unfinished run the path is that of its state. ValueError for
+    anything else.
     """
     path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name  # a Path is a path
@@ -86,33 +86,17 @@ def read_card(weights: Path) -> dict:
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        known = [part for part in ("recipe", "training", "results", "thresholds") if part in card]
-        for part in ("model", "dataset", "weights", *known):
-            if not isinstance(card[part], dict):
+        for part in ("model", "dataset", "weights", "recipe", "training", "results", "thresholds"):
+            if not isinstance(card[part] if part in PARTS else card.get(part, {}), dict):
                 raise TypeError(f"'{part}' is not a table")
         if card.get("format", FORMAT) != FORMAT:
             raise TypeError(f"format {card['format']!r}, expected {FORMAT}")
-        for part in ("dataset", "model"):
-            if not isinstance(card[part]["name"], str):
-                raise TypeError(f"'name' of '{part}' is not text")
-        card["model"]["config"]
+        card["model"]["config"], card["model"]["name"], card["dataset"]["name"]
         return card
     except FileNotFoundError as error:
         raise ValueError(f"{weights} has no card: expected {path} beside it") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a card ({type(error).__name__}: {error})") from error
-
-
-def update_card(weights: Path, **parts) -> Path:
-    """Replace parts of the card beside a weight file; return the card's path.
-
-    ValueError for the state of an unfinished run, which has no card yet.
-    """
-    if weights.name == STATE:
-        raise ValueError(f"{weights} is an unfinished run: its card is written when it ends")
-    path = weights.with_suffix(".json")
-    write_text(path, json.dumps(read_card(weights) | parts, indent=1) + "\n")
-    return path
 
 
 def require_name(path: Path) -> None:
@@ -128,20 +112,14 @@ def require_name(path: Path) -> None:
 def save(
     path: Path, model: nn.Module, card: dict, *, dtype: torch.dtype | None = torch.float16
 ) -> Path:
-    """Write `NAME.safetensors` and its card.
+    """Write `NAME.safetensors` and its card beside it; return the path of the weights.
 
     Parameters
     ----------
-    path   of the weights; the card is written beside them.
     model  a network of `capsviz.nn.models`.
     card   its contents; network, digest and storage type are added.
     dtype  of floating-point tensors in the file; None keeps theirs.
-
-    Returns
-    -------
-    The path of the weights; ValueError as from `require_name`.
     """
-    path = Path(path)
     require_name(path)
     tensors = model.state_dict()
     if dtype is not None:
@@ -183,11 +161,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> str:
     """Return the card of an unfinished run as JSON, to be kept in its state.
 
-    Parameters
-    ----------
-    about   the card of the run before it is evaluated.
-    epoch   the epoch whose weights are the best so far.
-    epochs  finished ones.
+    `about` is the card of the run before its evaluation, `epoch` the one whose weights are the best
+    so far, `epochs` the number of finished ones.
     """
     weights = {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())}
     card = {
@@ -237,11 +212,9 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     """
     path = find(name)
     tensors, card = read_weights(path), read_card(path)
+    unlike = f"the card {path.with_suffix('.json')} does not fit"
     if path.name != STATE and card["weights"].get("sha256") != sha256(path):
-        raise ValueError(
-            f"the card {path.with_suffix('.json')} does not fit: its SHA-256 is that of other "
-            "weights"
-        )
+        raise ValueError(f"{unlike}: its SHA-256 is that of other weights")
     try:
         model = models.of_config(card["model"]["name"], card["model"]["config"])
         model.load_state_dict(
@@ -249,10 +222,45 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         )
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
+        raise ValueError(f"{unlike}: {reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:  # an unknown or a missing device
         reason = str(error).strip().partition("\n")[0][:200]
         raise ValueError(f"device '{device}' is not available here: {reason}") from error
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):
+    """Write tensors and strings to a safetensors file."""
+    whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_bytes(path, to_bytes(whole, about))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return tensors and strings of a safetensors file; ValueError for anything else."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """Return the strings of a safetensors file; ValueError for anything else."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "
+            "pickled weights are not read, convert them with safetensors.torch.save_file"
+        ) from error
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hex digits."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -43,18 +43,13 @@ def fresh(
 
     It is built from the network's `config` by the `build` that made it, or by the function of
     `--network` without a file of weights. It is in evaluation mode, with the same device and dtype.
-    The global random state does not change.
+    The global random state does not change. ValueError for a network that cannot be built again.
 
     Parameters
     ----------
-    seed    of the weights.
     images  (B, C, H, W) in [0, 1], of which the first `NORMALISED` give the statistics of batch
             norm, as in the first steps of training; None: means 0 and variances 1.
     preset  one of `presets`; None: the network's own.
-
-    Raises
-    ------
-    ValueError  for a network that cannot be built again.
     """
     with seeded(seed):
         other = _another(model, preset)

@@ -21,7 +21,7 @@ from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import STATUSES, About, Judgement, SkippedError, Verdict, skipped
-from capsviz.wrapping.environment import restored
+from capsviz.wrapping.environment import in_words, restored
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 
@@ -80,12 +80,16 @@ def run(
 
     Raises
     ------
-    ValueError  for a network that cannot be called, or an argument that is not valid.
+    ValueError  for a network that cannot be called or, without `only`, has no capsules; and for an
+                argument that is not valid.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     with restored(network):
-        return _report(Candidate(network, image_shape, classes, **facts), checks(only))
+        candidate = Candidate(network, image_shape, classes, **facts)
+        if only is None:
+            candidate.capsules.require_capsules()
+        return _report(candidate, checks(only))
 
 
 def _report(candidate: Candidate, modules: dict[str, ModuleType]) -> Report:
@@ -95,10 +99,7 @@ def _report(candidate: Candidate, modules: dict[str, ModuleType]) -> Report:
         about = module.ABOUT
         failed = (verdicts[earlier] for earlier in about.after if (earlier, name) not in spared)
         cause = next((v.cause or v.check for v in failed if v.cause or v.status == "FAIL"), None)
-        if cause is None:
-            judgement = _judge(module, candidate)
-        else:
-            judgement = skipped(f"{cause} fails")
+        judgement = _judge(module, candidate) if cause is None else skipped(f"{cause} fails")
         spared |= {(name, later) for later in judgement.spares}
         verdicts[name] = Verdict(
             name, discovery.summary(PITFALLS, name), *judgement[:3], about.paper, about.breaks,
@@ -129,7 +130,7 @@ def _examine(module: ModuleType, *parts) -> Judgement:
     except SkippedError as reason:
         return skipped(str(reason))
     except Exception as error:  # a user's code may raise anything
-        return skipped(f"it raises {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return skipped(f"it raises {in_words(error)}")
     if not isinstance(judgement, Judgement):
         return skipped(f"it returns {type(judgement).__name__}, expected a judgement")
     return judgement

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -17,11 +18,13 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping import without_cuda
-from capsviz.wrapping.environment import as_written
+from capsviz.wrapping.environment import as_written, in_words, names_cuda, required
+from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
+from capsviz.wrapping.layers import BATCHES, Recorded, layers
+from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
-from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.recorder import Pass, Recorder
 from capsviz.wrapping.taps import ChangePass, Recipe, Tap, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -94,7 +97,11 @@ class Caller:
     def call(self, images: Tensor, network: nn.Module | None = None):
         """Return the output of the network, or of a copy of it, for images in [0, 1]."""
         network = self.network if network is None else network
-        return self.run(TapPass(network, []), images, network)
+        return self.recipe.run(TapPass(network, []), network, self.inside(images))
+
+    def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
+        """Return the tensors of floating-point numbers in that output."""
+        return [t for t in tensors(self.call(images, network)) if t.is_floating_point()]
 
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
@@ -103,28 +110,43 @@ class Caller:
     @contextmanager
     def still(self) -> Iterator[None]:
         """Within: evaluation mode, no gradients, and capsviz's own layers in plain PyTorch."""
-        with ExitStack() as stack:
-            stack.enter_context(evaluating(self.network))
-            stack.enter_context(torch.no_grad())
-            stack.enter_context(literal())
+        with evaluating(self.network), torch.no_grad(), literal():
             yield
 
-    def run(self, mode: Pass, images: Tensor, network: nn.Module | None = None):
+    def run(self, mode: Pass, images: Tensor):
         """Return the output of a pass under a mode; None if the mode ends the pass."""
-        network = self.network if network is None else network
-        return self.recipe.run(mode, network, self.inside(images))
+        return self.recipe.run(mode, self.network, self.inside(images))
+
+    def record(self, images: Tensor) -> Recorded:
+        """Record a pass; `others` holds all of its routed layers."""
+        recorder = Recorder(self.network)
+        output = self.run(recorder, images)
+        flow = Flow(recorder.events, self.inside(images))
+        found = layers(flow, len(images), self.classes)
+        return Recorded(images, output, flow, others=tuple(found))
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        """A pass of a prime number of images, in which a layer of the classes was found if any."""
+        tried = []
+        for count in (n for n in BATCHES if n != self.classes):
+            tried.append(self.record(self.images(count)))
+            if any(layer.parents == self.classes for layer in tried[-1].others):
+                return tried[-1]
+        return next((one for one in tried if one.others), tried[-1])
 
     def changed(
         self, events, change, images: Tensor, taps: Iterable[Tap] = (), until=None, call=None
     ) -> tuple[Any, dict[str, list[Tensor]]]:
         """Return the output, and what taps read, of a pass that applies `change` to some events.
 
-        SkippedError if the pass never reaches those events.
+        SkippedError if the pass never reaches those events, or a tap.
         """
-        mode = ChangePass(self.network, list(taps), events, change, until)
+        taps = list(taps)
+        mode = ChangePass(self.network, taps, events, change, until)
         output = self.run(mode, images) if call is None else mode.run(lambda: call(images))
-        if not mode.count:
-            raise SkippedError("a pass with changed features does not reach the same code")
+        if not mode.count or {tap.part for tap in taps} - mode.readings.keys():
+            raise SkippedError("a pass with other features or sums does not reach the same code")
         return output, mode.readings
 
     def in_double(self, measure: Callable[..., float]) -> tuple[float, float]:
@@ -151,35 +173,30 @@ class Labels(NamedTuple):
 
     name: str
     needed: bool
-    named: str | None = None  # its name, if it can only be given by name
 
 
 def labels_of(network: nn.Module) -> Labels | None:
     """Find the argument for labels: one with such a name, or the second one if it is needed."""
-    others = _beside_images(network)
+    others = [p for p in _beside_images(network) if p.kind not in ANY]
     named = [p for p in others if p.name.lower() in LABELS]
-    if named:
-        one = named[0]
-        second = one is others[0] and one.kind is not one.KEYWORD_ONLY
-        return Labels(one.name, one.default is one.empty, None if second else one.name)
-    if others and others[0].default is others[0].empty:
-        return Labels(others[0].name, True)
-    return None
+    needed = [p for p in others[:1] if p.default is p.empty]
+    return next((Labels(p.name, p.default is p.empty) for p in named + needed), None)
 
 
 def unknown_arguments(network: nn.Module) -> list[str]:
     """Return arguments of `forward` that may be labels: their default is None, or they are any."""
-    others = [p.name for p in _beside_images(network) if p.default is None]
-    return others + [str(p) for p in _arguments(network)[1:] if p.kind in ANY]
+    others = _beside_images(network)
+    named = [p.name for p in others if p.default is None]
+    return named + [str(p) for p in others if p.kind in ANY]
 
 
-def labelled(kind: str, classes: int, label: int, name: str | None = None) -> Callable:
-    """Return (network, images) -> output with one label for all images, second or by name."""
+def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
+    """Return (network, images) -> output with one label for all images."""
 
     def call(network: nn.Module, images: Tensor):
         index = torch.full((len(images),), label, dtype=torch.long, device=images.device)
         value = one_hot(index, classes).to(images) if kind == "one-hot" else index
-        return network(images, value) if name is None else network(images, **{name: value})
+        return network(images, **{name: value})
 
     return call
 
@@ -198,17 +215,12 @@ def _size(network: nn.Module, image_shape, classes: int | None):
 
 
 def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
-    return [p for p in _arguments(network)[1:] if p.kind not in ANY]
-
-
-def _arguments(network: nn.Module) -> list[inspect.Parameter]:
-    """The arguments of `forward`, the images first."""
+    """The arguments of `forward` after the images."""
     if isinstance(network, nn.DataParallel):
         network = network.module
     with suppress(TypeError, ValueError):
         own = list(inspect.signature(network.forward).parameters.values())
-        first = [inspect.Parameter("images", inspect.Parameter.POSITIONAL_ONLY)]
-        return first + own if own and own[0].kind in ANY else own
+        return own if own and own[0].kind in ANY else own[1:]
     return []
 
 
@@ -217,33 +229,29 @@ def _images_alone(network: nn.Module, images: Tensor):
 
 
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
-    """Return the way of a call that works, and the recipe with it.
-
-    ValueError with the network's first error if none works.
-    """
-    ways: dict[str, Callable]
+    """A way of calling that works, and the recipe with it; else ValueError with the first error."""
+    ways: dict[str, Callable] = {"images": _images_alone}
     if call is not None:
         ways = {"given": call}
     elif abilities(network).has_capsules:
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
         kinds = ("one-hot", "index")
-        ways = {kind: labelled(kind, recipe.classes, 0, labels.named) for kind in kinds}
-    else:
-        ways = {"images": _images_alone}
-    inside = recipe.normalised(images)
-    errors: list[str] = []
+        ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
+    errors: list[Exception] = []
     for shim in (False, True):
         for name, way in ways.items():
+            tried = replace(recipe, call=way, cuda=shim or recipe.cuda)
             try:
-                with without_cuda() if shim else nullcontext():
-                    TapPass(network, []).run(lambda way=way: way(network, inside))
+                tried.run(TapPass(network, []), network, recipe.normalised(images))
             except Exception as error:  # a user's code may raise anything
-                errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+                errors.append(error)
             else:
-                return name, replace(recipe, call=way, cuda=shim or recipe.cuda)
-        if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
+                return name, tried
+        if not names_cuda(errors[0]):
             break
-    needed = [p.name for p in _beside_images(network) if p.default is p.empty]
+    needed = required(network.forward)[1:]
     advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
-    raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}{advice}")
+    raise ValueError(
+        f"the network refuses images {tuple(images.shape)}: {in_words(errors[0])}{advice}"
+    )

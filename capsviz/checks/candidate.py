@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.capsules import Capsules
-from capsviz.checks.inside import Inside
 from capsviz.checks.losses import Loss
 from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.tracing import abilities
 from capsviz.validation import whole_number
-from capsviz.wrapping import decoder, outputs
+from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words, on_cpu
 from capsviz.wrapping.given import by_hand
 from capsviz.wrapping.network import Wrapped
@@ -29,9 +28,9 @@ COLLAPSED = 1e-3  # scores that differ less between images are weak evidence
 class Candidate:
     """The network that a check examines; a part that is missing raises `SkippedError`.
 
-    Its parts are `caller` (how to call it), `inside` (a recorded pass), `capsules` (the class
-    capsules), `lower` (the capsules whose votes they route), `primary` (the same, or those below
-    the first of several routed layers), `loss` and `decode`.
+    Its parts are `caller` (how to call and record it), `capsules` (the class capsules), `lower`
+    (the capsules whose votes they route), `primary` (the same, or those below the first of several
+    routed layers), `loss` and `decode`.
 
     Parameters
     ----------
@@ -72,26 +71,28 @@ class Candidate:
             decode = wrapper.inferred.decode if decode is None else decode
             pair = pair or wrapper.recipe.pair
         self.given_scores, self.given_decode = scores, decode
-        self.inside = Inside(caller, pair)
-        self.capsules = Capsules(caller, self.inside, scores=scores)
+        self.capsules = Capsules(caller, pair=pair, scores=scores)
         self.lower = PrimaryCapsules(self.capsules)
         self.network, self.name, self.classes = caller.network, caller.name, caller.classes
         self.images, self.call, self.poses = caller.images, caller.call, self.capsules.poses
+        if iterations is not None and whole_number("iterations=", iterations) < 1:
+            raise ValueError(f"iterations= must be a whole number, at least 1, got {iterations!r}")
+        self.iterations = iterations
+        self.train_data = _images("train_data", train_data)
+        self.test_data = _images("test_data", test_data)
+        self.new = _called("new", new)
+        if self.new is not None and not isinstance(self.new, nn.Module):
+            raise ValueError(f"new= must be a network, a torch.nn.Module, got {_shown(self.new)}")
+        if loss is None and hasattr(caller.network, "objective"):  # one of capsviz's own
+
+            def loss(*values):
+                return caller.network.objective(*values).loss
+
+        self._loss = None if loss is None else Loss(caller, loss, self.scores)
         with caller.still():
-            self.inside.require()
-            if iterations is not None and whole_number("iterations=", iterations) < 1:
-                raise ValueError(
-                    f"iterations= must be a whole number, at least 1, got {iterations!r}"
-                )
-            self.iterations = iterations
-            self.train_data = _images("train_data", train_data)
-            self.test_data = _images("test_data", test_data)
-            self.new = _network(new)
-            if loss is not None:
-                self._loss: Loss | None = Loss(caller, loss)
+            self.capsules.require_classes()
+            if self._loss is not None:
                 self._loss.require_number()
-            else:
-                self._loss = Loss.of_network(caller)
 
     def scores(self, images: Tensor) -> Tensor:
         """Return scores (B, J): of the output, or the lengths of the poses."""
@@ -126,17 +127,17 @@ class Candidate:
             return on_cpu(self.given_decode)
         if self.caller.way == "look" and abilities(self.network).decodes:
             return self.network.decode
-        images, output, *_ = self.inside.recorded
+        images, output, *_ = self.caller.recorded
         if not outputs.find_reconstruction(output, images, self.caller.image_shape):
             raise SkippedError("decoder: none: no output has the size of an image; give decode=")
         shown = self.capsules.wrapped
         if self._score is not None:
             inferred = replace(shown.inferred, scores=self._score)
             shown = Wrapped(shown.network, shown.recipe, inferred)
-        found = decoder.find(shown, self.capsules.trial)
-        if found.decode is None:
-            raise SkippedError(f"decoder: {found.finding}")
-        return found.decode
+        decode, finding = outputs.find_decoder(shown, self.capsules.trial)
+        if decode is None:
+            raise SkippedError(f"decoder: {finding}")
+        return decode
 
     def untrained(self) -> Candidate:
         """Return the network before training, called in the same way; SkippedError without one."""
@@ -146,7 +147,7 @@ class Candidate:
         call = None if caller.way == "look" else caller.recipe.call
         return Candidate(
             self.new, caller.image_shape, self.classes, images=caller.own_images, call=call,
-            scores=self.given_scores, pair=self.inside.pair, normalise=caller.normalise,
+            scores=self.given_scores, pair=self.capsules.pair, normalise=caller.normalise,
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int) -> Tensor:
@@ -186,7 +187,7 @@ class Candidate:
             return self.given_scores
         if self.caller.way == "look":
             return lambda output: output["lengths"]
-        images, output, flow, _ = self.inside.recorded
+        images, output, flow, *_ = self.caller.recorded
         form = self.given_scores if self.given_scores != "norms" else None
         try:
             result = outputs.find_scores(output, flow, len(images), self.classes, form)
@@ -195,21 +196,9 @@ class Candidate:
         return None if result is None else result.of
 
 
-def _network(value) -> nn.Module | None:
-    """The network before training, or what a function without arguments returns."""
-    value = _called("new", value)
-    if value is not None and not isinstance(value, nn.Module):
-        raise ValueError(f"new= must be a network, a torch.nn.Module, got {_shown(value)}")
-    return value
-
-
 def _images(name: str, value):
-    """A sequence of images, a loader's, or what a function without arguments returns.
-
-    ValueError if the function raises, or the value is none of these or holds no images.
-    """
-    value = _called(name, value)
-    if value is None:
+    """A sequence of images, a loader's, or what a function without arguments returns."""
+    if (value := _called(name, value)) is None:
         return None
     items = getattr(value, "dataset", value)  # of a loader
     if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):

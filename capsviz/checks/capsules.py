@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from math import prod
 
 from torch import Tensor
 
 from capsviz.checks.calling import Caller
-from capsviz.checks.inside import Inside
-from capsviz.checks.verdict import SkippedError
-from capsviz.wrapping import infer, outputs
-from capsviz.wrapping.layers import Layer, Recorded, Round
-from capsviz.wrapping.leaves import named_tensors
+from capsviz.checks.verdict import ApartError, SkippedError
+from capsviz.wrapping import wrapping
+from capsviz.wrapping.layers import Layer, Recorded, Round, chosen
+from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.taps import Tap, taps_of
 
@@ -22,19 +22,70 @@ ROUNDED = 1e-3  # of sums of couplings
 class Capsules:
     """The class capsules, or those of another routed `layer`.
 
-    `scores` is the option of `Candidate`: it helps to find the poses of the classes.
+    `pair` and `scores` are options of `Candidate`: which softmax, and what helps to find the poses.
     """
 
-    def __init__(self, caller: Caller, inside: Inside, layer: Layer | None = None, scores=None):
-        self.caller, self.inside, self.scores = caller, inside, scores
+    def __init__(self, caller: Caller, layer: Layer | None = None, *, pair=None, scores=None):
+        self.caller, self.pair, self.scores = caller, pair, scores
         self.of_classes = layer is None
         if layer is not None:
             self.__dict__["layer"] = layer
 
     @cached_property
     def layer(self) -> Layer:
-        """Its recorded routing; SkippedError if there is none."""
-        return self.inside.layer
+        """Its recorded routing, that of the classes; SkippedError if there is none."""
+        recorded, classes = self.caller.recorded, self.caller.classes
+        own = [layer for layer in recorded.others if layer.parents == classes]
+        if not own:
+            raise SkippedError(f"no softmax weighs votes for {classes} parents{self._seen()}")
+        try:
+            layer = chosen(own, recorded.flow, self.pair)
+        except ValueError as error:
+            raise SkippedError(f"{error}, or --pair NAME") from error
+        if layer.apart is not None:
+            raise ApartError(layer.said_apart)
+        return layer
+
+    def require_capsules(self) -> None:
+        """Raise ValueError if no layer of the network is routed, as far as can be seen."""
+        try:
+            routed = self.caller.recorded.others
+        except Exception:  # the checks say what is wrong
+            return
+        if not routed and self.own_look is None:
+            raise ValueError(
+                f"no capsules were found in {self.caller.name}: no softmax weighs votes"
+                f"{self._seen()}; if it routes in another way, wrap it with couplings="
+            )
+
+    def require_classes(self) -> None:
+        """Raise ValueError if the network has other classes, or no softmax named `pair`."""
+        try:
+            _, output, flow, _, known = self.caller.recorded
+        except Exception:  # the checks say what is wrong
+            return
+        classes = self.caller.classes
+        own = [layer for layer in known if layer.parents == classes]
+        if self.pair is not None:
+            if not own:
+                raise ValueError(
+                    f"pair '{self.pair}' names none: no softmax weighs votes for {classes} parents"
+                )
+            chosen(own, flow, self.pair)
+        shown = tensors(output)
+        # an axis of the classes without a layer of theirs: they are routed in an unknown way
+        if own or any(classes in tensor.shape[1:] for tensor in shown):
+            return
+        for layer in reversed(known):
+            if any(_is_of(layer, tensor) for tensor in shown):
+                raise ValueError(f"expected {classes} classes, the network has {layer}")
+
+    def _seen(self) -> str:
+        """Where there are softmaxes and routed layers."""
+        recorded = self.caller.recorded
+        softmaxes = dict.fromkeys(e.place for e in recorded.flow.events if e.name == "softmax")
+        where = f"; softmax in {', '.join(softmaxes)}" if softmaxes else ""
+        return where + "".join(f"; {layer}" for layer in recorded.others)
 
     @property
     def rounds(self) -> list[Round]:
@@ -54,11 +105,11 @@ class Capsules:
         """Routed layers that this one's votes are made of, and whose couplings can be read."""
         if not self.routed:
             return []
-        recorded = self.inside.recorded
+        recorded = self.caller.recorded
         before = recorded.flow.ancestors(self.rounds[0].total.index)
         others = [
-            Capsules(self.caller, self.inside, layer)
-            for layer in recorded.layers
+            Capsules(self.caller, layer)
+            for layer in recorded.others
             if layer is not self.layer
             and len(layer.rounds) > 1  # one iteration alone may be a part of a layer
             and layer.rounds[-1].total.index in before
@@ -73,38 +124,38 @@ class Capsules:
 
     @property
     def trial(self) -> Recorded:
-        """The recorded pass, as the functions of `wrap` take one."""
-        images, output, flow, layers = self.inside.recorded
-        others = tuple(layer for layer in layers if layer is not self.layer)
-        return Recorded(images, output, flow, self.layer, others)
+        """The recorded pass, with this layer."""
+        recorded, own = self.caller.recorded, self.layer
+        others = tuple(layer for layer in recorded.others if layer is not own)
+        return recorded._replace(layer=own, others=others)
 
     @cached_property
     def wrapped(self) -> Wrapped:
         """Taps for primary capsules, votes, couplings and poses; not verified as by `wrap`."""
         network, recipe = self.caller.network, self.caller.recipe
-        options = infer.Options(scores=self.scores)
-        return Wrapped(network, recipe, infer.capsules(network, recipe, self.trial, options))
+        options = wrapping.Options(scores=self.scores)
+        return Wrapped(network, recipe, wrapping.capsules(network, recipe, self.trial, options))
 
     def taps(self, *keep: str) -> list[Tap]:
-        """Return the taps that read these parts."""
-        return taps_of(self.wrapped.inferred.readers, keep)
+        """Return the taps that read these parts; SkippedError if one cannot be read."""
+        taps = taps_of(self.wrapped.inferred.readers, keep)
+        if missing := set(keep) - {tap.part for tap in taps}:
+            raise SkippedError(f"{', '.join(sorted(missing))} not found in the pass")
+        return taps
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Return parts of a pass, named as in `capsviz.trace`."""
         if not self.routed and self.own_look is not None:
             values = self.own_look(images, keep=keep)
-            if missing := [part for part in keep if part not in values]:
-                raise SkippedError(f"the network's `look` does not give {', '.join(missing)}")
-            return values
-        _, mode = self.wrapped.passed(images, self.taps(*keep))
-        if missing := [part for part in keep if not mode.readings.get(part)]:
+        else:
+            _, mode = self.wrapped.passed(images, self.taps(*keep))
+            values = self.wrapped.joined(mode.readings, len(images))
+        if missing := [part for part in keep if part not in values]:
             raise SkippedError(f"{', '.join(missing)} not found in the pass")
-        return self.wrapped.joined(mode.readings, len(images))
+        return values
 
     def poses(self, images: Tensor) -> Tensor:
-        """Return poses (B, J, E) after the last iteration: of the output, if it holds them."""
-        if self.pose_output is not None:
-            return self._posed(self.caller.call(images))
+        """Return poses (B, J, E) after the last iteration."""
         return self.look(images, "poses")["poses"][-1]
 
     def with_sums(self, change, images: Tensor, part: str, iterations=None) -> list[Tensor]:
@@ -114,12 +165,7 @@ class Capsules:
         iterations changes those of all.
         """
         totals = [one.total for one in self.rounds[:iterations]]
-        output, readings = self.caller.changed(totals, change, images, self.taps(part))
-        if part == "poses" and self.pose_output is not None:
-            return [self._posed(output)]
-        if part not in readings:
-            raise SkippedError(f"{part} not found in a pass with changed sums of votes")
-        return readings[part]
+        return self.caller.changed(totals, change, images, self.taps(part))[1][part]
 
     @cached_property
     def by_length(self) -> bool:
@@ -130,24 +176,6 @@ class Capsules:
             poses = self.with_sums(lambda total: 1e6 * total, self.caller.images(3), "poses")
         large = poses[-1].norm(dim=-1)
         return bool((large.isfinite() & (large < 1.01)).all())
-
-    @cached_property
-    def pose_output(self) -> str | None:
-        """Name of the one output that has the shape of the poses."""
-        if self.caller.way == "look" or not self.routed or not self.of_classes:
-            return None
-        images, output, *_ = self.inside.recorded
-        shape = (len(images), self.caller.classes, self.rounds[-1].count("E"))
-        fits = [
-            name
-            for name, tensor in named_tensors(output)
-            if tensor.is_floating_point() and tuple(squeezed(tensor).shape) == shape
-        ]
-        return fits[0] if len(fits) == 1 and shape[2] > 1 else None
-
-    def _posed(self, output) -> Tensor:
-        assert self.pose_output is not None
-        return squeezed(outputs.pick(output, self.pose_output))
 
     def _couples(self) -> bool:
         """Whether couplings sum to 1 over parents, of each position, or over children."""
@@ -163,8 +191,7 @@ class Capsules:
 def positions(couplings: Tensor) -> int | None:
     """Return at how many positions couplings (B, I, J) sum to 1 over the parents; None if nowhere.
 
-    It is 1 for a fully connected layer; a convolutional one chooses between parents at each
-    position.
+    It is 1 for a fully connected layer; a convolutional one chooses at each position.
     """
     sums = couplings.double().sum(2)
     count = max(1, round(float(sums.mean())))
@@ -175,3 +202,10 @@ def positions(couplings: Tensor) -> int | None:
 def squeezed(tensor: Tensor) -> Tensor:
     """Return it without axes of size 1, except the first."""
     return tensor.reshape([*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1)])
+
+
+def _is_of(layer: Layer, tensor: Tensor) -> bool:
+    """Whether a tensor may be the layer's poses, or their lengths."""
+    shape = tuple(tensor.shape[1:])
+    pose = layer.rounds[-1].count("E")
+    return layer.parents in shape and prod(shape) in (layer.parents, layer.parents * pose)

@@ -18,11 +18,8 @@ from capsviz.wrapping.recorder import Event, record
 
 MIXING = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
-     "baddbmm", "bilinear")
-)  # fmt: skip
-POOLING = frozenset(
-    ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "lp_pool2d",
-     "interpolate", "upsample")
+     "baddbmm", "bilinear", "avg_pool2d", "max_pool2d", "adaptive_avg_pool2d",
+     "adaptive_max_pool2d", "lp_pool2d", "interpolate", "upsample")
 )  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
@@ -48,7 +45,7 @@ class PrimaryCapsules:
     @cached_property
     def source(self) -> tuple[Flow, Port | None]:
         """A recorded pass, and the event that makes the capsules in it."""
-        images, output, flow, _ = self.above.inside.recorded
+        images, output, flow, *_ = self.caller.recorded
         if (by_hand := self.by_hand) is not None:
             recording = record(self.caller.network, lambda: by_hand(images))
             flow = Flow(recording.events, self.caller.inside(images))
@@ -63,12 +60,7 @@ class PrimaryCapsules:
     @cached_property
     def features(self) -> list[Event]:
         """The last convolutions, products with weights, or normalisations before the capsules."""
-        return _last_before(*self.source)
-
-    @cached_property
-    def mixtures(self) -> list[Event]:
-        """The features without normalisations."""
-        return _last_before(*self.source, normalised=False)
+        return last_before(*self.source)
 
     def between(self) -> list[Event]:
         """Return the events from the features to the capsules."""
@@ -82,10 +74,9 @@ class PrimaryCapsules:
         """Return the routed layer that makes these capsules; None for primary capsules proper."""
         between = {id(event) for event in self.between()}
         own = self.above.layer if self.above.routed else None
-        for layer in self.above.inside.recorded.layers:
-            if layer is not own and any(id(turn.event) in between for turn in layer.rounds):
-                return layer
-        return None
+        others = (one for one in self.caller.recorded.others if one is not own)
+        made = (one for one in others if any(id(turn.event) in between for turn in one.rounds))
+        return next(made, None)
 
     def of(self, change: Change, images: Tensor, events: list[Event] | None = None) -> Tensor:
         """Return the capsules (B, I, D) made of `change(features)`, in the network's own order.
@@ -102,11 +93,7 @@ class PrimaryCapsules:
         output, readings = self.caller.changed(events, own, images, taps, "primary", self.by_hand)
         if self.by_hand is not None:
             return output
-        if not taps and self.caller.way == "look":
-            return output["primary"]
-        if "primary" not in readings:
-            raise SkippedError("primary capsules are not found in a pass with changed features")
-        return readings["primary"][-1]
+        return readings["primary"][-1] if taps else output["primary"]
 
     def lengths(self, scale: float) -> Tensor:
         """Return lengths (B, I) for random features of that size."""
@@ -126,11 +113,10 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
     return lambda tensor: scale * torch.randn(tensor.shape, generator=generator).to(tensor)
 
 
-def _last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
-    """The last convolutions, pools, or products with weights, before a tensor.
+def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
+    """Return the last convolutions, pools, products with weights or normalisations before a tensor.
 
-    With `normalised`, normalisations count, too, unless only views follow: such a one stands in
-    for the squash. SkippedError if there is none.
+    Not a normalisation that only views follow: it stands in for the squash.
     """
     queue, visited, events = [(port, True)], set(), []
     while queue:
@@ -142,7 +128,7 @@ def _last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list
         own = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
         product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
         scaled = normalised and not bare and event.name in NORMALISING
-        if event.name in MIXING | POOLING or product or scaled:
+        if event.name in MIXING or product or scaled:
             events.append(event)
             continue
         bare = bare and is_view(event)

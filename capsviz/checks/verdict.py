@@ -11,7 +11,6 @@ class About(NamedTuple):
     """What a check declares about itself, whatever the network: `ABOUT` in its file."""
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
-    method: str  # what is measured, in a few words
     breaks: str  # what goes wrong in a network that fails
     fix: str
     needs: str = "the network"  # what must be given

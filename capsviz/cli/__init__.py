@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from copy import copy
@@ -10,7 +11,6 @@ import click
 
 from capsviz import __version__, discovery
 from capsviz import analysis as contract
-from capsviz.cli.errors import errors
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
@@ -27,6 +27,30 @@ GROUPS = {  # of the help, each in the order in which people use it
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
 OTHERS = "More"  # of plugins, and what has no group
+
+
+class RequestError(click.ClickException):
+    """A mistake in what was asked for: one line, exit status 2."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def errors():
+    """Library errors as one line: status 2 for what was asked wrongly, 1 for what could not be."""
+    try:
+        yield
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # no errors for click
+        raise
+    except Exception as error:
+        line = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ValueError) and not isinstance(error, ArithmeticError):
+            raise RequestError(line) from error
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            line = f"{error.filename}: {error.strerror}"
+        if isinstance(error, ArithmeticError | OSError | MemoryError | ImportError | RuntimeError):
+            raise click.ClickException(line) from error
+        raise
 
 
 class Finite(click.types.FloatParamType):
@@ -69,29 +93,24 @@ def _ours(kind: click.ParamType) -> click.ParamType:
 
 
 def _command(package: str, name: str, module) -> click.Command:
-    """A module's own command, or that of its analyses; ValueError for neither."""
-    if hasattr(module, "command"):
-        return module.command
-    if package == PACKAGES[1] and contract.of(name):
-        from capsviz.cli.analysis import command_of
+    """A module's own command, or that of its analyses, with examples; ValueError for neither."""
+    examples, command = getattr(module, "EXAMPLES", ""), getattr(module, "command", None)
+    if package == PACKAGES[1]:
+        analyses = contract.of(name)
+        examples = examples or "".join(one.examples for one in analyses)
+        if command is None and analyses:
+            from capsviz.cli.analysis import command_of
 
-        return command_of(name)
-    raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
-
-
-def _examples_of(package: str, name: str, module) -> str:
-    if hasattr(module, "EXAMPLES") or package != PACKAGES[1]:
-        return getattr(module, "EXAMPLES", "")
-    return "".join(one.examples for one in contract.of(name))
-
-
-def _examples(text: str) -> str | None:
-    """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
-    lines = [line.partition("#") for line in text.splitlines() if line.strip()]
-    if not lines:
-        return None
-    rows = [f"  {command.strip():52}  {time.strip()}".rstrip() for command, _, time in lines]
-    return "\n".join(["\b", "Examples, with their time on two CPU cores:", *rows])
+            command = command_of(name)
+    if not isinstance(command, click.Command):
+        raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
+    lines = [line.partition("#") for line in examples.splitlines() if line.strip()]
+    rows = [f"  {words.strip():52}  {time.strip()}".rstrip() for words, _, time in lines]
+    title = "Examples, with their time on two CPU cores:"
+    command.epilog = "\n".join(["\b", title, *rows]) if rows else None
+    for parameter in command.params:
+        parameter.type = _ours(parameter.type)
+    return command
 
 
 def _all_names() -> list[str]:
@@ -118,33 +137,23 @@ class Commands(click.Group):
         return [name.replace("_", "-") for name in _all_names()]
 
     def get_command(self, context, name):
-        """Import one command; None if there is none of that name."""
+        """Import one command, which names a plugin that fails; None for an unknown name."""
         stem = name.replace("-", "_")
-        for package in PACKAGES:
-            if stem in discovery.names(package):
-                module = discovery.load(package, stem, what="command")
-                command = _command(package, stem, module)
-                if not isinstance(command, click.Command):
-                    raise ValueError(f"'command' of {module.__file__} is no command of click")
-                for parameter in command.params:
-                    parameter.type = _ours(parameter.type)
-                command.epilog = _examples(_examples_of(package, stem, module))
-                return command
-        return None
-
-    def resolve_command(self, context, args):
-        """As click does, with the nearest name in the message; what fails in a plugin is named."""
-        name = args[0]
-        if self.get_command(context, name) is None:
-            raise click.UsageError(discovery.unknown("command", name, self.list_commands(context)))
-        typed, command, rest = super().resolve_command(context, args)
-        stem = name.replace("-", "_")
-        package = next(one for one in PACKAGES if stem in discovery.names(one))
-        if command is not None and command.callback is not None:
-            command = copy(command)
+        package = next((one for one in PACKAGES if stem in discovery.names(one)), None)
+        if package is None:
+            return None
+        command = copy(_command(package, stem, discovery.load(package, stem, what="command")))
+        if command.callback is not None:
             guard = discovery.guarded(package, stem, what="command", but=ENDS)
             command.callback = guard(command.callback)
-        return typed, command, rest
+        return command
+
+    def resolve_command(self, context, args):
+        """As click does, with the nearest name in the message."""
+        if self.get_command(context, args[0]) is None:
+            known = self.list_commands(context)
+            raise click.UsageError(discovery.unknown("command", args[0], known))
+        return super().resolve_command(context, args)
 
     def format_commands(self, context, formatter):
         """Write the commands by `GROUPS`, each with the first line of its file's docstring."""

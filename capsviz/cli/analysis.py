@@ -7,16 +7,16 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
-from capsviz.cli import options, tasks, writing
+from capsviz.cli import options, writing
 
 ONE = ("digit", "index", "image")  # options of one image
 
@@ -25,38 +25,31 @@ def command_of(name: str) -> click.Command:
     """The command of the analyses that a module of `analyses/` holds."""
     analyses = contract.of(name)
     takes = {given for one in analyses for given in one.given}
+
+    def explained(context, option, value):
+        if value:
+            click.echo(contract.explanation(name))
+            context.exit()
+
     explain = click.option(
         "--explain", is_flag=True, is_eager=True, expose_value=False,
-        callback=lambda context, option, value: _explain(context, name) if value else None,
-        help="Print what is measured, how, and what not to conclude from it.",
+        callback=explained,
+        help="Print what is measured, how, and what not to conclude from it."
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
-    inner = tasks.option("several training runs", default=None)(inner)
     compares = any(one.compares for one in analyses)
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
-        inner = options.number(_help_of_n(analyses))(inner)
+        text = "Number of test images, for statistics over many in place of one image."
+        if not any(one.of_one_image for one in analyses):
+            usual = analyses[0].usual_n
+            text = f"Number of test images. [default: {usual}, or all if there are fewer]"
+        inner = options.number(text)(inner)
     inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
-    command = click.command(cls=_Command, help=discovery.summary(contract.PACKAGE, name))(inner)
+    command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
-
-
-class _Command(click.Command):
-    """A command that says whether it takes one image or many, where the wrong option is typed."""
-
-    def parse_args(self, context, args):
-        """As click does."""
-        try:
-            return super().parse_args(context, args)
-        except click.NoSuchOption as error:
-            words = {"--n": "it looks at one image"}
-            words |= {f"--{one}": "it measures many test images, not one image" for one in ONE}
-            if error.option_name not in words:
-                raise
-            text = f"{error.option_name} cannot be used here: {words[error.option_name]}"
-            raise click.UsageError(text, context) from error
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
@@ -92,51 +85,31 @@ def _group(command: click.Command, below: Sequence[click.Command]) -> click.Grou
     return click.Group(commands=list(below), invoke_without_command=True, **how)
 
 
-def _explain(context: click.Context, name: str) -> NoReturn:
-    click.echo(contract.explanation(name))
-    context.exit()
-
-
-def _help_of_n(analyses: Sequence[Analysis]) -> str:
-    if any(one.of_one_image for one in analyses):
-        return "Number of test images, for statistics over many in place of one image."
-    return f"Number of test images. [default: {analyses[0].usual_n}, or all if there are fewer]"
-
-
 def _click_option(one: Option) -> click.Option:
     """An option for click: a number within its range, a flag, a choice, a path, or a text."""
     kind: Any = one.kind
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"help": one.help, "metavar": one.flag.metavar}
+    names = [one.flag.name, one.name]
     if one.choices:
         kind = click.Choice(one.choices)
-    elif one.kind is bool:
-        kind = None
-    elif one.kind is int and one.range != (None, None):
-        low, high = (None if end is None else int(end) for end in one.range)
-        kind = click.IntRange(low, high)
-    elif one.kind is float and one.range != (None, None):
-        kind = click.FloatRange(*one.range)
-    elif one.kind is Path:
-        kind = click.Path(path_type=Path)
-    elif typing.get_origin(one.kind) is tuple:
-        kind = typing.get_args(one.kind)
-    text = one.help
-    shown = one.default_text
-    if shown is not None:
-        text = f"{text} [default: {shown}]"
-    names = [one.flag.name, one.name]
-    if one.kind is bool:
-        more["is_flag"] = True
+    elif kind is bool:
+        kind, more["is_flag"] = None, True
         if one.default:
             names[0] = f"{one.flag.name}/--no-{one.flag.name.removeprefix('--')}"
-    elif one.default is not None and not one.several:
+    elif kind is int and one.range != (None, None):
+        low, high = (None if end is None else int(end) for end in one.range)
+        kind = click.IntRange(low, high)
+    elif kind is float and one.range != (None, None):
+        kind = click.FloatRange(*one.range)
+    elif kind is Path:
+        kind = click.Path(path_type=Path)
+    elif typing.get_origin(kind) is tuple:
+        kind = typing.get_args(kind)
+    if one.default_text is not None:
+        more["help"] = f"{one.help} [default: {one.default_text}]"
+    if one.kind is not bool and one.default is not None and not one.several:
         more["show_default"] = True
-    if one.flag.metavar is not None:
-        more["metavar"] = one.flag.metavar
-    return click.Option(
-        names, type=kind, default=one.default, help=text,
-        multiple=one.several, **more,
-    )  # fmt: skip
+    return click.Option(names, type=kind, default=one.default, multiple=one.several, **more)
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
@@ -187,30 +160,34 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
     chosen_by = "networks" if compares else "inputs"
 
     def body(as_json, figure, **values) -> None:
+        from capsviz import checkpoint as checkpoints
         from capsviz.inputs import context
-        from capsviz.inputs.runs import first_of
+        from capsviz.inputs.runs import first_of, open_runs
+        from capsviz.statistics.replicates import words
 
         named, seeds = first_of(values.pop(chosen_by))
-        task, picture = values.pop("task"), values.pop("picture", None)
+        picture = values.pop("picture", None)
         analysis = chosen(analyses, values | (picture or {}))
         n = values.pop("n", None)
         own = {option.name: values[option.name] for option in analysis.options}
         analysis.check(**own)
-        if task is not None and len(seeds) < 2:
-            raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
         if len(seeds) > 1:
             _require_statistic(analysis)
-        named = _with_checkpoint(named, analysis.checkpoint(**own))
+        if (checkpoint := analysis.checkpoint(**own)) is not None:
+            others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
+            if others:
+                raise ValueError(f"the options name a network already: drop {', '.join(others)}")
+            named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        empty = task is not None and tasks.is_empty(task, len(seeds))
-        if empty or (task is not None and writing.exists(name, figure)):
-            return
         writing.prepare(name, figure)
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
-        runs = [opened, *_replicates(opened, seeds)]
+        runs = [opened]
+        if len(seeds) > 1:  # the first network is replaced by each training run in turn
+            runs = [[run, *opened[1:]] for run in open_runs(opened[0], seeds)]
+            opened = runs[0]
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
@@ -218,24 +195,15 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
                 progress=writing.progress,
             )  # fmt: skip
 
-        for stem, result, about in _joined(name, measured, runs, figure, task):
-            paths = writing.save(stem, name, result, opened, figure, about)
-            with writing.looking(figure):
-                paths += analysis.extra_files(result, paths[-1], **own)
-            findings = [analysis.findings(result), *_of_runs(result, opened, about)]
-            writing.report(result, "\n".join(findings), paths, as_json)
+        stem, result, about = _joined(measured, runs)
+        paths = writing.save(stem, name, result, opened, figure, about)
+        with writing.looking(figure):
+            paths += analysis.extra_files(result, paths[-1], **own)
+        trained = all(checkpoints.is_trained(one.model) for one in opened)
+        line = words(result, networks=len(opened), trained=trained, about=about)
+        writing.report(result, "\n".join([analysis.findings(result), *line]), paths, as_json)
 
     return body
-
-
-def _with_checkpoint(named: dict, checkpoint: str | None) -> dict:
-    """The network that an analysis names by its options; ValueError beside another one."""
-    if checkpoint is None:
-        return named
-    others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
-    if others:
-        raise ValueError(f"the options name a network already: drop {', '.join(others)}")
-    return {**named, "checkpoint": checkpoint}
 
 
 def _open(analysis: Analysis, named: dict) -> list[Any]:
@@ -249,18 +217,6 @@ def _open(analysis: Analysis, named: dict) -> list[Any]:
         opened = [options.open_inputs(named, capsules=capsules)]
     needs.require(opened[0].model, analysis.needs, f"capsviz {analysis.name.replace('_', '-')}")
     return opened
-
-
-def _replicates(opened: list, seeds: Sequence[str]) -> list[list]:
-    """The same networks, the first of them replaced by each further training run in turn."""
-    if len(seeds) < 2:
-        return []
-    from capsviz.inputs.runs import open_runs
-
-    first, *others = opened
-    runs = open_runs(first, seeds)
-    opened[0] = runs[0]
-    return [[one, *others] for one in runs[1:]]
 
 
 def _require_statistic(analysis: Analysis) -> None:
@@ -282,46 +238,13 @@ def _require_statistic(analysis: Analysis) -> None:
         )
 
 
-def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tuple]:
+def _joined(measured: Callable, runs: Sequence) -> tuple:
     """(stem, result, what training runs it is of), of one training run or of several."""
     if len(runs) == 1:
-        yield (*measured(0), None)
-        return
+        return (*measured(0), None)
     from capsviz.inputs.runs import about
     from capsviz.statistics.replicates import over_runs
 
-    if task is None:
-        rows = [measured(number) for number in range(len(runs))]
-    else:
-        rows = _shared(name, measured, runs, figure, task)
-    if rows:
-        results = [result for _, result in rows]
-        whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
-        yield f"{rows[0][0]}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
-
-
-def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
-    """Stem and result of every run, once the tasks have measured all; until then none of any."""
-    from capsviz.cli import naming
-
-    of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
-    places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
-
-    def results(number):
-        yield tasks.Measured(*measured(number))
-
-    done = tasks.measure(places, task, results, name)
-    if done < len(runs):
-        text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
-        click.echo(text, err=True)
-        return []
-    return [tuple(one) for place in places for one in tasks.read(place)]
-
-
-def _of_runs(result, opened: Sequence, about: dict | None) -> list[str]:
-    """The line that says how many training runs a result with intervals is of."""
-    from capsviz import checkpoint
-    from capsviz.statistics.replicates import words
-
-    trained = all(checkpoint.is_trained(one.model) for one in opened)
-    return words(result, networks=len(opened), trained=trained, about=about)
+    (stem, *_), results = zip(*map(measured, range(len(runs))), strict=True)
+    whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
+    return f"{stem}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)

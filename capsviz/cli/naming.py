@@ -64,9 +64,9 @@ def stem(
     Parameters
     ----------
     base      of the analysis: "rotate-mnist-2-0".
-    networks  labels of the networks that were named, or chosen for the data set.
+    networks  labels of the networks; they stand behind the name of the `analysis`, where the base
+              begins with it, else at the end.
     options   those that are not the defaults, by their names on the command line.
-    analysis  the networks stand behind its name, where the base begins with it, else at the end.
     """
     alone = len(networks) == 1 and f"-{networks[0]}-" in f"-{base}-"
     named = "" if alone else _cut("-".join(networks))
@@ -74,31 +74,25 @@ def stem(
     rest = base.removeprefix(first).removeprefix("-")
     begins = base == first or base.startswith(f"{first}-")
     name = "-".join(filter(None, (first, named, rest) if begins else (base, named)))
-    told = {key: one for key, one in options.items() if key == "baseline" or _new(one, name)}
-    tail = [f"{key}{_value(value)}" for key, value in told.items()]
+    tail = [
+        "-".join([key, *_values(value)])
+        for key, value in options.items()
+        if key == "baseline" or not (isinstance(value, str) and f"-{slug(value)}-" in f"-{name}-")
+    ]
     return "-".join(filter(None, (name, _cut("-".join(tail)))))
 
 
-def _new(value, name: str) -> bool:
-    """Whether a value does not stand in the name already, as a word."""
-    return not (isinstance(value, str) and f"-{slug(value)}-" in f"-{name}-")
-
-
-def _value(value) -> str:
+def _values(value) -> list[str]:
+    """The words of an option: numbers with their signs, the last part of a path with a digest."""
     if value is True:
-        return ""
-    several = value if isinstance(value, list | tuple) else [value]
-    flat = [v for one in several for v in (one if isinstance(one, tuple) else (one,))]
-    return "".join(f"-{_text(v)}" for v in flat)
-
-
-def _text(value) -> str:
-    """One value: a number with its sign; of a path its last part, told apart from others."""
-    if isinstance(value, int | float):
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        return []
+    if isinstance(value, list | tuple):
+        return [word for one in value for word in _values(one)]
+    if isinstance(value, float):
+        return [f"{value:g}"]
     if isinstance(value, Path) and len(value.parts) > 1:
-        return slug(f"{value.name}-{_digest(str(value))}")
-    return slug(value)
+        return [slug(f"{value.name}-{_digest(str(value))}")]
+    return [str(value) if isinstance(value, int) else slug(value)]
 
 
 def _cut(text: str) -> str:
@@ -128,9 +122,7 @@ def changed(context: click.Context) -> dict[str, object]:
 
 def identity(context: click.Context) -> str:
     """What the numbers of the running command are made of, as one text."""
-    values = {
-        key: value for key, value in context.params.items() if key not in PRESENTATION - {"image"}
-    }
+    values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
     return json.dumps(values, default=str, sort_keys=True)
 
 
@@ -149,10 +141,7 @@ def try_folder(folder: Path) -> None:
 def refuse_existing(path: Path, *, force: bool, kind: str = "", option: str = "--output") -> None:
     """ValueError if files of this name, without ending, lie there already, unless `force`.
 
-    Parameters
-    ----------
-    kind    the one ending that is looked for; "" for all.
-    option  by which another name is chosen.
+    `kind` is the one ending that is looked for, "" for all; another name is chosen by `option`.
     """
     if not force and path.parent.is_dir():
         for other in sorted(path.parent.glob("*.*")):
@@ -167,13 +156,6 @@ def refuse_file(path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         raise ValueError(f"{path} exists: add --force to overwrite it, or name another file")
     try_folder(path.parent)
-
-
-def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) -> None:
-    """ValueError if a result of the same options lies in the folder already, unless `force`."""
-    path = None if force else repeated(folder, analysis, identity)
-    if path is not None:
-        refuse_existing(path.with_suffix(""), force=False)
 
 
 def repeated(folder: Path, analysis: str, identity: str) -> Path | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,55 +17,43 @@ def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
 
     def decorate(function):
-        inner = function
+        inner, names = function, []
         if into is not None:
-            names = [name for d in decorators for name in _names(d)]
 
             @functools.wraps(function)
             def inner(**values):
                 group = {name: values.pop(name) for name in names}
                 return function(**values, **{into: group})
 
+        before = len(getattr(inner, "__click_params__", ()))
         for decorator in reversed(decorators):
             inner = decorator(inner)
+        names += [option.name for option in inner.__click_params__[before:]]
         return inner
 
-    named: Any = decorate
-    named.names = [name for d in decorators for name in _names(d)]
-    return named
-
-
-def _names(decorator: Callable) -> list[str]:
-    """Parameter names that an option decorator, or a stack of them, adds."""
-    if hasattr(decorator, "names"):
-        return decorator.names
-
-    def probe():
-        pass
-
-    decorated: Any = decorator(probe)
-    return [option.name for option in decorated.__click_params__]
+    return decorate
 
 
 def number(help_text: str, *, name: str = "n") -> Callable:
     """Return the option `--n`, the number of images of a statistic."""
-    return click.option("--n", name, type=int, metavar="N", help=help_text)
+    return click.option("--n", name, type=click.IntRange(1), metavar="N", help=help_text)
+
+
+def path_option(*names: str, folder: bool | None = None, **how) -> Callable:
+    """Return an option for a path: of a folder, of a file (False), or of either (None)."""
+    kind = click.Path(path_type=Path, file_okay=folder is not True, dir_okay=folder is not False)
+    return click.option(*names, type=kind, **how)
 
 
 def _data(default: str, what: str = "Data set.") -> Callable:
+    where = "Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]"
     return stack(
         click.option(
-            "--dataset",
-            metavar="NAME",
-            callback=lambda context, option, value: value and value.replace("-", "_"),
-            help=f"{what} [default: {default}]",
+            "--dataset", metavar="NAME", help=f"{what} [default: {default}]",
+            callback=lambda context, option, value: value and value.replace("-", "_")
         ),
-        click.option(
-            "--data-dir",
-            type=click.Path(path_type=Path),
-            help="Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]",
-        ),
-    )
+        path_option("--data-dir", help=where),
+    )  # fmt: skip
 
 
 data = _data("the checkpoint's")
@@ -83,25 +70,20 @@ image_size = click.option(
 pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
 network = stack(
     click.option(
-        "--model",
-        metavar="NAME",
+        "--model", metavar="NAME",
         help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it is not the recipe's, the "
-        "recipe's network options are not used. [default: capsnet]",
+        "recipe's network options are not used. [default: capsnet]"
     ),
     click.option(
-        "--preset",
-        metavar="paper|authors",
-        help="CapsNet as in the paper, or as in its authors' code. [default: paper]",
+        "--preset", metavar="paper|authors",
+        help="CapsNet as in the paper, or as in its authors' code. [default: paper]"
     ),
     click.option(
-        "--option",
-        "more",
-        multiple=True,
-        metavar="NAME=VALUE",
+        "--option", "more", multiple=True, metavar="NAME=VALUE",
         help="Setting of the network, e.g. class_dimensions=8; may be given several times. "
-        "`capsviz describe` lists the settings of a network.",
+        "`capsviz describe` lists the settings of a network."
     ),
-)
+)  # fmt: skip
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Seed of everything random.")  # fmt: skip
 
@@ -110,88 +92,56 @@ def own_network(**how) -> Callable:
     """Return the options of a user-defined network, in place of a checkpoint."""
     return stack(
         click.option(
-            "--network",
-            metavar="FILE.py:FUNCTION",
-            help="Your own network: a function that returns a module, wrapped or not.",
-            **how,
+            "--network", metavar="FILE.py:FUNCTION", **how,
+            help="Your own network: a function that returns a module, wrapped or not."
         ),
-        click.option(
-            "--weights",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="Weights for --network: .safetensors, or .pt read with weights_only=True.",
-            **how,
+        path_option(
+            "--weights", metavar="FILE", **how,
+            help="Weights for --network: .safetensors, or .pt read with weights_only=True."
         ),
-    )
+    )  # fmt: skip
 
 
-_checkpoint: dict[str, Any] = {
-    "metavar": "NAME|FILE",
-    "help": "Name of shipped weights, a .safetensors file, or the folder of a training run. "
-    "[default: the data set's own weights]",
-}
-inputs = stack(
-    click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
-)
+def _checkpoint(help_text: str, *names: str, **how) -> Callable:
+    return click.option("--checkpoint", *names, metavar="NAME|FILE", help=help_text, **how)
+
+
+_one = "Name of shipped weights, a .safetensors file, or the folder of a training run. "
+_default = "[default: the data set's own weights]"
 _several = "Given several times: training runs of one recipe with different seeds. "
 _seeds_of = click.option(
-    "--seeds-of",
-    multiple=True,
-    metavar="'GLOB'",
+    "--seeds-of", multiple=True, metavar="'GLOB'",
     help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
-    "means over the runs; intervals are over runs and images.",
-)
+    "means over the runs; intervals are over runs and images."
+)  # fmt: skip
+inputs = stack(_checkpoint(_one + _default), own_network(), data, device, into="inputs")
 replicates = stack(
-    click.option(
-        "--checkpoint",
-        multiple=True,
-        metavar="NAME|FILE",
-        help=_checkpoint["help"].replace("[", f"{_several}["),
-    ),
-    _seeds_of,
-    own_network(),
-    data,
-    device,
+    _checkpoint(_one + _several + _default, multiple=True), _seeds_of, own_network(), data, device,
     into="inputs",
-)
-
+)  # fmt: skip
 networks = stack(
-    click.option(
-        "--checkpoint",
-        "first",
-        multiple=True,
-        metavar="NAME|FILE",
-        help="Networks to compare with the first: names of shipped weights, .safetensors files, "
-        "or folders of training runs. [default: the data set's own weights, and its shipped "
-        "networks without capsules]",
+    _checkpoint(
+        "Networks to compare with the first: names of shipped weights, .safetensors files, or "
+        "folders of training runs. [default: the data set's own weights, and its shipped networks "
+        "without capsules]",
+        "first", multiple=True,
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
-    _seeds_of,
-    own_network(multiple=True),
-    data,
-    device,
-    into="networks",
-)
-
+    _seeds_of, own_network(multiple=True), data, device, into="networks",
+)  # fmt: skip
 example = stack(
     click.option(
-        "--digit",
-        default=USUAL_CLASS,
-        help="Class of the test image. [default: 2, or the last class if there are fewer]",
+        "--digit", default=USUAL_CLASS,
+        help="Class of the test image. [default: 2, or the last class if there are fewer]"
     ),
     click.option(
-        "--index",
-        default=0,
-        show_default=True,
-        help="Number of the image within that class, from 0.",
+        "--index", default=0, show_default=True,
+        help="Number of the image within that class, from 0."
     ),
-)
-
+)  # fmt: skip
 picture = stack(
     example,
-    click.option(
-        "--image", type=click.Path(path_type=Path), help="Your own picture instead of a test image."
-    ),
+    path_option("--image", help="Your own picture instead of a test image."),
     into="picture",
 )
 
@@ -207,13 +157,8 @@ def open_inputs(values: dict, **more):
 
 
 def open_networks(values: dict, **more) -> list:
-    """Open the networks that `@networks` asks for, in that order, with the same data.
-
-    Raises
-    ------
-    ValueError  for a network named twice.
-    """
-    from capsviz.inputs import networks as module
+    """Open the networks that `@networks` asks for, in that order, with the same data."""
+    from capsviz.inputs import opening as module
 
     values = dict(values)
     names = [*values.pop("first"), *values.pop("others")]
@@ -234,12 +179,7 @@ def open_picture(inputs, values: dict):
 
 
 def of_network(texts: tuple[str, ...]) -> dict[str, object]:
-    """Options of the network from the NAME=VALUE of `--option`.
-
-    Raises
-    ------
-    ValueError  for other texts, and for what a recipe, or a flag of the data, says.
-    """
+    """Options of the network by `--option NAME=VALUE`; ValueError for those of a recipe."""
     from dataclasses import fields
 
     from capsviz.training.recipe import Recipe, read_option
@@ -253,11 +193,6 @@ def of_network(texts: tuple[str, ...]) -> dict[str, object]:
             way = f"give it by {flags[name]}" if name in flags else "it comes from RECIPE"
             raise ValueError(f"--option {name}: {name} is no option of the network, {way}")
     return values
-
-
-def usual(n: int | None, inputs) -> int:
-    """How many images a statistic is of: n, or for None `USUAL`, or all if there are fewer."""
-    return min(USUAL, len(inputs.dataset)) if n is None else n
 
 
 def typed(*names: str) -> list[str]:
@@ -276,12 +211,7 @@ def chosen_class(dataset, digit: int) -> int:
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
         return usual_class(dataset)
-    return known_class(dataset, digit, "--digit")
-
-
-def known_class(dataset, number: int, option: str) -> int:
-    """The number of a class that an option names; ValueError if there is none such."""
-    if not 0 <= number < len(dataset.classes):
-        last = len(dataset.classes) - 1
-        raise ValueError(f"{option}: {dataset.name} has no class {number}, expected 0 to {last}")
-    return number
+    last = len(dataset.classes) - 1
+    if not 0 <= digit <= last:
+        raise ValueError(f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}")
+    return digit

@@ -1,103 +1,19 @@
-"""`--task I/N`: a series of runs split among processes, on any machines, that share one folder.
-
-A task measures every N-th training run of a statistic and keeps its results, with the resamples
-that their intervals are of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of the
-options, images and version, WEIGHTS that of the network's file. The task that finds all runs there
-joins them.
-"""
+"""`--task I/N`: a series of training runs split among processes that share one folder."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable
 
 import click
 
-import capsviz
 
-LETTERS = 12  # of a digest in a name
-
-
-class Measured(NamedTuple):
-    """What an analysis gave of one training run."""
-
-    stem: str
-    result: NamedTuple
-
-
-def place_of(output: Path, analysis: str, of: tuple[str, str], card: dict) -> Path:
-    """Where the results of one run lie.
-
-    Parameters
-    ----------
-    of    the command's options as one text, and the digest of the images.
-    card  of the run's network.
-    """
-    folder = f"{analysis}-{_digest(' '.join((capsviz.__version__, *of)))}"
-    return output / "shares" / folder / card["weights"]["sha256"][:LETTERS]
-
-
-def measure(
-    places: Sequence[Path],
-    task: tuple[int, int],
-    compute: Callable[[int], Iterable[Measured]],
-    analysis: str,
-) -> int:
-    """Measure the runs of a task (i, n) that are not there; how many of all are there then.
-
-    Parameters
-    ----------
-    places   of all runs.
-    compute  the results of a run, by its number.
-    """
-    i, n = task
-    for number, place in enumerate(places):
-        if number % n == i - 1 and not place.is_dir():
-            _keep(place, compute(number), analysis)
-    return sum(place.is_dir() for place in places)
-
-
-def read(place: Path) -> list[Measured]:
-    """The results of one run, in the order in which they were measured."""
-    from capsviz.results.files import read_result
-
-    paths = sorted(place.glob("*.json"))
-    pairs = [read_result(path) for path in paths]
-    return [Measured(about["stem"], result) for result, about in pairs]
-
-
-def _keep(place: Path, results: Iterable[Measured], analysis: str) -> None:
-    """Write them so that all are there or none."""
-    from capsviz.results.files import write_result
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".draft-"))
-    try:
-        for number, one in enumerate(results):
-            about = {"analysis": analysis, "kind": type(one.result).__name__, "stem": one.stem}
-            write_result(draft / f"{number:02}", one.result, about | {"width": None}, draws=True)
-        os.chmod(draft, 0o755)  # mkdtemp's folders are private
-        os.replace(draft, place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
-
-
-def option(what: str, default: str | None = "1/1") -> Callable:
-    """`--task I/N`: a share of a series, (i, n) counted from 1; None where there is none."""
+def option(what: str) -> Callable:
+    """`--task I/N`: a share of a series, (i, n) counted from 1."""
     return click.option(
         "--task",
         metavar="I/N",
-        default=default,
-        callback=lambda context, option, value: None if value is None else _task(value),
+        default="1/1",
+        callback=lambda context, option, value: _task(value),
         help=f"Do part I of N of {what}; N commands, on any machines, fill one folder.",
     )
 

@@ -13,39 +13,41 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli.errors import errors
-from capsviz.cli.options import stack
+from capsviz.cli.options import path_option, stack
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
 )
 
 
-def _checked(name: str, value):
-    """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
-    from capsviz import results
+def _checked(name: str) -> Callable:
+    """Callback that refuses a format, a width, a venue, ... before anything is computed."""
 
-    with errors():
+    def check(context, option, value):
+        from capsviz import results
+
         return value if value is None else getattr(results, name)(value)
+
+    return check
 
 
 look = stack(
     click.option(
         "--venue",
         metavar="NAME",
-        callback=lambda context, option, value: _checked("check_venue", value),
+        callback=_checked("check_venue"),
         help="Column and text width of a venue: neurips, iclr, icml, cvpr, eccv, ieee, nature.",
     ),
     click.option(
         "--rc",
         metavar="FILE",
-        callback=lambda context, option, value: _checked("read_rc", value),
+        callback=_checked("read_rc"),
         help="File of matplotlib settings, like a matplotlibrc; they override the house style.",
     ),
     click.option(
         "--font",
         metavar="NAME|FILE",
-        callback=lambda context, option, value: _checked("check_font", value),
+        callback=_checked("check_font"),
         help="Font family, or a .ttf or .otf file.",
     ),
 )
@@ -55,14 +57,14 @@ _width = click.option(
     default="double",
     show_default=True,
     metavar="single|double|INCHES",
-    callback=lambda context, option, value: _checked("inches", value) and value,
+    callback=lambda context, option, value: _checked("inches")(context, option, value) and value,
     help="Printed width: one column, the whole page, or a number of inches.",
 )
 printed = stack(_width, look, force, into="printed")
 figure = stack(
-    click.option(
+    path_option(
         "--output",
-        type=click.Path(path_type=Path, file_okay=False),
+        folder=True,
         default="runs/figures",
         show_default=True,
         help="Folder to write to.",
@@ -74,7 +76,7 @@ figure = stack(
         default=("pdf", "png"),
         show_default=True,
         metavar="pdf|png|svg",
-        callback=lambda context, option, value: _checked("check_formats", value),
+        callback=_checked("check_formats"),
         help="File format; may be given several times.",
     ),
     _width,
@@ -88,38 +90,20 @@ def prepare(analysis: str, figure_options: dict) -> None:
     """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
     from capsviz.cli import naming
 
-    naming.try_folder(figure_options["output"])
-    identity = naming.identity(click.get_current_context())
-    force = figure_options["force"]
-    naming.refuse_repeated(figure_options["output"], analysis, identity, force=force)
-
-
-def exists(analysis: str, figure_options: dict) -> bool:
-    """Whether a figure of this command lies in the folder already, which is said; not by --force.
-
-    For tasks that are started again.
-    """
-    from capsviz.cli import naming
-
-    if figure_options["force"]:
-        return False
-    identity = naming.identity(click.get_current_context())
-    path = naming.repeated(figure_options["output"], analysis, identity)
-    if path is not None:
-        click.echo(f"{path} is there already", err=True)
-    return path is not None
+    folder = figure_options["output"]
+    naming.try_folder(folder)
+    if not figure_options["force"]:
+        earlier = naming.repeated(folder, analysis, naming.identity(click.get_current_context()))
+        if earlier is not None:
+            naming.refuse_existing(earlier.with_suffix(""), force=False)
 
 
 def target(
     base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
 ) -> Path:
-    """Path without ending of a figure, its whole name; ValueError where a file has it already.
+    """Path without ending of a figure; ValueError where a file has its name already.
 
-    Parameters
-    ----------
-    base      name that the analysis gives.
-    networks  as they were named on the command line, or chosen for the data set.
-    analysis  its name.
+    `base` is the name that the analysis gives, `networks` are as they were named or chosen.
     """
     from capsviz.cli import naming
 
@@ -158,10 +142,7 @@ def sources(inputs) -> list[str]:
 def save(name: str, analysis: str, result, networks, figure_options, runs=None) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
-    Parameters
-    ----------
-    networks  and their data, as they are opened; the first one counts.
-    runs      what training runs it is of, where it is of several.
+    Of the opened `networks` the first one counts; `runs` says what training runs it is of.
     """
     from capsviz.cli import naming
 
@@ -173,7 +154,7 @@ def save(name: str, analysis: str, result, networks, figure_options, runs=None) 
     context = click.get_current_context()
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
-        options={k: _plain(v) for k, v in context.params.items()},
+        options={k: str(v) if isinstance(v, Path) else v for k, v in context.params.items()},
         identity=naming.identity(context), runs=runs,
     )  # fmt: skip
 
@@ -191,9 +172,9 @@ def write(path: Path, analysis: str, result, figure_options: dict, **about) -> l
 
 def to_json(values) -> str:
     """One strict JSON document; arrays as nested lists, NaN as null."""
-    from capsviz.results.files import to_json
+    from capsviz import results
 
-    return to_json(values)
+    return results.to_json(values)
 
 
 def command_line() -> str:
@@ -201,15 +182,18 @@ def command_line() -> str:
     return shlex.join(["capsviz", *sys.argv[1:]])
 
 
+def line(text: str) -> None:
+    """One line on stderr, beside a progress bar."""
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
+
+
 def report(result, findings: str, paths, as_json: bool) -> None:
     """Findings on stdout, or the result as JSON there; the files written on stderr."""
     click.echo(to_json(result) if as_json else findings)
     for path in paths:
         click.echo(f"wrote {path}", err=True)
-
-
-def _plain(value):
-    return str(value) if isinstance(value, Path) else value
 
 
 def progress(label: str) -> Callable:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import click
 
 from capsviz.cli import options, writing
 
 EXAMPLES = """
+capsviz check --network net.py:build --loss net.py:loss  # 10 s
 capsviz check --checkpoint mnist  # 30 s
 """
 
-EXAMPLE = """
-\b
-    capsviz check --network net.py:build --weights net.pt --loss net.py:loss
-    capsviz check --checkpoint mnist
-
+STATUS = """
 Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or SKIPPED (with the
-reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request. docs/check.md
-lists the checks.
+reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request or a network
+without capsules. docs/check.md lists the checks.
 """
 FUNCTION = "FILE.py:FUNCTION"
+IMAGES = 64  # test images, the same each time
 
 
-@click.command(help=f"{__doc__}\n\n{EXAMPLE}")
+@click.command(help=f"{__doc__}\n{STATUS}")
 @options.inputs
 @click.option(
     "--image-shape", type=int, nargs=3, metavar="C H W", help="For --network without --dataset."
@@ -54,11 +51,7 @@ FUNCTION = "FILE.py:FUNCTION"
 )
 @click.option("--new", metavar=FUNCTION, help="() -> the untrained network.")
 @writing.as_json
-@click.option(
-    "--markdown",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report as Markdown.",
-)
+@options.path_option("--markdown", folder=False, help="Write the report as Markdown.")
 @writing.force
 def command(
     inputs, image_shape, classes, loss, train_data, test_data, iterations, pair, new, as_json,
@@ -71,6 +64,7 @@ def command(
     from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.inputs.opening import open_module
+    from capsviz.transforms.augment import to_float
     from capsviz.wrapping import open_function
     from capsviz.wrapping import open_module as opened
     from capsviz.wrapping.environment import on_stderr
@@ -92,7 +86,7 @@ def command(
         facts["new"] = opened(new)[0]
     if part is not None:
         shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
-        facts["images"] = _images(part)
+        facts["images"] = to_float(part.sample(min(IMAGES, len(part))).images)
     try:
         with on_stderr():  # what the user's code prints
             report = checks.run(module, **shape, **facts)._replace(network=name)
@@ -120,10 +114,3 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
     if min(*image_shape, classes) < 1:
         raise ValueError(f"expected numbers of at least 1, got {image_shape} and {classes}")
     return {"image_shape": image_shape, "classes": classes}
-
-
-def _images(part, count: int = 64):
-    """Test images in [0, 1], the same each time."""
-    from capsviz.transforms.augment import to_float
-
-    return to_float(part.sample(min(count, len(part))).images)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from capsviz.cli import writing
+from capsviz.cli import options, writing
 
 KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
@@ -32,9 +30,9 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
     "them. [default: data, runs, accuracy, inside, outside, parameters]",
 )
-@click.option(
+@options.path_option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    folder=False,
     metavar="STEM",
     help="Write the table as STEM.md and STEM.tex, and drawn as STEM.pdf and STEM.png.",
 )
@@ -54,12 +52,17 @@ def command(places, columns, output, paired, margin, printed, as_json):
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.results import leaderboard, tables
+    from capsviz.results import paired as pairs
     from capsviz.results.leaderboard.draw import draw
 
     if paired:
         if columns or output is not None:
             raise ValueError("--paired prints no table: leave out --columns and --output")
-        _paired(places, margin, as_json)
+        compared = pairs.compare(places, pairs.MARGIN if margin is None else margin)
+        if as_json:
+            click.echo(writing.to_json([pairs.plain(one) for one in compared]))
+        else:
+            click.echo("\n\n".join(map(pairs.lines, compared)))
         return
     if margin is not None:
         raise ValueError("--margin is for --paired: give both")
@@ -90,17 +93,6 @@ def command(places, columns, output, paired, margin, printed, as_json):
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
-
-
-def _paired(places, margin, as_json) -> None:
-    """Print what runs of equal seed show."""
-    from capsviz.results import paired
-
-    compared = paired.compare(places, paired.MARGIN if margin is None else margin)
-    if as_json:
-        click.echo(writing.to_json([paired.plain(one) for one in compared]))
-    else:
-        click.echo("\n\n".join(map(paired.lines, compared)))
 
 
 def _plain(row) -> dict:

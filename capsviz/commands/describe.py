@@ -128,17 +128,20 @@ def _table(name: str, settings: dict, description) -> str:
 
     C, H, W = description.image_shape
     rows = [("layer", "kind", "output", "parameters", "multiply-adds")]
-    rows += [
-        (row.name, row.kind, _shape(row.output), f"{row.parameters:,}", _count(row.multiply_adds))
-        for row in description.layers
-    ]
+    for row in description.layers:
+        output = "unused" if row.output is None else " × ".join(map(str, row.output))
+        count = "-" if row.multiply_adds is None else f"{row.multiply_adds:,}"
+        rows.append((row.name, row.kind, output, f"{row.parameters:,}", count))
     totals = [("all", description.parameters, description.multiply_adds)]
     if description.parameters != description.parameters_without_decoder:
         part = description.parameters_without_decoder, description.multiply_adds_without_decoder
         totals.insert(0, ("all but the decoder", *part))
     rows += [(what, "", "", f"{number:,}", f"{count:,}") for what, number, count in totals]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(_cells(row, widths)) for row in rows]
+    a, b, c, d, e = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = [
+        f"{name:{a}}  {kind:{b}}  {output:{c}}  {parameters:>{d}}  {count:>{e}}"
+        for name, kind, output, parameters, count in rows
+    ]
     step, image = (
         "no estimate" if size is None else f"about {gib(size)}"
         for size in (description.training_bytes, description.image_bytes)
@@ -164,19 +167,3 @@ def _table(name: str, settings: dict, description) -> str:
             f"Not counted: {description.not_counted}.",
         ]
     )
-
-
-def _cells(row, widths) -> list[str]:
-    """Align text to the left, numbers to the right."""
-    return [
-        text.ljust(width) if k < 3 else text.rjust(width)
-        for k, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
-
-
-def _shape(output) -> str:
-    return "unused" if output is None else " × ".join(map(str, output))
-
-
-def _count(number: int | None) -> str:
-    return "-" if number is None else f"{number:,}"

@@ -17,25 +17,16 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 @options.replicates
 @click.option(
     "--split", default="test", show_default=True, metavar="train|validation|test",
-    help="Part of the data set.",
+    help="Part of the data set."
 )  # fmt: skip
 @options.number("The first N images only.", name="limit")
-@click.option(
-    "--write-thresholds", "write", is_flag=True,
-    help="With --split validation: write limits of capsule length and reconstruction distance into "
-    "the card, outside which `capsviz predict` calls a picture unlike the training data.",
-)  # fmt: skip
 @writing.as_json
-def command(split, limit, write, as_json, inputs):
+def command(split, limit, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
-    from capsviz.inputs import networks, runs
+    from capsviz.inputs import opening, runs
     from capsviz.training.evaluate import evaluate
 
-    if write and (split != "validation" or limit is not None):
-        raise ValueError("--write-thresholds needs --split validation, without --n")
     inputs, seeds = runs.first_of(inputs)
-    if write and len(seeds) > 1:
-        raise ValueError("--write-thresholds takes one network: name one --checkpoint")
     chosen = options.open_inputs(inputs, split=split, capsules=False)
     part = chosen.dataset.first(limit)
     if len(seeds) > 1:
@@ -44,14 +35,12 @@ def command(split, limit, write, as_json, inputs):
         click.echo(writing.to_json(about) if as_json else _runs_table(about))
         return
     evaluation = evaluate(chosen.model, part, progress=writing.progress("images"))
-    (name,) = networks.apart_from_shipped([chosen.name], [chosen.source])
+    (name,) = opening.apart_from_shipped([chosen.name], [chosen.source])
     about = {
         "checkpoint": name, "dataset": part.name, "split": split, **evaluation._asdict()
     }  # fmt: skip
     objects = 1 if part.parts is None else part.labels.shape[1]
     click.echo(writing.to_json(about) if as_json else _table(about, part.classes, objects))
-    if write:
-        click.echo(f"wrote {_write_thresholds(chosen, part)}", err=True)
 
 
 def _of_runs(opened, part, split: str) -> dict:
@@ -61,9 +50,8 @@ def _of_runs(opened, part, split: str) -> dict:
     from capsviz.statistics.runs import combine
     from capsviz.training.evaluate import evaluate
 
-    each = [
-        evaluate(one.model, part, progress=writing.progress("images"))._asdict() for one in opened
-    ]
+    bar = writing.progress("images")
+    each = [evaluate(one.model, part, progress=bar)._asdict() for one in opened]
     accuracy = combine([Estimate(one["accuracy"], one["accuracy_ci95"], one["n"]) for one in each])
     return {
         "recipe": opened[0].name, "dataset": part.name, "split": split, "n": each[0]["n"],
@@ -86,21 +74,6 @@ def _runs_table(about: dict) -> str:
             f"  margin loss  {sum(losses) / len(losses):.5f} per image",
         ]
     )
-
-
-def _write_thresholds(chosen, part):
-    """Write a network's limits from validation images into its card; return the card's path."""
-    from capsviz import checkpoint
-    from capsviz.training.thresholds import thresholds
-
-    trained_on = chosen.model.card["dataset"]["name"]
-    if part.name != trained_on:
-        raise ValueError(
-            f"the network was trained on {trained_on}: expected its validation images, "
-            f"got those of {part.name}"
-        )
-    values = thresholds(chosen.model, part, progress=writing.progress("thresholds"))
-    return checkpoint.update_card(checkpoint.find(chosen.source), thresholds=values)
 
 
 def _table(about: dict, classes, objects: int) -> str:

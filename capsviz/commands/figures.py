@@ -15,7 +15,6 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 
 @click.command(help=__doc__)
 @options.inputs
-@click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
 )
@@ -26,7 +25,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @options.example
 @options.seed
 @writing.figure
-def command(style, only, n, digit, index, seed, figure, inputs):
+def command(only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.cli import naming
     from capsviz.results import column, sets
@@ -37,7 +36,7 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     names = sets.choose(typed)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
-    n = options.usual(n, chosen)
+    n = min(options.USUAL, len(chosen.dataset)) if n is None else n
     chosen.dataset.first(n)
     names = sets.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:

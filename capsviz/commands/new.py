@@ -7,19 +7,13 @@ from pathlib import Path
 import click
 
 from capsviz import discovery
+from capsviz.cli import options
 
-FOLDERS = {"analysis": "analyses", "routing": "routing", "dataset": "data", "check": "pitfalls"}
-PACKAGES = {
-    "analysis": "capsviz.analyses",
-    "routing": "capsviz.nn.routing",
-    "dataset": "capsviz.data",
-    "check": "capsviz.checks.pitfalls",
-}
-USES = {
-    "analysis": "capsviz {command} --n 200",
-    "routing": "capsviz train --routing {name}",
-    "dataset": "capsviz train --dataset {name}",
-    "check": "capsviz check --checkpoint digits",
+KINDS = {  # package, and how what is new is used
+    "analysis": ("capsviz.analyses", "capsviz {command} --n 200"),
+    "routing": ("capsviz.nn.routing", "capsviz train --routing {name}"),
+    "dataset": ("capsviz.data", "capsviz train --dataset {name}"),
+    "check": ("capsviz.checks.pitfalls", "capsviz check --checkpoint digits"),
 }
 TEMPLATES = Path(__file__).parent.parent / "templates"
 EXAMPLES = """
@@ -28,11 +22,11 @@ capsviz new analysis lengths --folder mine  # 1 s
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(FOLDERS)))
+@click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
-@click.option(
+@options.path_option(
     "--folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    folder=True,
     default="capsviz_plugins",
     show_default=True,
     help="Folder of your plug-ins, which is created if needed.",
@@ -47,12 +41,12 @@ def command(kind, name, folder):
     name = name.replace("-", "_")
     if not name.isidentifier() or name.startswith("_"):
         raise ValueError(f"expected a name of letters, digits and underscores, got '{name}'")
-    packages = discovery.COMMANDS if kind == "analysis" else ()
-    for package in {PACKAGES[kind], *(f"capsviz.{one}" for one in packages)}:
+    own, use = KINDS[kind]
+    for package in (own, "capsviz.commands") if kind == "analysis" else (own,):
         if name in discovery.names(package):
             where = discovery.source(package, name)
             raise ValueError(f"the {kind} '{name}' exists in {where}: choose another name")
-    place = folder / FOLDERS[kind]
+    place = folder / own.rpartition(".")[2]
     files = {
         place / f"{name}.py": f"{kind}.txt",
         folder / "tests" / f"test_{name}.py": f"{kind}_test.txt",
@@ -67,6 +61,6 @@ def command(kind, name, folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         click.echo(f"wrote {path}", err=True)
-    use = USES[kind].format(name=name, command=name.replace("_", "-"))
+    use = use.format(name=name, command=name.replace("_", "-"))
     click.echo(f"export CAPSVIZ_PLUGINS={folder.absolute()}\n{use}")
     click.echo(f"python -m pytest {folder / 'tests' / f'test_{name}.py'}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from capsviz.cli import options, writing
-from capsviz.cli.errors import errors
 
 TABLES = ("csv", "md", "tex")
 EXAMPLES = """
@@ -20,11 +18,7 @@ capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
 
 @click.command(help=__doc__)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder to write to. [default: the file's own]",
-)
+@options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
 @click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
 @click.option("--width", help="single, double or inches. [default: as it was made]")
 @click.option(
@@ -42,47 +36,38 @@ def command(files, output, formats, width, latex, table, venue, rc, font, force)
     from capsviz import results
     from capsviz.cli import naming
 
-    with errors():
-        formats = results.check_formats(formats)
-        results.width_for(width or "double", venue)  # refuses a wrong one
+    formats = results.check_formats(formats)
+    results.width_for(width or "double", venue)  # refuses a wrong one
     for path in files:
         result, about = results.read_result(path)
-        if table:
-            with _of(path):
-                click.echo(_table(path, result, about, table), nl=False)
-            continue
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
             size = results.width_for(width or earlier, venue)
         stem = (output or path.parent) / path.stem
-        if latex:
-            kinds = formats[:1] if options.typed("formats") else ()
-            with _of(path):
+        if not table and not latex:
+            naming.try_folder(stem.parent)
+            for kind in formats:
+                naming.refuse_existing(stem, force=force, kind=kind)
+        try:
+            if table:
+                click.echo(_table(path, result, about, table), nl=False)
+            elif latex:
+                kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
-                lines = [*_environments(stem, result, about, kinds, inches, results.column(venue))]
-            click.echo("\n".join(lines))
-            continue
-        naming.try_folder(stem.parent)
-        for kind in formats:
-            naming.refuse_existing(stem, force=force, kind=kind)
-        old = about.get("look", {})
-        with results.look(rc or old.get("rc"), font or old.get("font")), _of(path):
-            written = results.export(stem, about["analysis"], result, formats, size)
-        for one in written:
-            click.echo(f"wrote {one}", err=True)
-
-
-@contextmanager
-def _of(path: Path):
-    """Context manager: one line for numbers of a file that do not fit together."""
-    try:
-        yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"'{path}' cannot be drawn, its numbers do not fit together "
-            f"({type(error).__name__}: {error})"
-        ) from error
+                lines = _environments(stem, result, about, kinds, inches, results.column(venue))
+                click.echo("\n".join([*lines]))
+            else:
+                old = about.get("look", {})
+                with results.look(rc or old.get("rc"), font or old.get("font")):
+                    written = results.export(stem, about["analysis"], result, formats, size)
+                for one in written:
+                    click.echo(f"wrote {one}", err=True)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"'{path}' cannot be drawn, its numbers do not fit together "
+                f"({type(error).__name__}: {error})"
+            ) from error
 
 
 def _table(path: Path, result, about: dict, kind: str) -> str:

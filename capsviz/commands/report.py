@@ -23,10 +23,8 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 )
 @options.example
 @options.seed
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write. [default: runs/report-NETWORK.html]",
+@options.path_option(
+    "--output", folder=False, help="File to write. [default: runs/report-NETWORK.html]"
 )
 @writing.force
 def command(networks, n, only, digit, index, seed, output, force):

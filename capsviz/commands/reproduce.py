@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -23,8 +22,8 @@ FOLDER = Path("runs/reproduce")
 @click.option("--epochs", type=int, help="Epochs of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Number of seeds for each row.")
 @click.option(
-    "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
-    help="Rows by the file names of their results, without the seed. [default: all]",
+    "--rows", metavar="A,B", default="",
+    help="Rows by the file names of their results, without the seed. [default: all]"
 )  # fmt: skip
 @tasks.option("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
@@ -36,17 +35,17 @@ FOLDER = Path("runs/reproduce")
 )
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
 @click.option("--limit", type=int, metavar="N", help="Train on the first N images only.")
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]",
+@options.path_option(
+    "--folder", folder=True,
+    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]"
 )  # fmt: skip
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
+@options.path_option("--data-dir", help="Folder that holds the data.")
 @options.device
 @writing.as_json
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
     from capsviz import discovery
-    from capsviz.experiments import gathering, reproduce, reproductions
+    from capsviz.experiments import reproduce, reproductions
     from capsviz.inputs.opening import choose_device
     from capsviz.results import tables
     from capsviz.training import distributed
@@ -59,6 +58,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         for name in reproductions.available():
             click.echo(f"{name:12}{reproductions.get(name).title}")
         return
+    rows = tuple(name.strip() for name in rows.split(",") if name)
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
         of_training = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
@@ -78,7 +78,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
                 leads = team.leads
                 epochs = reproduce.run(
                     table, seeds, plan, root=data_dir, device=device, team=team,
-                    report=_report if leads else lambda line: None, rows=rows, task=task,
+                    report=writing.line if leads else lambda line: None, rows=rows, task=task,
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise click.ClickException(
@@ -86,7 +86,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             ) from None
     if not leads:
         return
-    header, lines, caption, commands = gathering.gather(table, where, epochs=epochs)
+    header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, lines, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)
@@ -95,13 +95,3 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         click.echo(writing.to_json(about))
     else:
         click.echo(tables.markdown(header, lines) + "\n" + caption)
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",")) if text else ()
-
-
-def _report(line: str) -> None:
-    from tqdm import tqdm
-
-    tqdm.write(line, file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 from capsviz.cli.options import stack
 
 EXAMPLES = """
@@ -26,11 +26,8 @@ SECTIONS = {  # of the help text, each by its first option
 NETWORK = (  # name, type or metavar, help text
     ("--routing", "NAME", "Routing algorithm, e.g. em; a wrong name lists all. [default: dynamic]"),
     ("--routing-iterations iterations", int, "Routing iterations. [default: 3]"),
-    (
-        "--detach-routing/--full-routing",
-        bool,
-        "Backpropagate through the last routing iteration only, or through all.",
-    ),
+    ("--detach-routing/--full-routing", bool, "Backpropagate through the last routing iteration "
+     "only, or through all."),
     ("--types", int, "Primary capsule types. [default: 32]"),
     ("--channels", int, "Channels of the first convolution. [default: 256]"),
     ("--leaky/--no-leaky", bool, "Leaky routing: capsules may couple to none of the classes."),
@@ -39,12 +36,9 @@ NETWORK = (  # name, type or metavar, help text
     ("--reconstruction-metric", "l2|l1", "Squared or absolute differences. [default: l2]"),
     ("--decoder", "NAME", "Decoder; a wrong name lists all. [default: fully_connected]"),
     ("--decoder-norm/--no-decoder-norm", bool, "Batch norm in the decoder."),
-    (
-        "--init-from",
-        "NAME|FILE",
-        "Initialise from a checkpoint, where names and shapes of weights match.",
-    ),
-)
+    ("--init-from", "NAME|FILE", "Initialise from a checkpoint, where names and shapes of weights "
+     "match."),
+)  # fmt: skip
 OPTIMISATION = (
     ("--epochs", int, "Epochs to train for. [default: 50]"),
     ("--early-stop", "N", "Stop after N epochs without improvement. [default: off]"),
@@ -127,11 +121,7 @@ def _options(rows):
 @_options(OPTIMISATION)
 @_options(CHANGES)
 @options.device
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the run. [default: runs/NAME]",
-)
+@options.path_option("--output", folder=True, help="Folder of the run. [default: runs/NAME]")
 @click.option(
     "--resume",
     is_flag=True,
@@ -159,12 +149,14 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
                 lambda: {split: run.load(recipe, split, data_dir) for split in data.SPLITS}
             )
             if team.leads and (notice := splits["test"].notice):
-                _report(notice)
+                writing.line(notice)
             if team.leads and resume and not (output / STATE).exists():
-                _report(f"there is no earlier run in {output}: training starts from the beginning")
+                writing.line(
+                    f"there is no earlier run in {output}: training starts from the beginning"
+                )
             path, card = run.run(
                 name, recipe, splits, output, device=device, resume=resume,
-                save_every=save_every, team=team, report=_report,
+                save_every=save_every, team=team, report=writing.line,
             )  # fmt: skip
     except KeyboardInterrupt:
         again = shlex.join(a for a in sys.argv[1:] if a != "--resume")
@@ -182,9 +174,3 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
         f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
         f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {training['epoch']}{early}"
     )
-
-
-def _report(line: str) -> None:
-    from tqdm import tqdm
-
-    tqdm.write(line, file=sys.stderr)

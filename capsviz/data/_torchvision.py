@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
+import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
 
-from capsviz.data import Dataset, hold_out, search_path
+from capsviz.data import Dataset, search_path
 
 START_SECONDS = 5  # a download must start within this time
 VALIDATION = 5_000
@@ -49,7 +53,8 @@ def divide(images, labels, name: str, split: str, classes, where) -> Dataset:
             f"{name} in {where} is damaged: {len(images)} images, {len(labels)} labels"
         )
     if split != "test":
-        images, labels = hold_out(images, labels, split, VALIDATION)
+        part = slice(-VALIDATION, None) if split == "validation" else slice(-VALIDATION)
+        images, labels = images[part], labels[part]
     return Dataset(images.contiguous(), labels, tuple(classes), name, split)
 
 
@@ -59,26 +64,12 @@ def read(
     files: Sequence[str],
     urls: Sequence[str],
     download: bool,
-    *,
-    also: str = "",
     **arguments,
 ):
     """Return one of torchvision's data sets from the first folder that has all its files.
 
-    Parameters
-    ----------
-    kind       torchvision's class.
-    folders    to look in; a download goes into the last one.
-    files      paths of its files in such a folder.
-    urls       of its download.
-    download   whether to download it if it is missing.
-    also       what else the user can do if it is missing; the end of the message.
-    arguments  of the class.
-
-    Raises
-    ------
-    ValueError         for damaged files.
-    FileNotFoundError  if they are neither found nor downloaded; the message says where to put them.
+    A download goes into the last folder. ValueError for damaged files, FileNotFoundError if they
+    are neither found nor downloaded.
     """
     name = kind.__name__
     for folder in folders:
@@ -89,7 +80,7 @@ def read(
     first = target / files[0]
     example = first.name if len(files) == 1 else f"{first.name}, ..."
     where = f"put its files ({example}) in {first.parent}"
-    where += f", or name their folder by --data-dir{also}"
+    where += ", or name their folder by --data-dir"
     if not download:
         raise FileNotFoundError(f"{missing}: {where}")
     if not _reachable(urls):
@@ -132,24 +123,22 @@ def _quietly(kind, *arguments, **options):
 
 def _reachable(urls: Sequence[str]) -> bool:
     """Return whether any URL answers within START_SECONDS, name look-up included."""
-    answered = threading.Event()
+    answers: SimpleQueue[bool] = SimpleQueue()
 
     def ask(url: str) -> None:
         try:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=START_SECONDS).close()
         except urllib.error.HTTPError:
-            pass  # a server that answers with an error page is there
+            answers.put(True)  # a server that answers with an error page is there
         except OSError:
-            return
-        answered.set()
+            answers.put(False)
+        else:
+            answers.put(True)
 
-    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
-    for thread in asking:
-        thread.start()
-    waited = 0.0
-    while waited < START_SECONDS and any(t.is_alive() for t in asking):
-        if answered.wait(0.05):
-            return True
-        waited += 0.05
-    return answered.is_set()
+    end = time.monotonic() + START_SECONDS
+    for url in urls:
+        threading.Thread(target=ask, args=(url,), daemon=True).start()
+    with suppress(Empty):
+        return any(answers.get(timeout=max(0, end - time.monotonic())) for _ in urls)
+    return False

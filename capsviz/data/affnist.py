@@ -7,7 +7,6 @@ other splits `training_batches` and `validation_batches`.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ def load(split, root=None):
     folders = [folder / FOLDER for folder in search_path(root)]
     for folder in folders:
         if paths := _files(folder, NAMES[split]):
-            parts = [read(path) for path in paths]
+            parts = [_read(path) for path in paths]
             images, labels = (torch.from_numpy(np.concatenate(p)) for p in zip(*parts, strict=True))
             _check_orientation(images[:, 0].numpy(), labels.numpy(), folder)
             return Dataset(images, labels, CLASSES, "affnist", split)
@@ -45,20 +44,13 @@ def _files(folder: Path, name: str) -> list[Path]:
     return sorted(batches.glob("*.mat"), key=lambda p: (len(p.stem), p.stem))
 
 
-def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
-    """Read images (N, 1, 40, 40) uint8 and labels (N,) int64 of one .mat file (format 5).
-
-    Raises
-    ------
-    ValueError  for a file that is empty, cut short, or holds something else.
-    """
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read images (N, 1, 40, 40) uint8 and labels (N,) int64 of one .mat file (format 5)."""
     from scipy.io import loadmat
 
     try:
         content = loadmat(path)["affNISTdata"][0, 0]
         pixels, labels = content["image"], content["label_int"]
-    except FileNotFoundError:
-        raise
     except Exception as error:  # scipy raises anything for damaged files
         raise ValueError(
             f"{path} is not a whole file of affNIST ({type(error).__name__}: {error}): "
@@ -77,18 +69,10 @@ def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_orientation(images: np.ndarray, labels: np.ndarray, folder: Path) -> None:
     """Raise ValueError if the ones lie on their side: the pixels are in another order."""
-    ones = images[labels == 1].astype(float)
-    if len(ones) == 0:
-        return
-    grid = np.arange(SIDE)
-    spreads = []
-    for axis in (1, 2):  # rows, then columns
-        weight = ones.sum(3 - axis)
-        total = weight.sum(1).clip(1)
-        mean = (weight * grid).sum(1) / total
-        spreads.append(float(((weight * (grid - mean[:, None]) ** 2).sum(1) / total).mean()))
-    if spreads[0] <= spreads[1]:
+    ones = images[labels == 1] > 0
+    down, across = (float(ones.any(axis).sum(1).mean()) if len(ones) else 0 for axis in (2, 1))
+    if down < across:
         raise ValueError(
-            f"the ones in {folder} lie on their side (spread {spreads[0]:.1f} px² down, "
-            f"{spreads[1]:.1f} across): expected each column to hold an image row by row"
+            f"the ones in {folder} lie on their side ({down:.1f} px down, {across:.1f} across): "
+            "expected each column to hold an image row by row"
         )

@@ -48,12 +48,7 @@ class Transforms(NamedTuple):
 def load(split, root=None, *, download=True, variants=32, seed=0):
     """Make `variants` images (1, 40, 40) of every MNIST image: first one of each, then another.
 
-    The first n images are the same whatever the number of variants.
-
-    Raises
-    ------
-    ValueError   for fewer than 1 variant.
-    MemoryError  if the images would not fit.
+    The first n images are the same whatever the number of variants. MemoryError if they do not fit.
     """
     if variants < 1:
         raise ValueError(f"expected at least 1 variant of each image, got {variants}")
@@ -73,13 +68,9 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
 
 
 def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:
-    """Return one random variant of every image of a split, and their transforms.
+    """Return one random variant, counted from 0, of every image of a split, and their transforms.
 
-    Parameters
-    ----------
-    plain    images (N, C, H, W); they are padded by 6 pixels on each side.
-    variant  which of the many variants, from 0.
-    seed     of all variants.
+    Images (N, C, H, W) are padded by 6 pixels on each side.
     """
     padded = plain.pad(PAD_PX)
     drawn = transforms(plain, variant, seed=seed)
@@ -100,9 +91,7 @@ def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms
 def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
     """Draw transforms of images (N, C, H, W) that keep all foreground pixels on the canvas.
 
-    Raises
-    ------
-    ValueError  if the foreground of an image is so large that no draw fits.
+    ValueError if the foreground of an image is so large that no draw fits.
     """
     chosen = Transforms(*torch.zeros(6, len(images), dtype=torch.float64))
     left = torch.arange(len(images))

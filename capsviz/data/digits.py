@@ -25,12 +25,8 @@ IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 def load(split, root=None, *, block=RANDOM, download=True):
     """Load 1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
 
-    Parameters
-    ----------
-    root   unused; FileNotFoundError if there is no such folder.
-    block  0 to 4: the test split is that fifth of the file (359 or 360 images), the validation
-           split the 180 images after it, cyclically; -1: scikit-learn's random split. ValueError
-           for another block.
+    By `block` 0 to 4 the test split is that fifth of the file (359 or 360 images), the validation
+    split the 180 images after it, cyclically; -1: scikit-learn's random split.
     """
     if not RANDOM <= block < BLOCKS:
         raise ValueError(

@@ -36,18 +36,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Transparent ground is white, and grey of more than 8 bits is divided by 65,535.
 
-    Parameters
-    ----------
-    image_size  side of the square, pixels: a picture's shorter side is resized to it, and the
-                centre is cropped.
-    channels    1 for grey, 3 for colour.
-
-    Raises
-    ------
-    FileNotFoundError  if there is no folder `root` or none of the split; where `root` is not given
-                       or has no class folders it is a ValueError, too.
-    ValueError         for other channels, splits with different classes, and folders that may be
-                       splits but are not named so.
+    A picture's shorter side is resized to `image_size` pixels, and the centre is cropped;
+    `channels` is 1 for grey, 3 for colour.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
@@ -84,7 +74,12 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         "choose a smaller image_size",
     )
     images, labels, errors = [], [], []
-    for path, label in _in_turn(samples):
+    numbers = Counter()
+    turns = []  # one picture of each class after another: the first n hold all classes alike
+    for sample in samples:
+        numbers[sample[1]] += 1
+        turns.append((numbers[sample[1]], *sample[::-1]))
+    for _, label, path in sorted(turns):
         try:
             pixels = opening.load(path, alike=True)
         except ValueError as error:
@@ -114,11 +109,8 @@ def _split_folders(root: Path) -> dict[str, Path]:
                     )
                 ready[split] = folder
     known = {name for names in NAMES.values() for name in names}
-    similar = [
-        folder.name
-        for folder in folders
-        if known & set(re.findall("[a-z]+", folder.name.lower())) and opening.folders(folder)
-    ]
+    words = {folder: set(re.findall("[a-z]+", folder.name.lower())) for folder in folders}
+    similar = [f.name for f in folders if known & words[f] and opening.folders(f)]
     if not ready and len(similar) > 1:
         raise ValueError(
             f"the folders {', '.join(similar)} of {root} are named like splits and hold folders: "
@@ -159,39 +151,24 @@ def _left_out(source: Path, others: Counter, pictures: int, errors: list[str]) -
     return f"left out of {source}: {'; '.join(texts)}" if texts else None
 
 
-def _in_turn(samples: list) -> list:
-    """Return one picture of each class after another: the first n hold all classes alike."""
-    numbers: Counter[int] = Counter()
-
-    def turn(sample):
-        numbers[sample[1]] += 1
-        return numbers[sample[1]]
-
-    return sorted(samples, key=turn)
-
-
 def _part(samples, source: Path, split: str, *, with_test: bool) -> list:
     """Return a split's share of each class: in the order of digests test, validation, training."""
-    shares = SHARES if with_test else {"validation": SHARES["validation"]}
     by_class: dict[int, list] = {}
     for sample in sorted(samples, key=lambda sample: _digest(sample[0], source)):
         by_class.setdefault(sample[1], []).append(sample)
-    if (rarest := min(map(len, by_class.values()))) <= len(shares):
+    others = "test and validation" if with_test else "validation"
+    least, rarest = 2 + with_test, min(map(len, by_class.values()))
+    if rarest < least:
         raise ValueError(
-            f"the pictures are split by class into training and {' and '.join(reversed(shares))}: "
-            f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or put them "
-            "into train/, validation/ and test/"
+            f"the pictures are split by class into training and {others}: expected at least "
+            f"{least} of each class, got {rarest} of one; or put them into train/, validation/ and "
+            "test/"
         )
     part = []
     for _, same in sorted(by_class.items()):
-        start = 0
-        for name in reversed(shares):
-            end = start + max(1, round(shares[name] * len(same)))
-            if name == split:
-                part += same[start:end]
-            start = end
-        if split == "train":
-            part += same[start:]
+        test = max(1, round(SHARES["test"] * len(same))) if with_test else 0
+        both = test + max(1, round(SHARES["validation"] * len(same)))
+        part += {"test": same[:test], "validation": same[test:both], "train": same[both:]}[split]
     return part
 
 

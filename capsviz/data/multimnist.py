@@ -27,12 +27,8 @@ IMAGE_SHAPE, CLASSES = (1, 36, 36), mnist.CLASSES
 def load(split, root=None, *, download=True, pairs=1, seed=0):
     """Make `pairs` images (1, 36, 36) for every MNIST digit: first one of each, then another.
 
-    The first n images are the same whatever the number of pairs (the paper has 1,000).
-
-    Raises
-    ------
-    ValueError   for fewer than 1 pair.
-    MemoryError  if the images would not fit.
+    The first n images are the same whatever the number of pairs (the paper has 1,000). MemoryError
+    if they do not fit.
     """
     if pairs < 1:
         raise ValueError(f"expected at least 1 pair for each digit, got {pairs}")
@@ -52,15 +48,8 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
 def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
     """Combine every digit of a split with another one: images (N, C, H + 8, W + 8), parts, labels.
 
-    Parameters
-    ----------
-    plain  images (N, C, H, W) of one digit each.
-    pair   which of the many partners of each digit, from 0.
-    seed   of partners, shifts and order.
-
-    Raises
-    ------
-    ValueError  if all digits are of one class.
+    `pair` says which of the many partners of each digit, from 0. ValueError if all digits are of
+    one class.
     """
     number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + pair
     generator = torch.Generator().manual_seed(number % 2**63)
@@ -81,19 +70,13 @@ def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
 
 
 def partners(labels: Tensor, *, generator: torch.Generator) -> Tensor:
-    """Draw for each label (N,) the index (N,) of one of another class, all equally likely.
-
-    Raises
-    ------
-    ValueError  if all are of one class.
-    """
+    """Draw for each label (N,) the index (N,) of one of another class, all equally likely."""
     order = labels.argsort(stable=True)
     counts = labels.bincount()
     others = len(labels) - counts
     if others[labels].min() < 1:
         raise ValueError(f"digits of different classes are needed, got {counts.tolist()} of each")
-    drawn = (
-        torch.rand(len(labels), dtype=torch.float64, generator=generator) * others[labels]
-    ).long()
+    uniform = torch.rand(len(labels), dtype=torch.float64, generator=generator)
+    drawn = (uniform * others[labels]).long()
     start = counts.cumsum(0) - counts  # where a class begins in `order`: jump over one's own
     return order[drawn + (drawn >= start[labels]) * counts[labels]]

@@ -47,11 +47,6 @@ def load(split, root=None, *, eye="both", image_size=48):
     eye         "left", "right" (C = 1), or "both" as two channels (C = 2), as in the paper.
     image_size  pixels, a divisor of 96; made smaller by averaging squares of pixels. The paper
                 takes 48.
-
-    Raises
-    ------
-    ValueError         for other options, and files that are damaged or do not belong together.
-    FileNotFoundError  where a file is missing.
     """
     if eye not in EYES:
         raise ValueError(f"eye must be one of {', '.join(EYES)}, got {eye!r}")
@@ -98,9 +93,8 @@ def _find(prefix: str, what: str, root) -> Path:
 
 def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
     """Read the array of a file, None for any length; ValueError for anything else."""
-    packed = path.suffix == ".gz"
     try:
-        with gzip.open(path) if packed else path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             magic, ndim = struct.unpack("<Ii", file.read(8))
             if magic not in KINDS or not 1 <= ndim <= 8:
                 raise ValueError(
@@ -109,8 +103,7 @@ def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
                 )
             padded = max(ndim, 3)  # dimensions are at least three, unused ones 1
             dims = struct.unpack(f"<{padded}i", file.read(4 * padded))[:ndim]
-            offset = file.tell()
-            content = np.frombuffer(file.read(), np.uint8) if packed else None
+            content = np.frombuffer(file.read(), np.uint8)
     except (struct.error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is damaged or cut short ({error}): fetch it again") from error
     kind = KINDS[magic]
@@ -123,14 +116,12 @@ def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
         raise ValueError(
             f"{path}: expected {np.dtype(dtype).name} ({expected}), got {kind.name} {dims}"
         )
-    size = path.stat().st_size - offset if content is None else len(content)
     needed = math.prod(dims) * kind.itemsize
-    if size != needed:
+    if len(content) != needed:
         raise ValueError(
-            f"{path} holds {size:,} bytes of values, expected {needed:,} for {dims}: fetch it again"
+            f"{path} holds {len(content):,} bytes of values, expected {needed:,} for {dims}: fetch "
+            "it again"
         )
-    if content is None:  # not all of it is needed at once
-        content = np.memmap(path, np.uint8, "r", offset)
     return content.view(kind).reshape(dims)
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from capsviz.discovery import needs
 from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
@@ -22,7 +23,6 @@ from capsviz.tracing.outputs import activations_and_distance, require_capsules
 from capsviz.tracing.record import last_activations
 
 REACH = 2.5  # times eps: the total length of PGD's steps (Madry et al. 2018)
-INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
 
 
 @contextmanager
@@ -39,12 +39,9 @@ def frozen(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def check(eps: Sequence[float], steps: int) -> None:
-    """Raise an error for impossible attacks before anything is computed.
+    """Refuse impossible attacks before anything is computed; ImportError without foolbox.
 
-    Raises
-    ------
-    ValueError   for no eps, equal ones (in six digits), one outside (0, 1], or less than 1 step.
-    ImportError  without foolbox.
+    ValueError for no eps, equal ones (in six digits), one outside (0, 1], or less than 1 step.
     """
     if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # their names
         raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
@@ -56,31 +53,15 @@ def check(eps: Sequence[float], steps: int) -> None:
 def fgsm(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Tensor:
     """Attack by one step of eps along the sign of the gradient (Goodfellow et al. 2015).
 
-    Foolbox takes the lengths of the class capsules as logits.
-
-    Parameters
-    ----------
-    images  (N, C, H, W) in [0, 1].
-    labels  (N,) true classes.
-    eps     L-infinity bound of the change, pixels in [0, 1].
-
-    Returns
-    -------
-    (N, C, H, W) in [0, 1], attacked.
-
-    Raises
-    ------
-    ValueError   for an eps outside (0, 1].
-    ImportError  without foolbox.
+    Foolbox takes the lengths of the class capsules as logits. Return attacked images (N, C, H, W)
+    in [0, 1], which differ by `eps` at most, from images in [0, 1] and true classes (N,). Raises as
+    `check`.
     """
     return _attack(_foolbox().attacks.LinfFastGradientAttack(), model, images, labels, eps)
 
 
 def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
-    """Return random starts for images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU.
-
-    The global random state does not change.
-    """
+    """Return random starts for images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU."""
     return 2 * torch.rand(shape, generator=torch.Generator().manual_seed(seed)) - 1
 
 
@@ -210,5 +191,5 @@ def _foolbox():
         try:
             import foolbox
         except ModuleNotFoundError as error:
-            raise ImportError(INSTALL) from error
+            raise ImportError(needs("an attack", "foolbox")) from error
     return foolbox

@@ -1,4 +1,4 @@
-"""A decoder from primary capsules to the image, and its files.
+"""A decoder from primary capsules to the image: network, training, and its files.
 
 The input of capsule i is J c_ij u_i: scaled by its coupling to the predicted class j in the last
 routing iteration, times the number of classes, so that uniform couplings do not change it. Each
@@ -8,23 +8,33 @@ NAME.primary.safetensors with the card NAME.primary.json.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from capsviz import checkpoint as checkpoints
-from capsviz.checkpoint.tensors import read_tensors, sha256, write_tensors
+from capsviz.data import Dataset
 from capsviz.files import write_text
-from capsviz.nn.functional import predict
+from capsviz.nn.functional import predict, reconstruction_loss
+from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
 from capsviz.tracing import trace
+from capsviz.training.train import require_finite_loss
+from capsviz.transforms.augment import shift, to_float
 
 BATCH = 100  # images at a time
 HIDDEN = (112, 512)  # two decoders for MNIST then take 6 MB
+NAMES = ("routed", "uniform")
+VALIDATION = 1000  # images, at most, to choose the epoch
+LEARNING_RATE = 3e-3  # of Adam, to zero by a cosine
 
 
 class PrimaryDecoder(nn.Module):
@@ -76,6 +86,10 @@ class Contributions(NamedTuple):
         c = self.couplings if couplings is None else couplings
         return self.primary * (self.classes * c)[..., None]
 
+    def inputs(self) -> dict[str, Tensor]:
+        """Return the inputs (N, I, D) of both decoders."""
+        return {"routed": self.scaled(), "uniform": self.primary}
+
 
 def look(model, images: Tensor) -> Contributions:
     """Return primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
@@ -88,32 +102,124 @@ def look(model, images: Tensor) -> Contributions:
     return Contributions(primary, own, lengths.shape[1], predicted)
 
 
-def inputs(traced: Contributions) -> dict[str, Tensor]:
-    """Return the inputs (N, I, D) of both decoders."""
-    return {"routed": traced.scaled(), "uniform": traced.primary}
-
-
 @torch.inference_mode()
 def decode(decoder: PrimaryDecoder, capsules: Tensor) -> Tensor:
     """Decode scaled capsules (N, I, D) to images (N, C, H, W) on the CPU."""
     return decoder(capsules.to(next(decoder.parameters()).device)).cpu()
 
 
-def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: dict) -> Path:
-    """Write both decoders in float16, and their card beside them.
+def some(children: int, n: int, generator: torch.Generator) -> Tensor:
+    """Draw random subsets (n, I) of zeros and ones: I^(u^2) capsules each, u uniform in [0, 1).
+
+    A third of them are single capsules where I is 1,152.
+    """
+    counts = (children ** torch.rand(n, 1, generator=generator).square()).floor()
+    ranks = torch.rand(n, children, generator=generator).argsort(1).argsort(1)
+    return (ranks < counts).float()
+
+
+def fit(
+    model,
+    train: Dataset,
+    validation: Dataset,
+    *,
+    epochs: int = 5,
+    seed: int = 0,
+    hidden: tuple[int, int] = HIDDEN,
+    shift_px: int = 2,
+    progress: Callable = iter,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[dict[str, PrimaryDecoder], list[dict]]:
+    """Train both decoders of a network, which is not changed; return them and every epoch's record.
+
+    Both see the same images in the same order. Every image is used twice, with all of its capsules
+    and with a random subset, often a single one: otherwise a single capsule would be unlike all
+    training inputs, and its reconstruction meaningless.
 
     Parameters
     ----------
-    path     `NAME.primary.safetensors`; its folder must exist.
-    network  card of their network.
-    card     of the decoders; network, sizes, digest and provenance are added.
+    train       training images, shifted at random in each epoch.
+    validation  its first images choose the best epoch of each decoder.
+    seed        of weights, order, shifts and subsets.
+    progress    wraps the batches of an epoch.
+    report      called with a line for each epoch.
+
+    Raises
+    ------
+    ValueError       for less than one epoch.
+    ArithmeticError  if the loss is not finite.
+    """
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    device = next(model.parameters()).device
+    shape = look(model, to_float(train.images[:1])).primary.shape
+    decoders = {}
+    for name in NAMES:
+        with seeded(seed):
+            decoder = PrimaryDecoder(shape[1], shape[2], train.image_shape, hidden)
+        decoders[name] = decoder.to(device)
+    steps = epochs * math.ceil(len(train) / BATCH)
+    optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}
+    schedules = {k: CosineAnnealingLR(o, steps) for k, o in optimisers.items()}
+    validation = validation.first(min(VALIDATION, len(validation)))
+    best: dict[str, tuple[float, dict[str, Tensor]]] = {}
+    record: list[dict] = []
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        order = torch.randperm(len(train), generator=generator)
+        for batch in progress(order.split(BATCH)):
+            images = to_float(shift(train.images[batch], shift_px, generator=generator))
+            traced = look(model, images)
+            scale = some(shape[1], len(batch), generator)[..., None]
+            target = images.repeat(2, 1, 1, 1).to(device)
+            for name, capsules in traced.inputs().items():
+                twice = torch.cat([capsules, capsules * scale]).to(device)
+                loss = reconstruction_loss(target, decoders[name](twice)).mean()
+                require_finite_loss(float(loss.detach()), epoch)
+                optimisers[name].zero_grad()
+                loss.backward()
+                optimisers[name].step()
+                schedules[name].step()
+        errors = validation_sse(model, decoders, validation)
+        for name, sse in errors.items():
+            if name not in best or sse < best[name][0]:
+                best[name] = sse, copy.deepcopy(decoders[name].state_dict())
+        seconds = round(time.perf_counter() - start, 1)
+        record.append({"epoch": epoch, "seconds": seconds, "validation_sse": errors})
+        report(
+            f"epoch {epoch}/{epochs}: validation SSE {errors['routed']:.2f}, with uniform "
+            f"couplings {errors['uniform']:.2f}, {seconds:.0f} s"
+        )
+    for name, (_, weights) in best.items():
+        decoders[name].load_state_dict(weights)
+        decoders[name].half().float().eval()  # as it will be stored: what is measured is kept
+    return decoders, record
+
+
+def validation_sse(model, decoders: dict[str, PrimaryDecoder], part: Dataset) -> dict[str, float]:
+    """Return the mean SSE of each decoder on a split, from all capsules."""
+    totals = dict.fromkeys(decoders, 0.0)
+    for batch in part.images.split(BATCH):
+        images = to_float(batch)
+        for name, capsules in look(model, images).inputs().items():
+            decoded = decode(decoders[name], capsules)
+            totals[name] += float(reconstruction_loss(images, decoded).sum())
+    return {name: total / len(part) for name, total in totals.items()}
+
+
+def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: dict) -> Path:
+    """Write both decoders in float16 as `NAME.primary.safetensors`, and their card beside them.
+
+    `network` is the card of their network. Network, sizes, digest and provenance are added to
+    `card`.
     """
     tensors = {
         f"{name}.{key}": value.half()
         for name, decoder in decoders.items()
         for key, value in decoder.state_dict().items()
     }
-    write_tensors(path, tensors)
+    checkpoints.write_tensors(path, tensors)
     device = str(next(decoders["routed"].parameters()).device)
     card = {
         "format": 1,
@@ -123,7 +229,7 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
         "decoder": decoders["routed"].config,
         "weights": {
             "file": path.name,
-            "sha256": sha256(path),
+            "sha256": checkpoints.sha256(path),
             "stored_as": "float16",
             "parameters": sum(value.numel() for value in tensors.values()),
         },
@@ -136,20 +242,18 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
 def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[str, PrimaryDecoder]:
     """Load both decoders of the network with the card `network`.
 
-    Raises
-    ------
-    ValueError  for a missing or damaged file or card, or decoders of other weights; `checkpoint`
-                is the network's name in the advice.
+    ValueError for a missing or damaged file or card, or decoders of other weights; `checkpoint` is
+    the network's name in the advice.
     """
     path = Path(path)
     advice = f"train one by `capsviz primary train --checkpoint {checkpoint}`"
     if not path.is_file():
         raise ValueError(f"there is no primary-capsule decoder '{path}': {advice}")
-    tensors, _ = read_tensors(path)
+    tensors, _ = checkpoints.read_tensors(path)
     try:
         card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         belongs = (card["network"]["weights"] or {}).get("sha256")
-        decoders = {name: PrimaryDecoder(**card["decoder"]) for name in ("routed", "uniform")}
+        decoders = {name: PrimaryDecoder(**card["decoder"]) for name in NAMES}
         for name, decoder in decoders.items():
             own = {k.partition(".")[2]: v.float() for k, v in tensors.items() if k.startswith(name)}
             decoder.load_state_dict(own)

@@ -1,8 +1,8 @@
-"""Reproduce published tables: train the runs that are missing.
+"""Reproduce published tables: train the runs that are missing, and make a table of the results.
 
 Every run leaves its card as `N-epochs/NAME-SEED.json`, so that an interrupted series goes on where
 it stopped, and a run of several tables is made once. Weights are chosen on held-out images; the
-test set is evaluated once.
+test set is evaluated once. A table has a row for each network, averaged over seeds.
 """
 
 from __future__ import annotations
@@ -10,28 +10,51 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from capsviz import data
 from capsviz.discovery import unknown
-from capsviz.experiments.gathering import (
-    TERMS,
-    Plan,
-    paths_of,
-    read_card,
-    require_equal,
-    results_of,
-)
+from capsviz.experiments import reproductions
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.files import write_text
 from capsviz.training import history
 from capsviz.training.distributed import Team
-from capsviz.training.recipe import Recipe, resolve_precision
+from capsviz.training.recipe import Recipe, differing, resolve_precision
 from capsviz.training.run import load as load_split
 from capsviz.training.run import run as train
+
+TERMS = ("batch_size", "schedule", "limit")  # equal in all runs of a table, and the precision
+MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
+READING = (
+    "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
+    "over test images, which leaves out how seeds differ."
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of all runs of a series; None: as in each row's recipe."""
+
+    folder: Path  # of results and runs
+    epochs: int | None = None  # None: as the published runs of the table, or 50
+    batch_size: int | None = None
+    schedule: str | None = "linear"
+    precision: str | None = "auto"
+    limit: int | None = None  # first training images only, for trials
+
+
+class Table(NamedTuple):
+    """A table as text."""
+
+    header: list[str]
+    rows: list[list[str]]
+    caption: str  # contents, and training of the networks
+    commands: list[str]  # that reproduce its results
 
 
 def recipe(cell: Cell, seed: int, plan: Plan) -> Recipe:
@@ -59,7 +82,6 @@ def run(
 
     Parameters
     ----------
-    table   one of `reproductions.available`.
     seeds   number of seeds 0, 1, ... for each row.
     root    folder of the data; None as in `data.load`.
     team    as for `train.fit`.
@@ -73,9 +95,9 @@ def run(
                        other recipes or in another precision.
     FileNotFoundError  if no row has its data.
     """
-    team, epochs = team or Team(), _epochs(plan, table)
+    team, device = team or Team(), torch.device(device)
     own_share = share(runs(table, seeds, plan, rows), task)
-    device, missing = torch.device(device), {}
+    missing: dict[str, FileNotFoundError] = {}
     team.in_turn(lambda: _require_all_usable(table, plan.folder, own_share, device))
     for cell, own in own_share:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
@@ -98,28 +120,24 @@ def run(
         report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
     if missing and len(missing) == len({own.dataset for _, own in own_share}):
         raise next(iter(missing.values()))
-    return epochs
+    return _epochs(plan, table)
 
 
 def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[tuple[Cell, Recipe]]:
     """Return row and recipe of every run of a table, seed by seed; raises as `run`."""
     if seeds < 1:
-        raise ValueError(f"expected at least 1 seed, got {seeds}")
-    plan, cells = replace(plan, epochs=_epochs(plan, table)), choose_rows(table, rows)
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    plan, cells = replace(plan, epochs=_epochs(plan, table)), get(table).cells()
+    known = [cell.run for cell in cells]
+    for name in rows:
+        if name not in known:
+            raise ValueError(unknown("row", name, known))
+    cells = [cell for cell in cells if not rows or cell.run in rows]
     return [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
 
 
 def _epochs(plan: Plan, table: str) -> int:
     return get(table).epochs if plan.epochs is None else plan.epochs
-
-
-def choose_rows(table: str, rows: Sequence[str]) -> list[Cell]:
-    """Return rows of a table by the names of their runs, all for none; ValueError for others."""
-    cells = get(table).cells()
-    for name in rows:
-        if name not in (known := [cell.run for cell in cells]):
-            raise ValueError(unknown("row", name, known))
-    return [cell for cell in cells if not rows or cell.run in rows]
 
 
 def share(runs: Sequence, task: tuple[int, int]) -> list:
@@ -131,20 +149,15 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
 
 
 def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.device) -> None:
-    """Raise ValueError for results or begun runs of a table that do not fit these runs.
-
-    Parameters
-    ----------
-    runs  (row, recipe) of each; all have one length and the same settings.
-    """
+    """Raise ValueError for results or begun runs of a table that do not fit these runs."""
     for cell, own in runs:
         _require_fit(result_path(folder, cell.run, own), own, device, apart=("precision",))
-    for _, own in runs[:1]:
+    for _, own in runs[:1]:  # all have one length and the same settings
         aside = [field.name for field in fields(own) if field.name not in TERMS]
         place = result_path(folder, "", own).parent
         for cell in get(table).cells():
             paths = paths_of(cell, place)
-            results_of(cell, paths)
+            _results_of(cell, paths)
             begun = (place / "runs").glob(f"{glob.escape(cell.run)}-[0-9]*")
             for path in {*paths, *(place / f"{run.name}.json" for run in begun)}:
                 _require_fit(path, own, device, apart=aside)
@@ -159,11 +172,20 @@ def _require_fit(path: Path, own: Recipe, device: torch.device, *, apart: Sequen
         path, stored, precision = _run_folder(path), begun["recipe"], begun["precision"]
     else:
         return
-    require_equal(path, stored, own, apart=apart)
+    _require_equal(path, stored, own, apart=apart)
     if precision != (expected := resolve_precision(own.precision, device)):
         raise ValueError(
             f"{path} was made in {precision}, the others would be in {expected}: "
             f"choose --precision {precision}, or another --folder"
+        )
+
+
+def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str]) -> None:
+    """Raise ValueError if a stored recipe differs in more than the fields `apart`."""
+    if names := differing(stored, recipe) - set(apart):
+        raise ValueError(
+            f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
+            "ask for the same, or choose another --folder"
         )
 
 
@@ -175,3 +197,152 @@ def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
 def _run_folder(path: Path) -> Path:
     """Return the folder of the run whose result has this path."""
     return path.parent / "runs" / path.stem
+
+
+def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
+    """Make a table from the results in a folder; rows without results say so.
+
+    `epochs` are those of the runs; None: the number that fills the most rows, and of these the
+    largest. If rows are not compared with each other, each has its longest runs. ValueError if
+    there are no results of the table, or different recipes in one row.
+    """
+    about = get(table)
+    cells = about.cells()
+    folders = {path.name.removesuffix("-epochs"): path for path in folder.glob("[0-9]*-epochs")}
+    series = {
+        int(n): {cell.run: paths_of(cell, place) for cell in cells}
+        for n, place in folders.items()
+        if n.isdecimal()
+    }
+    filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
+    if not any(filled.values()):
+        what = "" if epochs is None else f" after {epochs} epochs"
+        raise ValueError(f"no results of the table '{table}'{what} in {folder}")
+    fullest, results = max(filled, key=lambda n: (filled[n], n)), {}
+    for cell in cells:
+        lengths = [n for n in filled if series[n][cell.run]] if about.apart else [fullest]
+        results[cell.run] = _results_of(cell, series[max(lengths, default=fullest)][cell.run])
+    rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
+    cards = [card for some in results.values() for card in some]
+    for some in results.values() if about.apart else [cards]:
+        for name in (*TERMS, "precision"):
+            if len(values := {str(_terms_of(card)[name]) for card in some}) > 1:
+                raise ValueError(
+                    f"the results differ in {name} ({', '.join(sorted(values))}): put them into "
+                    "two folders"
+                )
+    caption = _caption(about, cards)
+    return Table([*about.labels, *MEASURES], rows, caption, _commands(table, results))
+
+
+def paths_of(cell: Cell, folder: Path) -> list[Path]:
+    """Return the results of one row, by seed."""
+    by_seed = {p.stem.removeprefix(f"{cell.run}-"): p for p in folder.glob(f"{cell.run}-*.json")}
+    return [by_seed[seed] for seed in sorted(filter(str.isdecimal, by_seed), key=int)]
+
+
+def _results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
+    """Return the cards of one row; ValueError for another recipe, or a file in the wrong place."""
+    cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
+    for path in paths:
+        cards.append(read_card(path))
+        recipe = cards[-1]["recipe"]
+        folder, ending = f"{recipe['epochs']}-epochs", f"-{recipe['seed']}.json"
+        if path.parent.name != folder or not path.name.endswith(ending):
+            raise ValueError(f"{path} is in the wrong place: expected {folder}/RUN{ending}")
+        _require_equal(path, recipe, cell.recipe, apart=shared)
+    return cards
+
+
+def _measures(cell: Cell, cards: list[dict]) -> list[str]:
+    if not cards:
+        return ["–", "–", "not run", "–", "–", "–"]
+    tests = [card["results"]["test"] for card in cards]
+    error = _mean([test["error_percent"] for test in tests], 2)
+    if len(tests) == 1:
+        low, high = (100 * (1 - end) for end in reversed(tests[0]["accuracy_ci95"]))
+        error = f"{error} [{low:.2f}, {high:.2f}]"
+    sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
+    margin = _mean([test["margin_loss"] for test in tests], 4) if cell.margin else "–"
+    parameters = f"{cards[0]['weights']['parameters']:,}"
+    length = str(cards[0]["recipe"]["epochs"])
+    kept = [str(card["training"]["epoch"]) for card in cards]
+    if set(kept) != {length}:
+        length += f" (best: {', '.join(kept)})"
+    return [parameters, length, str(len(cards)), error, margin, _mean(sses, 1) if sses else "–"]
+
+
+def _mean(values: list[float], digits: int) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
+
+
+def _terms_of(card: dict) -> dict:
+    """Return the settings that all runs of a table share."""
+    recipe = {name: card["recipe"][name] for name in TERMS}
+    return recipe | {"precision": card["training"]["precision"]}
+
+
+def _caption(about: reproductions.Table, cards: list[dict]) -> str:
+    """Return the contents of a table and the training of its networks."""
+
+    def listed(name: str) -> str:
+        return " or ".join(sorted({str(_terms_of(card)[name]) for card in cards}))
+
+    lengths = sorted({card["recipe"]["epochs"] for card in cards})
+    images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
+    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
+    notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
+    each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
+    hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
+    tests = sorted({card["results"]["test"]["n"] for card in cards})
+    return " ".join(
+        [
+            " ".join(about.caption.split()),
+            f"{epochs} of {images} training images, batches of {listed('batch_size')}, schedule "
+            f"{listed('schedule')}, {listed('precision')}, {'; '.join(hardware)}; "
+            f"{' and '.join(f'{n:,}' for n in tests)} test images.",
+            READING,
+            *(f"Note: {notice}." for notice in notices),
+        ]
+    )
+
+
+def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
+    """Return the commands that make these runs; rows with equal epochs and seeds share one."""
+    groups: dict[tuple[int, str, int], list[str]] = {}
+    for run, cards in results.items():
+        for epochs in {card["recipe"]["epochs"] for card in cards}:
+            some = [card for card in cards if card["recipe"]["epochs"] == epochs]
+            count = 1 + max(card["recipe"]["seed"] for card in some)
+            groups.setdefault((epochs, _flags(some[0]), count), []).append(run)
+    lines = []
+    for (epochs, terms, count), runs in sorted(groups.items()):
+        rows = "" if len(runs) == len(results) else f" --rows {','.join(runs)}"
+        lines.append(f"capsviz reproduce {table} --epochs {epochs} --seeds {count}{rows}{terms}")
+    return lines
+
+
+def _flags(card: dict) -> str:
+    """Return the options that a run was made with."""
+    how, limit = card["recipe"], card["recipe"]["limit"]
+    return (
+        f" --batch-size {how['batch_size']} --schedule {how['schedule']} "
+        f"--precision {card['training']['precision']}{'' if limit is None else f' --limit {limit}'}"
+    )
+
+
+def read_card(path: Path) -> dict:
+    """Return the card of a finished run; ValueError for any other file."""
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
+        for name in ("hardware", "precision", "epoch", "images"):
+            card["training"][name]
+        for name in ("n", "error_percent", "accuracy_ci95", "margin_loss", "reconstruction_sse"):
+            card["results"]["test"][name]
+        return card
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not the result of a run ({type(error).__name__}: {error})"
+        ) from error

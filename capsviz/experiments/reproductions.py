@@ -52,13 +52,9 @@ TABLES: dict[str, Table] = {}
 
 
 def table(*labels: str, epochs: int = EPOCHS, apart: bool = False) -> Callable:
-    """Register a function as a table.
+    """Register a function as a table with these first columns and epochs of the published runs.
 
-    Parameters
-    ----------
-    labels  names of the first columns.
-    epochs  of the published runs.
-    apart   rows are not compared with each other, so that they may differ in epochs.
+    Rows that stand `apart` are not compared with each other, so that they may differ in epochs.
     """
 
     def register(cells):
@@ -92,10 +88,8 @@ def by_routing(
 ) -> list[Cell]:
     """Return a row for each routing, and one for the recipe's stem without capsules.
 
-    Parameters
-    ----------
-    published  numbers by routing, for the last column.
-    changed    fields of the recipe that differ for a routing; its "options" are added.
+    `published` are numbers by routing, for the last column; `changed` are fields of the recipe that
+    differ for a routing, to whose options its "options" are added.
     """
     rows = []
     for one in routing.available():
@@ -126,13 +120,11 @@ def routed(iterations: int, *, decoder: bool = True) -> tuple[str, Recipe]:
 def ablations() -> list[Cell]:
     """A CapsNet on MNIST with one part after another left out.
 
-    Votes are weighed by three rounds of routing or evenly; made by matrices of each child's own, or
-    by one for each class that all children share; and trained with or without reconstruction. So
-    Gu & Tresp (2020, arXiv:1911.07968) and Gu, Tresp & Hu (2021, arXiv:2103.15459) take CapsNets
-    apart, to ask where their robustness to affine maps comes from: trained on MNIST in their
-    setting, one matrix for all and no routing raise the accuracy on affNIST from 79 to 93.21 %. The
-    network is that of `digits`, the paper's stem with fewer channels and types. `capsviz affine`
-    asks the same of variants of MNIST's own test images.
+    Couplings are those of three routing iterations or uniform, each primary capsule has matrices
+    of its own or all share one for each class, and reconstruction is trained or not. Gu & Tresp
+    (2020, arXiv:1911.07968) and Gu, Tresp & Hu (2021, arXiv:2103.15459) ask so where robustness to
+    affine maps comes from: in their setting, shared matrices without routing raise the accuracy on
+    affNIST from 79 to 93.21 %. The network is that of `digits`.
     """
     matrices = {"own": "of each child", "shared": "one for all"}
     whole = replace(shipped_recipe("digits"), dataset="mnist", epochs=10)
@@ -241,13 +233,11 @@ def recipe() -> list[Cell]:
 def resnet() -> list[Cell]:
     """All routings on a ResNet-20, and the ResNet-20 without capsules, on CIFAR-10.
 
-    The recipe is that of `cifar10-resnet`: 512 children of 8 numbers from the last map of 8x8
-    places, parents of 16, one transform for each type of children. Children, objective and
-    iterations are each routing's own, all else is shared, but for the initial weights of
-    self-attention and max-min: the votes of a type's 64 children add up in one direction, and with
-    the standard deviation of 0.1 of the others all classes begin at lengths of 0.99 and more, where
-    their squashing is flat, are shortened together and stay at chance in trials. Theirs is 0.1 /
-    sqrt(64).
+    The recipe is that of `cifar10-resnet`: 512 primary capsules of 8 numbers, class capsules of 16,
+    one transform for each capsule type. Primary capsules, objective and iterations are each
+    routing's own, all else is shared, but for the initial weights of self-attention and max-min.
+    Their standard deviation is 0.1 / sqrt(64) instead of 0.1: otherwise the votes of a type's 64
+    capsules add up, all classes begin at lengths of 0.99, and stay at chance in trials.
     """
     shipped = shipped_recipe(RESNET)
     small = {"options": {"vote_std": 0.1 / 64**0.5}}
@@ -263,12 +253,11 @@ def resnet() -> list[Cell]:
 def routings() -> list[Cell]:
     """All routings on one slim stem, and the stem without capsules, on MNIST.
 
-    The stem is Efficient-CapsNet's; children, objective and iterations are each routing's own, all
-    else is shared: 16 children of 8 numbers, parents of 16, a small deconvolution decoder. Mixtures
-    learn little where the first votes vary as much as their parents may, with 1.6 children each: EM
-    adds 1 to its variances, and the votes of variational routing begin at a tenth, as validation
-    images had it. Published numbers are of other stems, recipes and augmentations, some chosen on
-    the test set: they stand for orientation.
+    The stem is Efficient-CapsNet's: 16 primary capsules of 8 numbers, class capsules of 16, a small
+    deconvolution decoder. Primary capsules, objective and iterations are each routing's own, all
+    else is shared. Mixtures learn little if the first votes vary much, so EM adds 1 to its
+    variances, and the votes of variational routing begin at a tenth. Published numbers are of other
+    stems, recipes and augmentations, some chosen on the test set.
     """
     published = {
         "dynamic": "0.25, paper's stem, 3 seeds (Sabour et al. 2017)",

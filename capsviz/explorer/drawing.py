@@ -19,6 +19,7 @@ from PIL import Image
 from capsviz.analyses.routing.statistics import NO_MAP
 from capsviz.nn.quantity import words_of
 from capsviz.results.panels import picture
+from capsviz.transforms.augment import to_uint8
 
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
 
@@ -65,7 +66,7 @@ def gallery(cases) -> str:
     """Draw a button for each prepared case: its image, its name, its question."""
 
     def button(case):
-        image = picture((case.sample.image[0] * 255).round().byte().numpy())
+        image = picture(to_uint8(case.sample.image[0]))
         rotated = f' style="transform:rotate({-case.angle_deg:g}deg)"' if case.angle_deg else ""
         return (
             f'<button type="button" data-case="{escape(case.key)}" title="{escape(case.question)}">'
@@ -109,26 +110,23 @@ def evidence(trace, capsule: int, name: str, limit: float | None = None) -> str:
         f"left:{100 * (left + 0.5) / width:.2f}%;top:{100 * (top + 0.5) / height:.2f}%;"
         f"width:{100 * (right - left) / width:.2f}%;height:{100 * (bottom - top) / height:.2f}%"
     )
+    sign, total = _signs(trace)
     grey = png((255 - trace.image.mean(0) / 2).round().astype(np.uint8))
     colours = png(_coloured(SIGNED, trace.maps[capsule], 0, limit))
     return (
         f'<figure class="cv-panel cv-map"><div><img class="cv-px" src="{grey}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{colours}" alt="evidence by position">'
         f"{_lines(trace, capsule, limit)}</div>{_scale(SIGNED, 0, limit)}"
-        f"<figcaption>Evidence for {escape(name)} by position: {escape(_sign(trace))}, summed over "
-        f"capsule types. Total{escape(_total(trace))}: {trace.maps[capsule].sum():.2f}."
+        f"<figcaption>Evidence for {escape(name)} by position: {escape(sign)}, summed over "
+        f"capsule types. Total{escape(total)}: {trace.maps[capsule].sum():.2f}."
         "</figcaption></figure>"
     )
 
 
-def _sign(trace) -> str:
-    """Return the sign of the evidence of one capsule, as c (û·v̂)."""
-    return words_of(trace.quantity)["plain"]
-
-
-def _total(trace) -> str:
-    """Return the sign of the evidence of all capsules, where it is not s·v̂."""
-    return "" if trace.quantity is None else f" ({trace.quantity['words']})"
+def _signs(trace) -> tuple[str, str]:
+    """The sign of the evidence of one capsule, as c (û·v̂), and of all, where it is not s·v̂."""
+    total = "" if trace.quantity is None else f" ({trace.quantity['words']})"
+    return words_of(trace.quantity)["plain"], total
 
 
 def _by_type(trace, capsule: int, name: str) -> str:
@@ -136,9 +134,10 @@ def _by_type(trace, capsule: int, name: str) -> str:
     types, J = trace.type_evidence.shape
     limit = float(np.abs(trace.type_evidence).max()) or 1e-6
     cells = _coloured(SIGNED, trace.type_evidence.T, 0, limit)
+    sign, total = _signs(trace)
     text = (
-        f"{NO_MAP}. Evidence of each capsule, {_sign(trace)}: a row for each class, a column for "
-        f"each of {types} capsules. Total for {name}{_total(trace)}: "
+        f"{NO_MAP}. Evidence of each capsule, {sign}: a row for each class, a column for "
+        f"each of {types} capsules. Total for {name}{total}: "
         f"{trace.type_evidence[:, capsule].sum():.2f}."
     )
     return _heat(cells, range(J), _scale(SIGNED, 0, limit), text)

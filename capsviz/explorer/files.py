@@ -16,28 +16,9 @@ from capsviz.analyses.view.measure import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import Networks
-from capsviz.explorer.rotation import SWEEP
 from capsviz.explorer.settings import Settings
 
 KEPT_S = 3600  # seconds that figures stay on the disk
-
-
-def effects(networks: Networks, capsule: int) -> perturb.Statistics:
-    """Return the effect of each dimension of a class's pose, as `capsviz perturb` measures it.
-
-    It takes seconds, once for each class: all visitors share it.
-    """
-    with networks.lock:
-        if capsule not in networks.effects:
-            networks.effects[capsule] = perturb.measure_class(networks.inputs, capsule)
-        return networks.effects[capsule]
-
-
-def explain(networks: Networks, capsule: int) -> list[str]:
-    """Return the effect of a step of each dimension (E,) of a class's pose, in words."""
-    name, measured = networks.classes[capsule], effects(networks, capsule)
-    texts = perturb.captions(measured)
-    return [f"+{measured.step:g} in class {name}: {text}" for text in texts]
 
 
 def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
@@ -65,9 +46,7 @@ def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
 def save_routing(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
     """Write the figure of `capsviz routing`, which has uniform couplings for comparison.
 
-    Raises
-    ------
-    ValueError  for replaced couplings: then nothing is routed.
+    ValueError for replaced couplings: then nothing is routed.
     """
     how = settings.how
     if how.couplings is not None:
@@ -95,7 +74,7 @@ def save_pose(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
         networks.model,
         warped(sample.image, settings.warp),
         sample.label,
-        statistics=effects(networks, capsule),
+        statistics=perturb.measure_class(networks.inputs, capsule),
     )
     options = {**settings.warp._asdict(), "capsule": capsule}
     return _save("perturb", result, networks, sample, options)
@@ -104,7 +83,7 @@ def save_pose(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
 def save_rotation(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
     """Write the figure and the GIF of `capsviz rotate`: the original image in a full circle."""
     result = rotate.Rotate().measure(
-        networks.model, sample.image, sample.label, classes=networks.classes, **SWEEP
+        networks.model, sample.image, sample.label, classes=networks.classes, **panels.SWEEP
     )
     paths = _save("rotate", result, networks, sample, {})
     return [rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15), *paths]

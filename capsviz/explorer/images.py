@@ -6,7 +6,6 @@ import base64
 import binascii
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class Sample(NamedTuple):
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
     label: int | None  # its class, if it is known
     name: str  # for files
-    origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
+    origin: dict = {}  # for a link, see `settings.query`
 
 
 class Case(NamedTuple):
@@ -73,9 +72,14 @@ def prepared(networks: Networks) -> list[Case]:
     def case(key, name, question, image, label=None, angle_deg=0.0):
         return Case(Sample(image, label, key, {"case": key}), name, question, angle_deg)
 
-    def drawn(draw: Callable) -> Tensor:
+    def drawn(lines, filled: bool = False) -> Tensor:
         sheet = Image.new("L", (SHEET_PX, SHEET_PX))
-        draw(ImageDraw.Draw(sheet))
+        pen = ImageDraw.Draw(sheet)
+        for line in lines:
+            if filled:
+                pen.polygon(line, fill=255)
+            else:
+                pen.line(line, fill=255, width=WIDTH, joint="curve")
         return from_opacity(np.asarray(sheet), networks.frame)
 
     last = len(networks.classes) - 1
@@ -91,34 +95,20 @@ def prepared(networks: Networks) -> list[Case]:
         cases[1:1] = [
             case("4-or-9", "4 or 9",
                  "Which capsule is longer, 4 or 9, and in which network? Are both short?",
-                 drawn(lambda pen: _strokes(pen, FOUR_OR_NINE))),
+                 drawn(FOUR_OR_NINE)),
             case("two-digits", "two digits",
                  "Capsules can be long for two classes at once, a softmax cannot: are they?",
-                 drawn(lambda pen: _strokes(pen, TWO_DIGITS))),
+                 drawn(TWO_DIGITS)),
         ]  # fmt: skip
-        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?",
-                          drawn(lambda pen: pen.polygon(SHOE, fill=255))))  # fmt: skip
+        shoe = drawn([SHOE], filled=True)
+        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?", shoe))
     return cases
 
 
-def _strokes(pen, lines) -> None:
-    for line in lines:
-        pen.line(line, fill=255, width=WIDTH, joint="curve")
-        for x, y in (line[0], line[-1]):
-            r = WIDTH // 2
-            pen.ellipse((x - r, y - r, x + r, y + r), fill=255)
-
-
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
-    """Return a drawing, a PNG as data URI whose opacity is the stroke, in the style of MNIST.
+    """Return a drawing, a PNG as data URI whose opacity is the stroke, as `from_opacity` does.
 
-    Returns
-    -------
-    (1, C, H, W) float32 in [0, 1].
-
-    Raises
-    ------
-    ValueError  for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
+    ValueError for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
     """
     refusal = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
     if not isinstance(sheet, str) or not sheet.startswith(HEAD) or len(sheet) > LONGEST:
@@ -132,7 +122,7 @@ def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
 def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
     """Return strokes (h, w) uint8, scaled and centred as in MNIST: (1, C, H, W) in [0, 1]."""
     channels, height, width = frame.whole
-    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width)).input)
+    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width))["input"])
     return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)
 
 
@@ -142,6 +132,13 @@ def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "aut
         return pictures.read(path, frame, invert)
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), Path(path).name)) from error
+
+
+def own(image: Tensor, name: str) -> Sample:
+    """Return a visitor's image (1, C, H, W), at the 256 levels of the link that holds it."""
+    letters = packed(image)
+    origin = {} if letters is None else {"ink": letters}
+    return Sample((image * 255).round() / 255, None, name, origin)
 
 
 def packed(image: Tensor) -> str | None:
@@ -156,12 +153,7 @@ def packed(image: Tensor) -> str | None:
 
 
 def unpacked(text: str, shape: tuple[int, int, int]) -> Tensor:
-    """Return the image of `packed`, (1, C, H, W) float32.
-
-    Raises
-    ------
-    ValueError  for anything but an image of that shape.
-    """
+    """Return the image of `packed`, (1, C, H, W) float32; ValueError for another shape."""
     pixels = _png(
         text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4),
         {1: "L", 3: "RGB"}.get(shape[0]), (shape[2], shape[1]),

@@ -58,7 +58,7 @@ def build(choice: Choice, cases: list[Case], about: About, label: int) -> Simple
             on.sides = _html("sides")
         with gr.Tab("Rotate"):
             _rotate(on)
-        with gr.Tab("Pose", elem_id="pose-tab") as on.pose_tab:
+        with gr.Tab("Pose", elem_id="pose-tab"):
             _pose(on, choice.dimensions, classes)
     return on
 
@@ -78,7 +78,6 @@ def _networks(on, choice):
             choice.names, value=choice.beside, label="Compare with", elem_id="beside",
             info="any network for the same images",
         )  # fmt: skip
-        on.copy = gr.Button("Copy the link to this state", elem_id="copy-link", **QUIET)
 
 
 def _sources(on, choice, cases, classes, label):
@@ -142,9 +141,6 @@ def _routing(on, about, classes, label):
             0, precision=0, minimum=0, label="Number within the class", elem_id="donor-index",
             info="of the test images",
         )  # fmt: skip
-    with gr.Row(elem_classes="cv-buttons"):
-        on.step = gr.Button("Play the iterations", elem_id="play-iterations", **QUIET)
-    on.clock = gr.Timer(1.0, active=False)
     on.routed = _html("routed")
     _download(on, "routing", "Make a figure of the routing")
 

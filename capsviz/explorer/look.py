@@ -81,9 +81,7 @@ def without_type(model, kind: int | None):
 
     Capsules of zero cast votes of zero. If they have activations of their own, these are zero, too.
 
-    Raises
-    ------
-    ValueError  for a type that does not exist.
+    ValueError for a type that does not exist.
     """
     if kind is None:
         return model
@@ -125,16 +123,13 @@ def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | 
 
     Those of another image (1, C, H, W) are its couplings after the last iteration.
 
-    Raises
-    ------
-    ValueError  if the other image is missing, or not every capsule is coupled to every class.
+    ValueError if the other image is missing, or not every capsule is coupled to every class.
     """
     if how.couplings != ANOTHER:
         return how.couplings
     if donor is None:
         raise ValueError("couplings of another image: expected that image, got none")
-    own = tracing.trace(model, donor, keep=("couplings",)).couplings
-    assert own is not None  # they are kept
+    own = tracing.trace(model, donor, keep=("couplings",)).require("couplings")
     require_all_to_all(own)
     return own[-1]
 
@@ -153,15 +148,12 @@ def look(
         couplings=replacing(model, intervention, donor),
         iterations=intervention.iterations,
     )
-    lengths, poses, routed = traced.lengths, traced.poses, traced.couplings
-    activations, decoded = traced.activations, traced.reconstruction
-    assert lengths is not None and poses is not None  # they are kept
-    assert activations is not None and routed is not None
+    routed, decoded = traced.require("couplings"), traced.reconstruction
     added = measures.evidence_of(traced)
     return ImageTrace(
         image=to_uint8(image[0]),
-        lengths=lengths[0].float().numpy(),
-        poses=poses[-1, 0].float().numpy(),
+        lengths=traced.require("lengths")[0].float().numpy(),
+        poses=traced.require("poses")[-1, 0].float().numpy(),
         couplings=measures.by_type(routed[:, 0], traced.grid).numpy(),
         entropy_nats=measures.entropy(routed[:, 0]).numpy(),
         maps=added.maps,
@@ -169,7 +161,7 @@ def look(
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
         coupling_sd=float(tracing.coupling_sd(routed[-1])[0]),
-        activations=activations[:, 0].float().numpy(),
+        activations=traced.require("activations")[:, 0].float().numpy(),
         type_evidence=added.types,
         quantity=added.quantity,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,14 @@ from torch import Tensor
 from capsviz import checkpoint as checkpoints
 from capsviz import data, pictures, tracing
 from capsviz.explorer import look
-from capsviz.inputs.fit import check_fit
-from capsviz.inputs.networks import apart_from_shipped
-from capsviz.inputs.opening import Inputs, choose_device, open_inputs, own_network
+from capsviz.inputs.opening import (
+    Inputs,
+    apart_from_shipped,
+    check_fit,
+    choose_device,
+    open_inputs,
+    own_network,
+)
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import needs
 from capsviz.training import thresholds
@@ -38,15 +43,13 @@ class About(NamedTuple):
 
 @dataclass(frozen=True)
 class Networks:
-    """Two networks, for everyone who has the page open; nothing in it changes but `effects`."""
+    """Two networks, for everyone who has the page open."""
 
     model: Any  # a capsule network, with its card
     other: Any  # any network for the same images, likewise
     dataset: data.Dataset  # test images to choose from
     names: tuple[str, str]  # that both are chosen by
     limits: Limits | None = None  # beyond which an image is unlike the training data
-    effects: dict = field(default_factory=dict, repr=False)  # of `files.effects`, by class
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -72,9 +75,7 @@ class Networks:
     def test_image(self, label: int, index: int) -> Tensor:
         """Return the index-th test image of a class, (1, C, H, W) in [0, 1].
 
-        Raises
-        ------
-        ValueError  for an image that does not exist.
+        ValueError for an image that does not exist.
         """
         return to_float(self.dataset.nth_of_class(int(label), int(index))[0])
 
@@ -92,6 +93,7 @@ class Choice:
         self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network
         self._sources: dict[str, Any] = {}  # networks, or names of shipped ones to open
         self._pairs: dict[tuple[str, str], Networks] = {}
+        self._limits = functools.cache(thresholds.limits)  # which may take seconds
         self._lock = threading.Lock()
 
     @property
@@ -102,9 +104,7 @@ class Choice:
     def add(self, model, name: str | None = None) -> str:
         """Add an open network, and return its name here; the default is the name in its card.
 
-        Raises
-        ------
-        ValueError  for a network of other images or classes.
+        ValueError for a network of other images or classes.
         """
         check_fit(model, self.dataset)
         free = name = name or model.card.get("name", "unnamed")
@@ -135,9 +135,7 @@ class Choice:
     def pair(self, first: str, beside: str) -> Networks:
         """Return two networks by their names.
 
-        Raises
-        ------
-        ValueError  for a name that is not here, or a first network without capsules.
+        ValueError for a name that is not here, or a first network without capsules.
         """
         for name in (first, beside):
             if name not in self._sources:
@@ -148,12 +146,8 @@ class Choice:
             if (first, beside) not in self._pairs:
                 model, other = self._open(first), self._open(beside)
                 names = first, beside
-                alike = next((one for one in self._pairs.values() if one.model is model), None)
-                self._pairs[names] = (
-                    Networks(model, other, self.dataset, names, thresholds.limits(model)[0])
-                    if alike is None
-                    else replace(alike, other=other, names=names)  # shares what was measured
-                )
+                limits = self._limits(model)[0]
+                self._pairs[names] = Networks(model, other, self.dataset, names, limits)
             return self._pairs[first, beside]
 
     def _open(self, name: str):
@@ -180,12 +174,8 @@ def open_choice(
     Without a checkpoint the page begins with the first user-defined network, or else `FIRST`.
     Without one to compare, it begins with the second user-defined network, `BESIDE`, or whatever
     else fits. Test images are those of the first checkpoint's data set, or of `dataset` for
-    user-defined networks. Nothing is downloaded.
-
-    Raises
-    ------
-    ValueError         if the first has no capsules, or another is for other images or classes.
-    FileNotFoundError  if there are no test images that fit.
+    user-defined networks. Nothing is downloaded. ValueError if the first has no capsules, or
+    another is for other images or classes; FileNotFoundError without test images that fit.
     """
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")

@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from capsviz.analyses.view.measure import Warp, warped
-from capsviz.explorer import drawing, files, images, layout, look, panels, rotation, settings
+from capsviz.explorer import drawing, files, images, layout, look, panels, settings
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import About, Choice, Networks
-from capsviz.explorer.settings import LONGEST
 
 # At once, by as many threads as `serve` allows: the queue would take longer than the networks do.
 QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 LATEST = {"trigger_mode": "always_last", **QUICK}
 # One at a time, in Gradio's queue: matplotlib's style is the same for all threads.
 SLOW = {"concurrency_id": "slow", "concurrency_limit": 1, "api_visibility": "private"}
-EXPLAINED = {"show_progress": "hidden", "trigger_mode": "always_last", **SLOW}
 ADDRESS = """(query) => {
   const theme = new URLSearchParams(location.search).get("__theme");
   const mode = theme ? `&__theme=${theme}` : "";
@@ -30,7 +28,6 @@ ADDRESS = """(query) => {
 }"""
 # Here, not in an answer: Gradio would refuse a request made before of a network with more of them.
 REACH = '(last) => ({ maximum: Math.max(last, 2), __type__: "update" })'
-COPY = "() => { navigator.clipboard?.writeText(location.href).catch(() => {}); }"
 
 
 class State(NamedTuple):
@@ -59,9 +56,8 @@ class Page:
         ) as self.blocks:
             self.address = gr.Textbox("", visible="hidden")  # first: its script gives the value
             self.sample = gr.State(self.test_image(networks, middle, 0))
-            self.sides_opened, self.pose_opened = gr.State(False), gr.State(False)
+            self.sides_opened = gr.State(False)
             # No State: its changes are not sent to the page by requests that do not queue.
-            self.capsule_now = gr.Number(LONGEST, visible="hidden")
             self.iterations = gr.Number(0, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
             self.on = on = layout.build(choice, list(self.cases.values()), networks.about, middle)
@@ -70,13 +66,11 @@ class Page:
                 self.sample, on.first, on.beside, self.sides_opened, *on.controls.values(),
             }  # fmt: skip
             self.panels = [
-                on.images, on.scores, on.routed, on.sides, on.posed, self.capsule_now,
-                self.iterations, self.query,
+                on.images, on.scores, on.routed, on.sides, on.posed, self.iterations, self.query,
             ]  # fmt: skip
-            self._quick_events()
-            self._slow_events()
+            self._events()
 
-    def _quick_events(self):
+    def _events(self):
         on, controls = self.on, self.on.controls
         self.blocks.load(
             self.arrive, {self.address, *self.given},
@@ -106,22 +100,11 @@ class Page:
             )  # fmt: skip
         on.straight.click(lambda: list(Warp()), None, on.warp, **QUICK)
         on.own.click(lambda: [0] * len(on.changes), None, on.changes, **QUICK)
-        step = [controls["iteration"], on.clock]
-        on.step.click(lambda: (1, gr.Timer(active=True)), None, step, **QUICK)
-        on.clock.tick(self.tick, self.given, step, **QUICK)
         on.sides_tab.select(
             self.open_sides, self.given, [self.sides_opened, *self.panels], **QUICK
         )  # fmt: skip
         self.iterations.change(None, [self.iterations], [controls["iteration"]], js=REACH, **QUICK)
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
-        on.copy.click(None, None, None, js=COPY, **QUICK)
-
-    def _slow_events(self):
-        on, shown = self.on, {self.capsule_now, self.on.first, self.on.beside}
-        on.pose_tab.select(self.open_pose, shown, [self.pose_opened, *on.changes], **EXPLAINED)
-        self.capsule_now.change(
-            self.explain, {self.pose_opened, *shown}, on.changes, **EXPLAINED
-        )  # fmt: skip
         on.rotate.click(self.rotate, self.given, [on.rotated], **SLOW)
         for name, save in (
             ("view", files.save_view), ("routing", files.save_routing),
@@ -220,18 +203,18 @@ class Page:
         return handle
 
     def show(self, state: State) -> dict:
-        """Return all panels, the class of the pose, the number of iterations, the link's query."""
+        """Return all panels, the number of iterations, and the link's query."""
         on, (sample, networks, opened, values) = self.on, state
         shown = {
             self.iterations: networks.about.iterations,
             self.query: settings.query(
-                networks.names, _origin(sample), values, self.neutral(networks)
+                networks.names, sample.origin if sample else {}, values, self.neutral(networks)
             ),
         }
         if sample is None:
             empty = drawing.note(panels.EMPTY)
             shown |= dict.fromkeys((on.images, on.routed, on.sides, on.posed), empty)
-            return shown | {on.scores: "", self.capsule_now: LONGEST}
+            return shown | {on.scores: ""}
         chosen, note = settings.read(values, networks.about.dimensions), ""
         try:
             answers = panels.find(networks, sample.image, chosen)
@@ -249,42 +232,17 @@ class Page:
             on.scores: note + panels.scores(answers, networks, sample.label),
             on.routed: note + panels.routed(answers, networks, chosen),
             on.posed: panels.posed(answers, networks, chosen),
-            self.capsule_now: answers.capsule,
         }
 
     def open_sides(self, given) -> dict:
         """Show all panels, from now on with those side by side."""
         return {self.sides_opened: True, **self.show(self.state(given)._replace(opened=True))}
 
-    def tick(self, given):
-        """Go on to the next iteration, and stop at the last one."""
-        state = self.state(given)
-        last = state.networks.about.iterations
-        following = min(int(state.values["iteration"]) + 1, last)
-        return following, gr.Timer(active=following < last)
-
     def rotate(self, given) -> dict:
         """Show the player of a full circle."""
         sample, networks, *_ = self.state(given)
         empty = drawing.note(panels.EMPTY)
-        return {self.on.rotated: rotation.player(networks, sample.image) if sample else empty}
-
-    def open_pose(self, given) -> dict:
-        """Explain the dimensions of the pose from now on, which takes seconds for each class."""
-        return {self.pose_opened: True, **self.explain({**given, self.pose_opened: True})}
-
-    def explain(self, given) -> dict:
-        """Say beside each slider of the pose what its dimension does."""
-        on, capsule = self.on, given[self.capsule_now]
-        if not given[self.pose_opened] or capsule == LONGEST:
-            return dict.fromkeys(on.changes, gr.skip())
-        try:
-            networks = self.choice.pair(given[on.first], given[on.beside])
-            texts = files.explain(networks, int(capsule))
-        except ValueError as error:  # no decoder, or too few images of a class
-            texts = [str(error)] * len(on.changes)
-        texts += [""] * (len(on.changes) - len(texts))
-        return {one: gr.Slider(info=text) for one, text in zip(on.changes, texts, strict=False)}
+        return {self.on.rotated: panels.player(networks, sample.image) if sample else empty}
 
     def saving(self, save, out):
         """Return a handler that writes figures of what is shown, and offers them."""
@@ -304,16 +262,13 @@ class Page:
 
     def sketch(self, networks: Networks, sheet: str) -> Sample | None:
         """Return a drawing; None once it is cleared."""
-        if not sheet:
-            return None
-        return Sample(_as_in_link(images.from_sheet(sheet, networks.frame)), None, "drawing")
+        return images.own(images.from_sheet(sheet, networks.frame), "drawing") if sheet else None
 
     def upload(self, networks: Networks, path, invert: str) -> Sample:
         """Return a visitor's picture."""
         if path is None:
             raise ValueError("Choose a picture first.")
-        image = _as_in_link(images.from_file(path, networks.frame, invert))
-        return Sample(image, None, Path(path).stem)
+        return images.own(images.from_file(path, networks.frame, invert), Path(path).stem)
 
     def test_image(self, networks: Networks, digit, index) -> Sample:
         """Return a test image, by its class and its number within the class."""
@@ -330,19 +285,16 @@ class Page:
 
     def _case(self, sample: Sample | None) -> images.Case | None:
         """Return the prepared case of an image, if it is one."""
-        return self.cases.get((sample.origin or {}).get("case", "")) if sample else None
+        return self.cases.get(sample.origin.get("case", "")) if sample else None
 
     def _of_link(self, networks: Networks, parts) -> Sample | None:
         if "case" in parts:
             return self.prepared(networks, parts["case"])
         if "ink" in parts:
             image = images.unpacked(parts["ink"], networks.dataset.image_shape)
-            return Sample(image, None, "drawing")
+            return images.own(image, "drawing")
         if "digit" in parts:
-            numbers = (parts["digit"], parts.get("index", "0"))
-            if not all(number.isdecimal() for number in numbers):
-                raise ValueError("the link names no test image")
-            return self.test_image(networks, *map(int, numbers))
+            return self.test_image(networks, parts["digit"], parts.get("index"))
         return None
 
     def _controls(self, about: About, values: dict) -> dict:
@@ -357,18 +309,3 @@ class Page:
             one: type(one)(value=value, **more[name]) if name in more else value
             for name, (one, value) in parts.items()
         }
-
-
-def _origin(sample: Sample | None) -> dict:
-    """Return where an image is from, for a link."""
-    if sample is None:
-        return {}
-    if sample.origin is not None:
-        return sample.origin
-    letters = images.packed(sample.image)
-    return {} if letters is None else {"ink": letters}
-
-
-def _as_in_link(image):
-    """Return an image at the 256 levels of a link, so that a link shows exactly the same."""
-    return (image * 255).round() / 255

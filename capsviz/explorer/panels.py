@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from capsviz import tracing
+from capsviz.analyses import rotate
 from capsviz.analyses.predict.remarks import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view.measure import redecode, warped
@@ -17,7 +19,11 @@ from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture
 from capsviz.tracing.needs import routing_words
+from capsviz.transforms import warps
+from capsviz.transforms.augment import to_uint8
 
 MEANINGS = {  # of each intervention
     "uniform": "Every capsule is coupled equally to every class.",
@@ -36,6 +42,9 @@ NEAR_UNIFORM = (
 )
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a case or a test image."
 PROBABILITY = "Probability of each class. The sum is 1."
+SWEEP: dict[str, Any] = {"start": -180.0, "stop": 180.0, "step": 5.0}  # degrees, of the player
+FRAME_MS = 120
+WIDTH, HEIGHT, TOP, LEFT, BASE = 360, 156, 16, 24, 136  # of a curve, in units of its own
 COLUMNS = {  # titles of the couplings side by side
     None: "trained couplings",
     "uniform": "uniform couplings",
@@ -56,9 +65,7 @@ class Answers(NamedTuple):
 def find(networks: Networks, image: Tensor, settings: Settings) -> Answers:
     """Warp an image (1, C, H, W) and pass it through both networks.
 
-    Raises
-    ------
-    ValueError  for a donor that does not exist, or an intervention that a network refuses.
+    ValueError for a donor that does not exist, or an intervention that a network refuses.
     """
     image = warped(image, settings.warp)
     donor = None if settings.how.donor is None else networks.test_image(*settings.how.donor)
@@ -141,22 +148,10 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
             trace.activations[r - 1], classes, f"Iteration {r} of {R}",
             f"{what} of each class after this iteration. The last iteration is the prediction.",
         ),
-        '<div class="cv-wide">'
-        f"{drawing.couplings(trace, r, classes, settings.how.off)}{almost_uniform(trace, r)}</div>",
+        f'<div class="cv-wide">{drawing.couplings(trace, r, classes, settings.how.off)}</div>',
         drawing.evidence(trace, answers.mapped, classes[answers.mapped]),
         drawing.spread(trace, r),
     )  # fmt: skip
-
-
-def almost_uniform(trace: look.ImageTrace, iteration: int) -> str:
-    """Say so if the couplings of an iteration are uniform, or almost; else nothing."""
-    effective, classes = trace.effective_classes(iteration), len(trace.lengths)
-    if np.ptp(trace.couplings[iteration - 1]) < 1e-6:
-        return drawing.note("Uniform: " + MEANINGS["uniform"].lower(), "cv-near")
-    if effective < NEARLY * classes:
-        return ""
-    text = f"Almost uniform: the effective number of classes is {effective:.2f} of {classes}."
-    return drawing.note(text, "cv-near")
 
 
 def words(trace: look.ImageTrace, intervention: str | None) -> str:
@@ -187,9 +182,7 @@ def posed(answers: Answers, networks: Networks, settings: Settings) -> str:
 def side_by_side(networks: Networks, image: Tensor, settings: Settings) -> str:
     """Draw an image (1, C, H, W), warped as set, in both networks and under three couplings.
 
-    Raises
-    ------
-    ValueError  for a donor that does not exist.
+    ValueError for a donor that does not exist.
     """
     image = warped(image, settings.warp)
     return (
@@ -235,53 +228,128 @@ def three_couplings(networks: Networks, image: Tensor, donor: tuple[int, int]) -
     Bars have ticks at the scores as trained, and maps are of the class that is predicted then.
     """
     other, classes, name = networks.test_image(*donor), networks.classes, networks.names[0]
-    meanings = {
+    texts = {
         None: "As trained: couplings found by routing.",
-        "uniform": f"{MEANINGS['uniform']} The prediction is by the votes alone.",
+        "uniform": f"{MEANINGS['uniform']} The prediction is by the votes alone. "
+        "Ticks: as trained.",
         look.ANOTHER: "Couplings of the other image. If couplings alone decided, the prediction "
-        f"would be {classes[donor[0]]}.",
+        f"would be {classes[donor[0]]}. Ticks: as trained.",
     }
-    traces, refusals = {}, {}
-    for couplings in COLUMNS:
+    trained = look.look(networks.model, image)
+    traces: dict[str | None, look.ImageTrace] = {None: trained}
+    refusals: dict[str | None, str] = {}
+    for couplings in ("uniform", look.ANOTHER):
         how = look.Intervention(couplings, donor=donor if couplings == look.ANOTHER else None)
         try:
             traces[couplings] = look.look(networks.model, image, how, other)
         except ValueError as error:  # this network's couplings cannot be replaced
             refusals[couplings] = str(error)
-    limit = max(
-        (np.abs(one.maps).max() for one in traces.values() if one.maps is not None), default=0
-    )
-    trained, columns = traces[None], []
-    for couplings, title in COLUMNS.items():
-        if couplings in refusals:
-            parts = [drawing.note(refusals[couplings], "cv-warn")]
+    limit = max((abs(one.maps).max() for one in traces.values() if one.maps is not None), default=0)
+    columns, class_ = [], trained.predicted
+    for kind, title in COLUMNS.items():
+        if kind in refusals:
+            parts = [drawing.note(refusals[kind], "cv-warn")]
         else:
-            trace, routed = traces[couplings], couplings is None
-            text = meanings[couplings] + ("" if routed else " Ticks: as trained.")
-            ticks = None if routed else trained.lengths
+            trace, ticks = traces[kind], None if kind is None else trained.lengths
             parts = [
-                drawing.bars(trace.lengths, classes, f"{name}, {title}", text, ticks),
-                drawing.evidence(
-                    trace, trained.predicted, classes[trained.predicted], float(limit)
-                ),
+                drawing.bars(trace.lengths, classes, f"{name}, {title}", texts[kind], ticks),
+                drawing.evidence(trace, class_, classes[class_], float(limit)),
                 *_reconstruction(networks, trace),
             ]
-            if couplings == look.ANOTHER:
-                pixels = (other[0] * 255).round().byte().numpy()
-                parts.append(drawing.pixels(pixels, f"The other image, class {classes[donor[0]]}."))
+            if kind == look.ANOTHER:
+                text = f"The other image, class {classes[donor[0]]}."
+                parts.append(drawing.pixels(to_uint8(other[0]), text))
             parts.append(drawing.note(_spread(trace)))
         columns.append(drawing.column(parts, couplings=title.split()[0]))
-    found = _without_routing(networks, trained, traces["uniform"]) if "uniform" in traces else ""
+    found = ""
+    if "uniform" in traces:
+        after = traces["uniform"].predicted
+        same = "also" if class_ == after else f"but as {classes[after]}"
+        gap = float(np.abs(trained.lengths - traces["uniform"].lengths).max())
+        found = drawing.note(
+            f"The image is predicted as {classes[class_]}, {same} with uniform couplings. No score "
+            f"differs by more than {gap:.2f}. This is one image: `capsviz transplant --n 1000` "
+            "measures many."
+        )
     return found + drawing.row(*columns)
 
 
-def _without_routing(networks: Networks, trained: look.ImageTrace, uniform: look.ImageTrace) -> str:
-    """Say whether the prediction is the same with uniform couplings."""
-    names, before, after = networks.classes, trained.predicted, uniform.predicted
-    same = "also" if before == after else f"but as {names[after]}"
-    gap = float(np.abs(trained.lengths - uniform.lengths).max())
-    return drawing.note(
-        f"The image is predicted as {names[before]}, {same} with uniform couplings. No score "
-        f"differs by more than {gap:.2f}. This is one image: `capsviz transplant --n 1000` "
-        "measures many."
+def player(networks: Networks, image: Tensor) -> str:
+    """Return a player of an image (1, C, H, W) at each angle, and the curves of both networks.
+
+    `player.js` shows a frame at a time, and the curves up to it.
+    """
+    degrees = rotate.angles(**SWEEP)
+    images = warps.rotate(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
+    models = networks.model, networks.other
+    scores = [tracing.scores(one, images).float().numpy() for one in models]
+    pixels = to_uint8(images)
+    frames = "".join(
+        _frame(networks, pixels[k], degrees[k], [one[k] for one in scores])
+        for k in range(len(degrees))
+    )
+    winners = sorted({int(j) for values in scores for j in values.argmax(1)})
+    curves = [
+        _curves(f"{name}: {score_name(model)}", values, degrees, networks.classes, winners)
+        for name, model, values in zip(networks.names, models, scores, strict=True)
+    ]
+    return (
+        f'<div class="cv-player" data-count="{len(degrees)}" data-ms="{FRAME_MS}">'
+        '<div class="cv-bar-of-player"><button type="button">Play</button>'
+        f'<input type="range" min="0" max="{len(degrees) - 1}" value="0" '
+        'aria-label="Angle of the frame"></div>'
+        f'{drawing.row(f"""<div class="cv-frames">{frames}</div>""", *curves)}</div>'
+        + drawing.note(
+            "The original image is rotated counter-clockwise, without the warp above. Both "
+            "networks classify it at every angle, as trained. One image proves nothing about "
+            "robustness: `capsviz rotate --n 1000` measures many."
+        )
+    )
+
+
+def _frame(networks: Networks, pixels: np.ndarray, degrees: float, scores) -> str:
+    words = "; ".join(
+        f"{name}: predicted as {networks.classes[int(one.argmax())]} ({one.max():.2f})"
+        for name, one in zip(networks.names, scores, strict=True)
+    )
+    angle = f"{degrees:.0f}°".replace("-", "−")
+    return (
+        f'<figure class="cv-panel cv-frame" hidden><img class="cv-px" '
+        f'src="{drawing.png(picture(pixels))}" alt="the image at {angle}">'
+        f"<figcaption>{angle}: {escape(words)}.</figcaption></figure>"
+    )
+
+
+def _curves(what: str, values: np.ndarray, degrees: np.ndarray, classes, winners: list[int]) -> str:
+    """Draw scores (A, J) over A angles; those of `winners` are in colour."""
+    x = LEFT + (degrees - degrees[0]) / np.ptp(degrees) * (WIDTH - LEFT)
+    y = BASE - values.clip(0, 1) * (BASE - TOP)
+    colours = {j: COLOURS[k % len(COLOURS)] for k, j in enumerate(winners)}
+    lines, labels = [], []
+    for j in sorted(range(len(classes)), key=lambda j: j in winners):
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y[:, j], strict=True))
+        look = (colours[j], 2) if j in winners else ("#8888", 0.7)
+        lines.append('<polyline points="{}" stroke="{}" stroke-width="{}"/>'.format(points, *look))
+    for j, colour in colours.items():
+        k = int(values[:, j].argmax())
+        anchor = "start" if x[k] < LEFT + 12 else "end" if x[k] > WIDTH - 12 else "middle"
+        labels.append(
+            f'<text x="{x[k]:.1f}" y="{y[k, j] - 3:.1f}" text-anchor="{anchor}" '
+            f'style="fill:{colour};font-weight:700">{escape(classes[j])}</text>'
+        )
+    anchors = {-180: "start", -90: "middle", 0: "middle", 90: "middle", 180: "end"}
+    ticks = "".join(
+        f'<text x="{LEFT + (d + 180) / 360 * (WIDTH - LEFT):.1f}" y="{HEIGHT - 6}" '
+        f'text-anchor="{anchor}">{d}°</text>'.replace(">-", ">−")
+        for d, anchor in anchors.items()
+    )
+    return (
+        f'<figure class="cv-panel cv-curves"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(what)} by angle"><path d="M{LEFT} {TOP}V{BASE}H{WIDTH}"/>'
+        f'<text x="{LEFT - 4}" y="{TOP + 4}" text-anchor="end">1</text>'
+        f'<text x="{LEFT - 4}" y="{BASE}" text-anchor="end">0</text>{ticks}'
+        f'<svg class="cv-trace" x="0" y="0" width="{WIDTH}" height="{HEIGHT}" '
+        f'data-left="{LEFT}" data-width="{WIDTH}">{"".join(lines)}{"".join(labels)}</svg></svg>'
+        f"<figcaption>{escape(what)} of each class at each angle. In colour: classes that either "
+        "network predicts at some angle.</figcaption></figure>"
     )

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from capsviz import discovery
+
 HOST = "127.0.0.1"
 UPLOAD = "25mb"  # the largest picture that is taken
 THREADS = 8  # requests that are computed at a time, those of all visitors together
-INSTALL = "the page needs Gradio: pip install 'capsviz[app]'"
 
 
 def free_port(port: int) -> int:
@@ -37,7 +38,7 @@ def load_gradio():
     try:
         import gradio
     except ModuleNotFoundError as error:
-        raise ImportError(INSTALL) from error
+        raise ImportError(discovery.needs("the page", "gradio")) from error
     return gradio
 
 

@@ -6,7 +6,6 @@ The values of the controls are a dictionary by the names that stand in a link.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -82,11 +81,8 @@ def read(values: Mapping[str, Any], dimensions: int) -> Settings:
 def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapping) -> str:
     """Return what follows the `?` of a link: two networks, the image, and what is set.
 
-    Parameters
-    ----------
-    origin   of the image: {"digit": 2, "index": 0}, {"case": "easy"} or {"ink": `images.packed`}.
-    values   of the controls.
-    neutral  the same before anything is touched; values that equal them are left out.
+    `origin` is that of the image: {"digit": 2, "index": 0}, {"case": "easy"} or {"ink":
+    `images.packed`}. Values of controls are left out if they are `neutral`, as before any touch.
     """
     parts = {"network": pair[0], "beside": pair[1], **origin}
     for name, value in values.items():
@@ -111,35 +107,23 @@ def values_of(
     limits |= {"off": (NONE, types - 1), "map": (LONGEST, classes - 1), "donor": (0, classes - 1)}
     limits |= {"pose": (LONGEST, classes - 1), "iteration": (1, iterations)}
     limits |= {"donor-index": (0, LARGEST)}
-    values = dict(neutral)
+    values, wrong = dict(neutral), []
     for name in (name for name in neutral if name in parts):
-        if name == "routing":
-            values[name] = parts[name] if parts[name] in ROUTINGS else None
-        else:
-            whole = name not in ("scale", "shear") and name in limits
-            values[name] = _number(parts[name], *limits.get(name, (-STEP, STEP)), whole)
-    wrong = [name for name, value in values.items() if value is None]
-    return values | {name: neutral[name] for name in wrong}, wrong
+        try:
+            if name == "routing":
+                values[name] = ROUTINGS[ROUTINGS.index(parts[name])]
+            else:
+                whole = name not in ("scale", "shear") and name in limits
+                values[name] = number(parts[name], *limits.get(name, (-STEP, STEP)), whole)
+        except ValueError:
+            wrong.append(name)
+    return values, wrong
 
 
-def _number(text: str, low: float, high: float, whole: bool) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if not isfinite(value) or not low <= value <= high or (whole and value != int(value)):
-        return None
+def number(text: str | float, low: float = 0, high: float = LARGEST, whole: bool = True) -> float:
+    """Return the number in a link or a control; ValueError for another one."""
+    value = float(text)
+    if not low <= value <= high or (whole and value != int(value)):
+        kind = "whole number" if whole else "number"
+        raise ValueError(f"expected a {kind} from {low:g} to {high:g}, got {str(text)[:20]}")
     return int(value) if whole else value
-
-
-def number(text: str | float) -> int:
-    """Return the whole number in a link or a control.
-
-    Raises
-    ------
-    ValueError  for anything else, or a number beyond all images.
-    """
-    value = float(text)  # of thousands of digits, inf
-    if value != value // 1 or abs(value) > LARGEST:
-        raise ValueError(f"expected a whole number of at most {LARGEST:,}, got {str(text)[:20]}")
-    return int(value)

@@ -3,101 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from capsviz.analysis import Analysis
-from capsviz.inputs.networks import with_baselines
-from capsviz.inputs.opening import Inputs, Picture, open_picture
+from capsviz.inputs.opening import Inputs, Picture, open_picture, with_baselines
 from capsviz.inputs.samples import usual_class
 
 
-def usual_images(analysis: Analysis, n: int | None, inputs: Inputs) -> int:
-    """How many images an analysis looks at: n, or for None its usual number, or all if fewer."""
-    return min(analysis.usual_n, len(inputs.dataset)) if n is None else n
-
-
-def arguments(
+def measure_with(
     analysis: Analysis,
     opened: Sequence[Inputs],
+    options: Mapping[str, Any],
     *,
     n: int | None = None,
     picture: Picture | None = None,
     digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
-) -> dict[str, Any]:
-    """The arguments of `measure` that are no options.
+) -> tuple[str, NamedTuple]:
+    """Measure opened networks; return the name of the files and the result.
+
+    ValueError for a parameter of `measure` that is no option, and that nothing gives.
 
     Parameters
     ----------
     opened    networks with the same data, the first one first.
-    n         images of a statistic; None: the usual number.
+    n         images of a statistic; None: the usual number, or all if there are fewer.
     picture   the image of an analysis of one image.
     digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
-
-    Raises
-    ------
-    ValueError  for a parameter of `measure` that nothing gives a value for.
     """
-    first = opened[0]
+    first, one = opened[0], cast(Picture, picture)  # chosen by whoever measures one image
+    name, part = analysis.name.replace("_", "-"), first.dataset
+    count = min(analysis.usual_n, len(part)) if n is None else n
     known: dict[str, Callable[[], Any]] = {
         "network": lambda: first.model,
         "networks": lambda: {one.name: one.model for one in opened},
-        "image": lambda: _of(picture).image,
-        "label": lambda: _of(picture).label,
-        "images": lambda: first.images(usual_images(analysis, n, first))[0],
-        "labels": lambda: first.images(usual_images(analysis, n, first))[1],
-        "classes": lambda: first.dataset.classes,
-        "dataset": lambda: first.dataset.name,
-        "progress": lambda: progress(analysis.name.replace("_", "-")),
+        "image": lambda: one.image,
+        "label": lambda: one.label,
+        "images": lambda: first.images(count)[0],
+        "labels": lambda: first.images(count)[1],
+        "classes": lambda: part.classes,
+        "dataset": lambda: part.name,
+        "progress": lambda: progress(name),
         "inputs": lambda: first,
         "opened": lambda: list(opened),
         "picture": lambda: picture,
-        "n": lambda: usual_images(analysis, n, first),
-        "digit": lambda: usual_class(first.dataset) if digit is None else digit,
+        "n": lambda: count,
+        "digit": lambda: usual_class(part) if digit is None else digit,
     }
-    unknown = [name for name in analysis.given if name not in known]
-    if unknown:
+    if unknown := [taken for taken in analysis.given if taken not in known]:
         raise ValueError(
             f"`measure` of {type(analysis).__name__} takes '{unknown[0]}', which is neither given "
             f"nor an option: expected {', '.join(known)}, or an annotation with a help text"
         )
-    return {name: known[name]() for name in analysis.given}
-
-
-def _of(picture: Picture | None) -> Picture:
-    assert picture is not None  # chosen by whoever measures one image
-    return picture
-
-
-def measure_with(
-    analysis: Analysis, opened: Sequence[Inputs], options: Mapping[str, Any], **how
-) -> tuple[str, NamedTuple]:
-    """Measure opened networks; return the name of the files and the result.
-
-    `how` is n, picture, digit and progress, as of `arguments`.
-    """
-    result = analysis.measure(**arguments(analysis, opened, **how), **options)
-    return stem(analysis, opened[0], result, n=how.get("n"), picture=how.get("picture")), result
-
-
-def stem(analysis: Analysis, inputs: Inputs, result, *, n=None, picture=None) -> str:
-    """Return the name of a result's files: of its image, or of the data set and its images."""
-    name = analysis.name.replace("_", "-")
-    if picture is not None:
-        return analysis.stem(f"{name}-{picture.name}", result)
-    images = usual_images(analysis, n, inputs)
-    return analysis.stem(f"{name}-{inputs.dataset.name}-{images}-images", result)
+    result = analysis.measure(**{taken: known[taken]() for taken in analysis.given}, **options)
+    what = f"{part.name}-{count}-images" if picture is None else picture.name
+    return analysis.stem(f"{name}-{what}", result), result
 
 
 def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
-    Networks are compared with the shipped networks without capsules for the same data.
-
-    Parameters
-    ----------
-    settings  `capsviz.results.sets.Settings`: numbers of images, the seed, the image that is shown.
+    Networks are compared with the shipped networks without capsules for the same data. `settings`
+    are those of `capsviz.results.sets`: numbers of images, the seed, the image that is shown.
     """
     opened = with_baselines(inputs) if analysis.compares else [inputs]
     picture = None

@@ -1,8 +1,11 @@
-"""What a command looks at: a network, a data set, and one image or many of it."""
+"""What a command looks at: one network or several, data that fit them, and images of these."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +14,11 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
-from capsviz.inputs.fit import check_fit, images_and_classes, other_classes, other_images, shaped
 from capsviz.inputs.samples import usual_class
 from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
+
+NAMED = 3  # classes that a notice names
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,6 @@ class Inputs:
     dataset: data.Dataset
     source: str  # name or path of the network, as a command takes it
     notice: str | None = None  # what the user must be told of the choice
-    drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
     alias: str | None = None  # in place of the card's name: one for all runs of a recipe
     options: dict = field(default_factory=dict, repr=False)  # that the data set was loaded with
@@ -47,21 +50,12 @@ class Inputs:
         return data.load(name, split, self.data_dir, **own, **self.options)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
+        """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
 
-        Raises
-        ------
-        ValueError  for an n that is not there, or images that show several things each.
+        ValueError for an n that is not there, or images that show several things each.
         """
-        key = len(self.dataset) if n is None else n
-        if key not in self.drawn:
-            part = self.sample(n).single()
-            self.drawn[key] = to_float(part.images), part.labels
-        return self.drawn[key]
-
-    def sample(self, n: int | None = None) -> data.Dataset:
-        """n images of the split, all for None, as its `sample`."""
-        return self.dataset.sample(n)
+        part = self.dataset.sample(n).single()
+        return to_float(part.images), part.labels
 
 
 class Picture(NamedTuple):
@@ -95,16 +89,11 @@ def open_inputs(
 ) -> Inputs:
     """The network and the split that a command's options ask for.
 
-    Parameters
-    ----------
-    network   "FILE.py:FUNCTION", a custom one in place of a checkpoint; without a data set, MNIST
-              or where it is not at hand the embedded digits.
-    weights   its file.
-    capsules  False also takes a network without any.
-
-    Without a checkpoint, the shipped weights of the data set; without a data set, the one that the
-    checkpoint was trained on; without both, MNIST, or where that can neither be found nor
-    downloaded, the embedded digits with their own weights, and a notice that says so.
+    `network` is "FILE.py:FUNCTION", a custom one in place of a checkpoint, with the file of its
+    `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
+    one that the checkpoint was trained on; without both, MNIST, or where that can neither be found
+    nor downloaded, the embedded digits, and a notice that says so. Without `capsules` also networks
+    that have none.
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
@@ -117,106 +106,88 @@ def open_inputs(
         dataset, part, notice = _default(split, data_dir)
     elif checkpoint is None and dataset is not None and dataset not in checkpoints.shipped():
         data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
+        recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
         raise ValueError(
-            f"no weights for '{dataset}' come with capsviz: train some by "
-            f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
+            f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
+            f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
+            f"runs/{dataset}"
         )
     source = str(checkpoint or dataset)
     model: Any = checkpoints.load(source, device=choose_device(device))
+    trained_on = model.card["dataset"]
     if part is None:
-        trained_on = model.card["dataset"]
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    said = (notice or part.notice, other_classes(model, part), other_images(model, part))
+    said = [notice or part.notice, other_classes(model, part)]
+    known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.name else None
+    if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
+        said.append(
+            f"these {split} images of {part.name} are not those that the card of {_name(model)} "
+            "tells of: some of them may have been trained on"
+        )
     return Inputs(model, part, source, "\n".join(filter(None, said)) or None, data_dir=data_dir)
 
 
 def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
-    """Open a custom network with the named data set, or else the default one."""
+    """Open a custom network with the named data set, or else the default one, in its image size."""
     if dataset is None:
         dataset, part, notice = _default(split, data_dir)
     else:
         part, notice = data.load(dataset, split, data_dir), None
     model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
-    shape, _ = images_and_classes(model)
-    part, options = shaped(part, shape, dataset, split, data_dir)
+    options: dict = {}
+    (channels, height, width), _ = images_and_classes(model)
+    if part.image_shape != (channels, height, width) and height == width:
+        with suppress(ValueError):  # the data set has one size only
+            resized = {"image_size": height, "channels": channels}
+            part, options = data.load(dataset, split, data_dir, **resized), resized
     check_fit(model, part)
     return Inputs(model, part, network, notice or part.notice, data_dir=data_dir, options=options)
 
 
 def open_module(
-    *,
-    checkpoint: str | None = None,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
-    device: str = "auto",
-    network: str | None = None,
-    weights: str | Path | None = None,
-    data_wanted: bool = True,
+    *, data_wanted: bool = True, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
-    For what must look at networks that `capsviz.wrap` refuses. Without `data_wanted` a network of
-    one's own is shown no data set.
+    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. Without
+    `data_wanted` a custom network is shown no data set.
     """
-    if network is None:
-        inputs = open_inputs(
-            checkpoint=checkpoint, dataset=dataset, data_dir=data_dir, device=device,
-            weights=weights, capsules=False,
-        )  # fmt: skip
+    if chosen["network"] is None:
+        inputs = open_inputs(**chosen, capsules=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
-    if checkpoint is not None:
+    if chosen["checkpoint"] is not None:
         raise ValueError("--checkpoint and --network: expected one of them")
     from capsviz.wrapping import open_module as opened
 
-    module, card = opened(network, weights, device=choose_device(device))
+    device = choose_device(chosen["device"])
+    module, card = opened(chosen["network"], chosen["weights"], device=device)
     part = notice = None
-    if dataset is not None:
-        part = data.load(dataset, "test", data_dir)
+    if chosen["dataset"] is not None:
+        part = data.load(chosen["dataset"], "test", chosen["data_dir"])
     elif data_wanted and not abilities(module).has_capsules:
-        _, part, notice = _default("test", data_dir)
+        _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
 
 
-def open_model(
-    *,
-    checkpoint: str | None = None,
-    network: str | None = None,
-    weights: str | Path | None = None,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
-    device: str = "auto",
-    default: str = "mnist",
-    capsules: bool = False,
-) -> tuple[nn.Module, str, str | None]:
+def open_model(**chosen) -> tuple[nn.Module, str, str | None]:
     """A network in evaluation mode with its card, what it is named by, and a notice.
 
-    Parameters
-    ----------
-    checkpoint         shipped weights, a file or a folder; `default` where neither it nor a network
-                       is named.
-    network, weights   "FILE.py:FUNCTION", and the file of its weights.
-    dataset, data_dir  whose images and classes that network takes; as `open_inputs` chooses them.
-    capsules           refuse a network without any.
-
-    Raises
-    ------
-    ValueError  for options that would be ignored, and whatever is wrong with the network.
+    `chosen` is as for `open_inputs`. Without a checkpoint and a network it is `mnist`. ValueError
+    for a data set that would be ignored: only a custom network needs its images and classes.
     """
-    if network is None:
-        places = {"weights": weights, "dataset": dataset, "data-dir": data_dir}
-        if idle := [f"--{name}" for name, value in places.items() if value is not None]:
+    if chosen["network"] is None:
+        idle = [name for name in ("weights", "dataset", "data_dir") if chosen[name] is not None]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
             raise ValueError(
-                f"{', '.join(idle)}: only for a network of your own, by --network FILE.py:FUNCTION"
+                f"{flags}: only for a network of your own, by --network FILE.py:FUNCTION"
             )
-        source = checkpoint or default
-        return checkpoints.load(source, device=choose_device(device)), source, None
-    inputs = open_inputs(
-        checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
-        data_dir=data_dir, device=device, capsules=capsules,
-    )  # fmt: skip
-    return inputs.model, network, inputs.notice
+        source = chosen["checkpoint"] or data.DEFAULT
+        return checkpoints.load(source, device=choose_device(chosen["device"])), source, None
+    inputs = open_inputs(**chosen, capsules=False)
+    return inputs.model, inputs.source, inputs.notice
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
@@ -242,10 +213,126 @@ def open_picture(
     return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")
 
 
-def _recipe(dataset: str) -> str:
-    """What `capsviz train` is given for a data set: its recipe, if there is one."""
-    available = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
-    return dataset if available else f"--dataset {dataset}"
+def open_networks(
+    names: Sequence[str],
+    *,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    network: Sequence[str] = (),
+    weights: Sequence[str | Path] = (),
+    capsules: bool = True,
+    **more,
+) -> list[Inputs]:
+    """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
+
+    Without names, the shipped weights of the data set, and its shipped baselines as by
+    `with_baselines`. Custom networks come after those of `names`, the first of `weights` for the
+    first of them. ValueError for a network named twice, or other images or classes.
+    """
+    own = list(zip_longest(network, weights))
+    if len(weights) > len(network):
+        raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
+    places: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, **more}
+    if own and not names:
+        spec, file = own.pop(0)
+        first = open_inputs(network=spec, weights=file, capsules=capsules, **places)
+        networks = [first]
+    else:
+        first = open_inputs(checkpoint=names[0] if names else None, **places)
+        networks = [first] if names else with_baselines(first)
+    for spec, file in own:
+        model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
+        check_fit(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, spec))
+    for name in names[1:]:
+        model = checkpoints.load(name, device=first.device)
+        check_fit(model, first.dataset)
+        notice = other_classes(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, str(name), notice))
+    apart = _apart([one.name for one in networks], [one.source for one in networks])
+    if len(set(apart)) < len(apart):
+        raise ValueError(f"expected different networks, got {', '.join(apart)}")
+    return [
+        one if name == one.name else replace(one, alias=name)
+        for one, name in zip(networks, apart, strict=True)
+    ]
+
+
+def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names of networks, never one of other weights that are shipped: "digits (mine)"."""
+    others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
+    return _apart([*names, *others], [*sources, *others])[: len(names)]
+
+
+def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names, with the folder or path of those that are not shipped where several have one."""
+    names = list(own)
+    for whole in (False, True):
+        names = [
+            f"{name} ({source if whole or Path(source).stem == name else Path(source).stem})"
+            if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
+            else now
+            for now, name, source in zip(names, own, sources, strict=True)
+        ]
+    return names
+
+
+def _known(source: str) -> str:
+    """A network's source, the file of shipped weights by their name."""
+    path = Path(source)
+    of_shipped = path.resolve().parent == discovery.folder(checkpoints.SHIPPED).resolve()
+    return path.stem if of_shipped and path.suffix == ".safetensors" else source
+
+
+def with_baselines(inputs: Inputs) -> list[Inputs]:
+    """A network, and the shipped networks without capsules for the same data set and images."""
+    networks = [inputs]
+    for name in checkpoints.shipped():
+        if name.startswith(f"{inputs.dataset.name}-"):
+            model = checkpoints.load(name, device=inputs.device)
+            other = Inputs(model, inputs.dataset, name)
+            fits = images_and_classes(model) == images_and_classes(inputs.model)
+            if fits and other.name != inputs.name and not abilities(model).has_capsules:
+                networks.append(other)
+    return networks
+
+
+def check_fit(model, part: data.Dataset) -> None:
+    """ValueError if a network is for other images or classes than those of a split."""
+    expected = images_and_classes(model)
+    if expected != (part.image_shape, len(part.classes)):
+        raise ValueError(
+            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
+        )
+    trained_on = model.card["dataset"]
+    classes = trained_on.get("classes", list(part.classes))
+    if trained_on["name"] == part.name and classes != list(part.classes):
+        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def other_classes(model, part: data.Dataset) -> str | None:
+    """The notice for a network that fits and was trained on classes of other names; else None."""
+    classes = model.card["dataset"].get("classes", part.classes)
+    if list(classes) == list(part.classes):
+        return None
+    return (
+        f"{_name(model)} was trained to tell {_first(classes)}, but the classes of {part.name} are "
+        f"{_first(part.classes)}: they are compared by their numbers"
+    )
+
+
+def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
+    """The shape of the images that a network is for, and the number of their classes."""
+    return tuple(model.config["image_shape"]), model.config["classes"]
+
+
+def _first(classes: Sequence[str]) -> str:
+    return ", ".join(classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
+
+
+def _name(model) -> str:
+    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"
 
 
 def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:

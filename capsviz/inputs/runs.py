@@ -12,13 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from capsviz import checkpoint as checkpoints
-from capsviz.inputs.fit import check_fit
-from capsviz.inputs.opening import Inputs
+from capsviz.inputs.opening import Inputs, check_fit
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.training.recipe import terms as recipe_terms
-
-APART = ("seed",)  # what runs of one recipe may differ in
 
 
 def first_of(chosen: dict) -> tuple[dict, list[str]]:
@@ -40,10 +37,8 @@ def first_of(chosen: dict) -> tuple[dict, list[str]]:
 def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """The runs that are named, those of globs after those named singly; none for neither.
 
-    Raises
-    ------
-    ValueError  for a glob that matches no run, a run that has no weights yet, one named twice, a
-                single run where a glob asks for several, or runs of several recipes.
+    ValueError for a glob that matches no run, a run that has no weights yet, one named twice, a
+    single run where a glob asks for several, or runs of several recipes.
     """
     runs = [str(name) for name in names]
     for pattern in patterns:
@@ -76,20 +71,15 @@ def _finished(pattern: str) -> list[str]:
             ".safetensors files"
         )
     for run in runs:
-        if run.is_dir() and not _weights(run):
-            begun = (run / "epochs.csv").is_file() or (run / "state.safetensors").is_file()
+        cards = run.glob("*.json") if run.is_dir() else [run]
+        if not any(card.with_suffix(".safetensors").is_file() for card in cards):
             raise ValueError(
                 f"'{run}' is not finished: train on by `capsviz train ... --output {run} --resume`"
-                if begun
+                if (run / "epochs.csv").is_file()
                 else f"--seeds-of '{pattern}' matches '{run}', which holds no training run: "
                 "expected a pattern that matches folders of training runs alone"
             )
     return [str(run) for run in runs]
-
-
-def _weights(run: Path) -> list[Path]:
-    """Weights with a card in a folder."""
-    return [card for card in run.glob("*.json") if card.with_suffix(".safetensors").is_file()]
 
 
 def check(cards: Mapping[str, Mapping]) -> None:
@@ -102,7 +92,7 @@ def check(cards: Mapping[str, Mapping]) -> None:
     for run in runs[1:]:
         other = _terms(cards[run])
         apart = [
-            f"{name} {_short(other.get(name))}, not {_short(first.get(name))}"
+            f"{name} {other.get(name)!s:.40}, not {first.get(name)!s:.40}"
             for name in {**first, **other}
             if first.get(name) != other.get(name)
         ]
@@ -129,33 +119,23 @@ def _terms(card: Mapping) -> dict:
     A card that is older than a setting has its default.
     """
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
-    for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), _config(card)):
+    with seeded(0):  # no random state outside changes
+        model = models.of_config(card["model"]["name"], card["model"]["config"])
+    config = json.loads(json.dumps(model.config))
+    for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), config):
         for name, value in table.items():
             terms |= value if name == "options" else {name: value}
     terms["precision"] = card["training"].get("precision", terms.get("precision"))  # of "auto"
-    return {name: value for name, value in terms.items() if name not in APART}
-
-
-def _config(card: Mapping) -> dict:
-    """Settings of a card's network, as JSON has them; those that it does not name are today's."""
-    with seeded(0):  # no random state outside changes
-        model = models.of_config(card["model"]["name"], card["model"]["config"])
-    return json.loads(json.dumps(model.config))
-
-
-def _short(value) -> str:
-    text = str(value)
-    return text if len(text) < 40 else f"{text[:37]}..."
+    return {name: value for name, value in terms.items() if name != "seed"}
 
 
 def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
     """Networks of all runs with the data of the first one, under one name, that of its card."""
-    name = first.name
-    opened = [replace(first, alias=name)]
+    opened = [replace(first, alias=first.name)]
     for run in runs[1:]:
         model = checkpoints.load(run, device=first.device)
         check_fit(model, first.dataset)
-        opened.append(replace(first, model=model, source=run, alias=name))
+        opened.append(replace(opened[0], model=model, source=run))
     return opened
 
 

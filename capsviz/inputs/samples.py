@@ -22,11 +22,8 @@ class Others(NamedTuple):
 def other_images(inputs, n: int) -> Others:
     """Up to n validation images of the same data set, always the same ones, drawn at random.
 
-    Training images, where validation images are what is measured, or there are none.
-
-    Raises
-    ------
-    ValueError  for a data set of which nothing else is at hand.
+    Training images, where validation images are what is measured, or there are none; ValueError if
+    nothing else is at hand.
     """
     from capsviz.transforms.augment import to_float
 
@@ -82,14 +79,8 @@ def next_class(inputs, picture) -> int:
 def training_images(inputs, count: int) -> dict:
     """Up to `count` training images of each class, always the same ones, drawn at random.
 
-    Parameters
-    ----------
-    inputs  `capsviz.inputs.Inputs`, whose data set's training split is read.
-
-    Returns
-    -------
-    fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no training split,
-    or where it is what the analysis measures.
+    They are fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no
+    training split, or where it is what the analysis measures.
     """
     import torch
 

@@ -11,15 +11,9 @@ from math import prod
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.nn.computation import is_literal, kept, without_autocast
-from capsviz.nn.links import (
-    Links,
-    convolution_links,
-    fuse_places,
-    of_slots,
-    route_places,
-)
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.computation import kept
+from capsviz.nn.links import Links, convolution_links, of_slots
+from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 CPU = torch.device("cpu")
@@ -30,24 +24,22 @@ class CapsuleLayer(RoutingLayer):
 
     Parameters
     ----------
-    grid         (types, rows, columns) of the children.
-    parents      J, types of parents.
-    child_pose   (D,), or (rows, columns) of a matrix.
-    parent_pose  (E,), or (rows, columns) with as many rows as a child's.
-    kernel       K, positions of children that a parent sees in each direction; None: all of them.
-    stride       positions of children from one parent to the next.
-    transform    "own": a matrix for each child, or each slot of a window, and parent type. "type":
-                 the children of a type share theirs. "shared": all do.
-    coordinates  add to votes where their child is (`coordinates`).
-    routing      name of a file in `routing`.
-    iterations   R; None is 3, or 1 of a routing that has one pass.
-    std          standard deviation of the initial weights; None: `initial_std`.
-    options      more of what the routing takes, as `final_temperature`.
+    grid                     (types, rows, columns) of the children.
+    parents                  J, types of parents.
+    child_pose, parent_pose  (D,) and (E,), or (rows, columns) of matrices of as many rows.
+    kernel                   K, positions of children that a parent sees in each direction; None:
+                             all of them.
+    stride                   positions of children from one parent to the next.
+    transform                "own": a matrix for each child, or each slot of a window, and parent
+                             type. "type": the children of a type share theirs. "shared": all do.
+    coordinates              add to votes where their child is (`coordinates`).
+    routing, iterations      name of a file in `routing`, and R; None is 3, or 1 of one pass.
+    std                      standard deviation of the initial weights; None: `initial_std`.
+    options                  more of what the routing takes, as `final_temperature`.
 
     Raises
     ------
-    ValueError  for unknown names, poses that do not fit, a kernel that does not fit, or iterations
-                of a routing that has one pass.
+    ValueError  for unknown names, poses or a kernel that do not fit, or iterations of one pass.
     """
 
     def __init__(
@@ -96,21 +88,14 @@ class CapsuleLayer(RoutingLayer):
     def forward(self, poses: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
         """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
 
-        `activations` (B, count) of the children; None: the lengths of their poses; `couplings` in
-        place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
-        that position of `grid`.
+        Parameters are those of `couple`. Parent (type * rows + row) * columns + column is of that
+        type at that position of `grid`.
         """
-        literally = is_literal() or couplings is not None or poses.is_meta  # which has no numbers
-        reads_poses = "children" in self._takes[self._route]
-        if self._fused is None or literally or (reads_poses and self.coordinates is not None):
-            _, routing = self.route(poses, activations, couplings=couplings)
-            parents = Parents(routing.poses[-1], routing.activations[-1])
-        else:
-            with without_autocast(poses.device):
-                poses = self.exact(poses)
-                options = self.inputs(self._fused, poses, activations)
-                parents = fuse_places(self._fused, *self._flat(poses), self.links, **options)
-        return self.by_type(*parents)
+        return self.by_type(*self.couple(poses, activations, couplings))
+
+    def _fuses(self, children: Tensor) -> bool:
+        moved = self.coordinated and "children" in self._takes[self._route]  # reads them unmoved
+        return super()._fuses(children) and not moved and not children.is_meta  # without numbers
 
     def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
         """Parents (B, [Q,] J, ...) type by type, as the next layer's children."""
@@ -118,16 +103,8 @@ class CapsuleLayer(RoutingLayer):
             return Parents(poses, activations)
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
 
-    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
-        return super().weights(couplings, of_slots(activations, self.links))
-
-    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """As of any layer; activations (B, count) of the children."""
-        return super().evidence(votes, routing, of_slots(activations.to(votes), self.links))
-
     @property
-    def links(self) -> Links | None:
+    def links(self) -> Links | None:  # type: ignore[override]
         """Return what the positions see; None: all children."""
         if self.kernel is None:
             return None
@@ -139,29 +116,6 @@ class CapsuleLayer(RoutingLayer):
         if not self.coordinated:
             return None
         return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
-
-    def route(
-        self,
-        poses: Tensor,
-        activations: Tensor | None = None,
-        *,
-        couplings: Tensor | None = None,
-        iterations: int | None = None,
-        **options,
-    ) -> tuple[Tensor, Routing]:
-        """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
-
-        Q positions, in rows of `grid`, and I slots of each where the layer is convolutional.
-        `iterations` and `options` in place of the layer's own.
-        """
-        with without_autocast(poses.device):
-            poses = self.exact(poses)
-            options = self.inputs(self._route, poses, activations, iterations) | options
-            votes, couplings = self.votes(poses), self.listed(couplings, options)
-            options = {"couplings": couplings, **options}
-            if self.links is None:
-                return votes, self._route(votes, **options)
-            return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
@@ -175,10 +129,7 @@ class CapsuleLayer(RoutingLayer):
         return votes + of_slots(self.coordinates[None].to(votes), links)[..., None, :]
 
     def _flat(self, poses: Tensor) -> tuple[Tensor, Tensor]:
-        """Children and matrices (I, J, E, D) whose product the votes are, coordinates among them.
-
-        Of a matrix pose the rows lie along the diagonal.
-        """
+        """As of any layer, coordinates among them; rows of a matrix pose lie along the diagonal."""
         weight = self.matrices()
         rows = prod(self.child_pose[:-1])
         if rows > 1:
@@ -207,10 +158,10 @@ def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
 
 
 def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
-    """Return where each child is, as what is added to its votes: (types * rows * columns, E).
+    """Return what is added to votes: row and column of each child (types * rows * columns, E).
 
-    Row and column of its middle, from 0 to 1 of all positions, in the first two entries of the
-    right-hand column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
+    They are its middle's, from 0 to 1 of all positions, in the first two entries of the right-hand
+    column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
     """
     types, rows, columns = grid
     if pose[0] < 2:

@@ -1,4 +1,4 @@
-"""Layers that make capsules of features: a squash, a norm, or poses with separate activations.
+"""Layers that make primary capsules: a squash, a norm, or poses with separate activations.
 
 The file of a routing names its own as CHILDREN: where a capsule's length is its activation, that is
 a squash; elsewhere a free pose has an activation beside it.
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from capsviz.discovery import unknown
 from capsviz.nn.computation import normed
+from capsviz.nn.convolution import convolve
 from capsviz.nn.functional import squash, squash_exp
 
 
@@ -30,6 +31,46 @@ def lay_out(features: Tensor, types: int) -> Tensor:
     B, channels, rows, columns = features.shape
     capsules = features.reshape(B, types, channels // types, rows, columns).movedim(2, 4)
     return capsules.reshape(B, types * rows * columns, channels // types)
+
+
+class PrimaryCapsules(nn.Module):
+    """A convolution whose channels are laid out as capsules and squashed (arXiv:1710.09829, 4).
+
+    There is no ReLU before the squash.
+
+    Parameters
+    ----------
+    channels    of the incoming feature map.
+    types       capsule types (32 in the paper).
+    dimensions  D, of one capsule (8 in the paper).
+    kernel      pixels, of the square kernel.
+    stride      pixels.
+    scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
+                the authors' code, where a softmax over types couples one input to all of them
+                (1/(types + 1) if it is leaky: over "none of them" too).
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        types: int = 32,
+        dimensions: int = 8,
+        kernel: int = 9,
+        stride: int = 2,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.types, self.scale = types, scale
+        convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
+        self.convolution = convolution.to(memory_format=torch.channels_last)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32 at least."""
+        conv = self.convolution
+        weight = conv.weight if self.scale == 1 else conv.weight * self.scale
+        out = lay_out(convolve(features, weight, conv.bias, conv.stride[0]), self.types)
+        return squash(out.to(torch.promote_types(conv.weight.dtype, torch.float32)))
 
 
 class Squashed(nn.Module):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
-from capsviz.nn.computation import is_literal, without_autocast
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.routing import Parents, Routing, em
 from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_std, matrix_count
 
@@ -16,24 +16,21 @@ class ClassCapsules(RoutingLayer):
     ----------
     children, parents                    I and J.
     child_dimensions, parent_dimensions  D and E.
-    routing                              name of a file in `capsviz/nn/routing`.
-    iterations                           R, of routing; None is 3, or 1 of a routing that has
-                                         one pass.
+    routing, iterations                  name of a file in `routing`, and R; None is 3, or 1 of one
+                                         pass.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
-    detach                               gradients flow through the last iteration only.
-    leaky                                children may couple to no parent: `leaky_softmax`.
     transform                            "own": a matrix for each child and parent. "type": the
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
     std                                  standard deviation of initial weights; None: `initial_std`.
-    final_temperature, floor             of EM routing, in place of its own; with the first, what it
+    options                              more of what the routing takes, as `leaky`; None and False
+                                         are left out. With EM's `final_temperature`, what it
                                          learns begins as `em.class_parameters` has it.
 
     Raises
     ------
-    ValueError  for an unknown routing or transform, types that do not divide the children, fewer
-                than one iteration, more than one of a routing that has one pass, or `bias`,
-                `detach`, `leaky`, `final_temperature` or `floor` of a routing without it.
+    ValueError  for unknown names, types that do not divide the children, iterations of one pass, or
+                an option that the routing does not have.
     """
 
     def __init__(
@@ -46,25 +43,18 @@ class ClassCapsules(RoutingLayer):
         routing: str = "dynamic",
         iterations: int | None = None,
         bias: bool = False,
-        detach: bool = False,
-        leaky: bool = False,
         transform: str = "own",
         types: int = 1,
         std: float | None = None,
-        final_temperature: float | None = None,
-        floor: float | None = None,
+        **options,
     ):
         super().__init__(routing, iterations, children)
-        chosen = {"detach": detach or None, "leaky": leaky or None, "floor": floor}
-        chosen["final_temperature"] = final_temperature
-        self.options |= {name: value for name, value in chosen.items() if value is not None}
+        self.options = {k: v for k, v in options.items() if v is not None and v is not False}
         learned = self.initial(parents, child_dimensions, parent_dimensions)
-        if final_temperature is not None:
-            of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)
+        if (final := self.options.get("final_temperature")) is not None:
+            of_classes = em.class_parameters(parents, final, self.options.get("floor", em.FLOOR))
             learned |= {name: of_classes.get(name, value) for name, value in learned.items()}
-        names = [*self.options, *(["bias"] if bias else [])]
-        other = "leave it out, or choose a routing that has it"
-        self.require_options(names, learned, other)
+        self.require_options([*self.options, *(["bias"] if bias else [])], learned)
         matrices = matrix_count(transform, children, types)
         shape = (matrices, parents, parent_dimensions, child_dimensions)
         std = initial_std(transform, children) if std is None else std
@@ -88,65 +78,28 @@ class ClassCapsules(RoutingLayer):
         """Poses of the parents: (B, I, D) -> (B, J, E); see `couple`."""
         return self.couple(primary).poses
 
-    def couple(self, primary: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
-        """Poses and activations of the parents, by the routing's fused form if it can.
-
-        Parameters
-        ----------
-        primary      (B, I, D).
-        activations  (B, I) of the children, for a routing that asks for them; None: their lengths.
-        couplings    in place of its own, as its `route` takes them.
-
-        Returns
-        -------
-        Parents with poses (B, J, E) and activations (B, J), float32 at least.
-        """
-        with without_autocast(primary.device):
-            primary = self.exact(primary)
-            if self._fused is None or is_literal() or couplings is not None:
-                votes = self.votes(primary)
-                routed = self._routed(votes, primary, activations, couplings, None)
-                parents = Parents(routed.poses[-1], routed.activations[-1])
-            else:
-                options = self.inputs(self._fused, primary, activations)
-                parents = self._fused(primary, self.matrices(), **options)
+    def couple(
+        self, children: Tensor, activations: Tensor | None = None, couplings=None
+    ) -> Parents:
+        """As of any layer; with batch norm of the parents, if the routing asks for it."""
+        parents = super().couple(children, activations, couplings)
+        with without_autocast(children.device):
             return parents if self.norm is None else self.norm(*parents)
 
-    def route(
-        self,
-        primary: Tensor,
-        *,
-        activations: Tensor | None = None,
-        couplings: Tensor | None = None,
-        iterations: int | None = None,
-    ) -> tuple[Tensor, Routing]:
-        """The slow path that shows everything: votes (B, I, J, E) and the whole `Routing`.
-
-        ValueError for `iterations` below 1, or above it of a routing that has one pass.
-        """
-        with without_autocast(primary.device):  # routing state stays float32
-            votes = self.votes(primary)
-        more = {"couplings": couplings, "iterations": iterations}
-        return votes, self.route_votes(votes, primary, activations=activations, **more)
-
     def route_votes(
-        self, votes, primary, *, activations=None, couplings=None, iterations=None
+        self, votes, children, activations=None, *, couplings=None, iterations=None
     ) -> Routing:
-        """`route` with the votes (B, I, J, E) of the same children at hand."""
-        with without_autocast(primary.device):
-            routed = self._routed(votes, self.exact(primary), activations, couplings, iterations)
-            if self.norm is None:
-                return routed
+        """As of any layer; with batch norm after each iteration, if the routing asks for it."""
+        more = {"couplings": couplings, "iterations": iterations}
+        routed = super().route_votes(votes, children, activations, **more)
+        if self.norm is None:
+            return routed
+        with without_autocast(children.device):
             each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
             # each stack at a line of its own, by which `wrap` and the checks tell them apart
             poses = torch.stack([pose for pose, _ in each])
             active = torch.stack([activation for _, activation in each])
-            return routed._replace(poses=poses, activations=active)
-
-    def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
-        """Before the norm of the parents, if there is one."""
-        options = self.inputs(self._route, primary, activations, iterations)
-        return self._route(votes, couplings=self.listed(couplings, options), **options)
+        return routed._replace(poses=poses, activations=active)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
         """As of any layer; batch norm of the parents divides it as it does their logits."""

@@ -27,16 +27,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor | None, stride: int = 
     """`conv2d(images, weight, bias, stride)`; its result is channels-last if memory is kept
     or the Fourier transform is taken.
 
-    Parameters
-    ----------
-    images  (B, C, H, W).
-    weight  (O, C, k, k), best channels-last in memory.
-    bias    (O,), or None.
-    stride  pixels.
-
-    Returns
-    -------
-    (B, O, rows, columns).
+    Images (B, C, H, W), weight (O, C, k, k), best channels-last in memory, bias (O,) or None.
     """
     kind = images.device.type
     plain = is_plain(images) and not is_literal() and not torch.compiler.is_compiling()
@@ -68,7 +59,6 @@ def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
     """Memory of what `convolve` holds in a training step and of its gradients, at most about.
 
     On a CPU: transforms, if only in bfloat16, and where freed memory is kept patches in float32.
-    Parameters are those of `convolve`; of the images it is the shape and the type that count.
     """
     if weight.is_cuda:
         return 0

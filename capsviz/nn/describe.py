@@ -62,10 +62,6 @@ def describe(model: Any, *, batch_size: int = 128) -> Description:
     ----------
     model       any of `capsviz.nn.models`, on any device, "meta" included.
     batch_size  images in the training step whose memory is estimated.
-
-    Returns
-    -------
-    Its layers in order, and sums over them; None for memory that the network has no estimate of.
     """
     C, H, W = model.config["image_shape"]
     shape = (C, H, W)

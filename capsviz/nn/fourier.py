@@ -71,10 +71,7 @@ def shape_of(images: Tensor, weight: Tensor, stride: int) -> Shape:
 
 
 def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
-    """Return whether there are far fewer products, for so many images, and room for their kernels.
-
-    Parameters are those of `convolve`.
-    """
+    """Return whether there are far fewer products, and room for their kernels."""
     if len(images) < LEAST_IMAGES or images.dtype != weight.dtype or images.dtype not in TYPES:
         return False
     s = shape_of(images, weight, stride)
@@ -94,17 +91,6 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     Made of PyTorch's own operations, so it has derivatives of any order. Kernels that no gradient
     is wanted of are transformed once, and again when they have changed. In bfloat16 errors are
     about 0.5 % of the results where `conv2d` has 0.3 %: the transforms are rounded as well.
-
-    Parameters
-    ----------
-    images  (B, C, H, W).
-    weight  (O, C, k, k).
-    bias    (O,).
-    stride  pixels.
-
-    Returns
-    -------
-    (B, O, rows, columns).
     """
     s, B = shape_of(images, weight, stride), len(images)
     pixels, taps, synthesis = _forms(s.rows, s.columns, s.taps, images.dtype)
@@ -120,10 +106,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
 
 
 def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
-    """Memory of a training step's transforms and of their gradients, about; 0 unless it pays.
-
-    Parameters are those of `convolve`; of the images it is the shape that counts.
-    """
+    """Memory of a training step's transforms and of their gradients, about; 0 unless it pays."""
     if not pays(images, weight, stride):
         return 0
     s = shape_of(images, weight, stride)
@@ -165,9 +148,7 @@ def _equal(kernels: Tensor, weight: Tensor) -> bool:
 def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices of the transform; the last, which sums, is of float32 at least.
 
-    Returns
-    -------
-    pixels (P, N * M), taps (P, taps * taps) and synthesis (rows * columns, P), for P real products.
+    pixels (P, N * M), taps (P, taps * taps), synthesis (rows * columns, P), for P real products.
     """
     N, M = rows + taps - 1, columns + taps - 1
     pixels: list[np.ndarray] = []

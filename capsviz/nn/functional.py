@@ -16,14 +16,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from capsviz.discovery import unknown
+
+OBJECTIVES = ("margin", "spread", "cross_entropy")  # the file of a routing names its own
+WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
+FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
+TINY = 1e-7  # added to activations whose logarithm is taken
 EPSILON = 1e-12  # added to squared norms, inside the root: value and gradient are finite at zero
 
 
 def standardise(images: Tensor) -> Tensor:
     """Each image (B, C, H, W) less its mean, divided by its standard deviation, same shape.
 
-    As `tf.image.per_image_standardization`, through which the authors show CIFAR-10 and smallNORB
-    to their network; the deviation is at least 1 / sqrt(C H W), for images of one value.
+    As `tf.image.per_image_standardization`; the deviation is at least 1 / sqrt(C H W).
     """
     wide = images.float() if images.dtype in (torch.float16, torch.bfloat16) else images
     offset = wide - wide.mean((1, 2, 3), keepdim=True)
@@ -32,17 +37,10 @@ def standardise(images: Tensor) -> Tensor:
 
 
 def squash(x: Tensor, dim: int = -1) -> Tensor:
-    """Shrink vectors to a length in [0, 1), keeping their direction (eq. 1).
+    """Shrink vectors along `dim` to a length in [0, 1), keeping their direction (eq. 1).
 
-    Parameters
-    ----------
-    x    any shape; the vectors lie along `dim`.
-    dim  the axis of one capsule's dimensions.
-
-    Returns
-    -------
-    Same shape as `x`. Zero vectors stay zero, with a zero gradient; rounding may take very long
-    ones to 1. The square of a length must be a number of the type: in float32 lengths end at 1e19.
+    Zero vectors stay zero, with a zero gradient; rounding may take very long ones to 1. The square
+    of a length must be a number of the type: in float32 lengths end at 1e19.
     """
     wide = _wide(x)
     squared = wide.square().sum(dim, keepdim=True)
@@ -66,10 +64,10 @@ def squash_exp(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
-    """Softmax beside one more logit, fixed at zero, whose share leaks away.
+    """Softmax beside one more logit, fixed at zero, whose share leaks away: sums are below 1.
 
     The authors' `_leaky_routing` (Sarasra/models, research/capsules, models/layers/layers.py): the
-    paper's "none of the above" of section 7. Same shape as `logits`; sums over `dim` are below 1.
+    paper's "none of the above" of section 7.
     """
     leak = torch.zeros_like(logits.narrow(dim, 0, 1))
     return torch.cat((logits, leak), dim).softmax(dim).narrow(dim, 0, logits.shape[dim])
@@ -88,7 +86,7 @@ def margin_loss(
     absent: float = 0.1,
     down_weight: float = 0.5,
 ) -> Tensor:
-    """Separate margin loss of each image, summed over classes (eq. 4).
+    """Separate margin loss of each image (B,), summed over classes (eq. 4).
 
     Parameters
     ----------
@@ -97,16 +95,47 @@ def margin_loss(
     present      m+, the length that a present class should exceed.
     absent       m-, the length that an absent class should stay below.
     down_weight  lambda, the weight of absent classes.
-
-    Returns
-    -------
-    (B,) losses.
     """
-    target = multi_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
-    target = target.to(lengths.dtype)
+    target = _present(labels, lengths.shape[1]).to(lengths.dtype)
     missed = target * (present - lengths).clamp_min(0).square()
     false = (1 - target) * (lengths - absent).clamp_min(0).square()
     return (missed + down_weight * false).sum(1)
+
+
+def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -> Tensor:
+    """Σ over absent classes of max(0, m - (a_t - a_j))² (Hinton, Sabour & Frosst 2018, eq. 3).
+
+    The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done (the
+    authors count steps). Of several present classes the least active one counts.
+    """
+    margin = FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * progress
+    present = _present(labels, activations.shape[1]).bool()
+    target = activations.masked_fill(~present, 1).amin(1, keepdim=True)
+    short = (margin - (target - activations)).clamp_min(0).square()
+    return short.masked_fill(present, 0).sum(1)
+
+
+def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
+    """-ln of the true class's share of all activations; the mean over several, 0 of none."""
+    present = _present(labels, activations.shape[1]).bool()
+    shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
+    return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)
+
+
+def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, **margin) -> Tensor:
+    """The loss of one of `OBJECTIVES` (B,); `margin` as `margin_loss` takes it."""
+    if name == "margin":
+        return margin_loss(activations, labels, **margin)
+    if name == "spread":
+        return spread_loss(activations, labels, progress=progress)
+    if name == "cross_entropy":
+        return cross_entropy(activations, labels)
+    raise ValueError(unknown("objective", name, list(OBJECTIVES)))
+
+
+def _present(labels: Tensor, classes: int) -> Tensor:
+    """Zeros and ones (B, J) of labels as `margin_loss` takes them."""
+    return multi_hot(labels, classes) if labels.dim() == 1 else labels
 
 
 def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
@@ -120,8 +149,7 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
 def reconstruction_loss_l1(images: Tensor, reconstruction: Tensor) -> Tensor:
     """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,).
 
-    Where nothing is known the best guess is each pixel's median, which is black in digits: a
-    decoder without batch norm can stay there.
+    A decoder without batch norm can stay at each pixel's median, which is black in digits.
     """
     return (images - reconstruction).abs().flatten(1).sum(1)
 
@@ -138,18 +166,9 @@ def agreement(votes: Tensor, poses: Tensor) -> Tensor:
 
 
 def mask(poses: Tensor, classes: Tensor) -> Tensor:
-    """Zero all poses but one per image, and lay them out for a decoder (section 4.1).
+    """Zero all poses (B, J, E) but those of `classes` (B,): (B, J * E) for a decoder (section 4.1).
 
     The kept pose stays in the slot of its class, so the decoder knows the class.
-
-    Parameters
-    ----------
-    poses    (B, J, E).
-    classes  (B,) the class to keep: the true one in training, the predicted one at test.
-
-    Returns
-    -------
-    (B, J * E).
     """
     keep = one_hot(classes, poses.shape[1]).to(poses.dtype)
     return (poses * keep[:, :, None]).flatten(1)

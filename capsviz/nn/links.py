@@ -28,12 +28,9 @@ def convolution_links(
     Parameters
     ----------
     grid    (types, rows, columns) of the children.
-    kernel  K, positions of children that a parent sees in each direction.
+    kernel  K, positions of children that a parent sees in each direction; ValueError if it does
+            not fit into the grid.
     stride  positions of children from one parent to the next.
-
-    Raises
-    ------
-    ValueError  if the kernel does not fit into the grid, or stride or kernel < 1.
     """
     types, rows, columns = grid
     if min(kernel, stride) < 1 or kernel > min(rows, columns):
@@ -70,10 +67,7 @@ def softmax(logits: Tensor, links: Links | None) -> Tensor:
 
 
 def of_slots(values: Tensor, links: Links | None) -> Tensor:
-    """Values of children (B, count, ...) by slots (B, Q, I, ...), 0 in slots without a child.
-
-    ValueError for another count than the links have.
-    """
+    """Values of children (B, count, ...) by slots (B, Q, I, ...), 0 in slots without a child."""
     if links is None:
         return values
     if values.shape[1] != links.count:
@@ -100,11 +94,11 @@ def route_places(
     route: Callable[..., Routing],
     votes: Tensor,
     *,
-    links: Links,
+    links: Links | None,
     couplings: Tensor | Sequence[Tensor | None] | None = None,
     **options,
 ) -> Routing:
-    """Any routing on the votes (B, Q, I, J, E) of positions.
+    """Any routing on the votes (B, Q, I, J, E) of positions: a Routing with an axis Q after B.
 
     One whose `route` takes `links` lets the positions compete. To another each position is an image
     of its own: Q is folded into the batch, and what belongs to children is laid out as slots.
@@ -112,17 +106,12 @@ def route_places(
     Parameters
     ----------
     route      of a routing.
+    links      None: all see all, and there is no Q.
     couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list of one for each iteration.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
-
-    Returns
-    -------
-    Routing, each tensor with an axis Q after B.
-
-    Raises
-    ------
-    ValueError  if votes are not (B, Q, I, J, E).
     """
+    if links is None:
+        return route(votes, couplings=couplings, **options)
     check_links(votes, links)
     if "links" in signature(route).parameters:
         return route(votes, links=links, couplings=couplings, **options)
@@ -150,18 +139,10 @@ def fuse_places(
     links: Links | None,
     **options,
 ) -> Parents:
-    """A routing's fused form on positions, as `route_places` is its `route`; None: all see all.
+    """A routing's `fused` on positions, as `route_places` is its `route`: Parents (B, Q, J, E).
 
-    Parameters
-    ----------
-    fused     of a routing.
-    children  (B, count, D).
-    matrices  (I, J, E, D) of the slots of a position.
-    options   of `fused`; `activations` (B, count).
-
-    Returns
-    -------
-    Parents (B, Q, J, E) and (B, Q, J), without Q where there are no links.
+    Children (B, count, D), matrices (I, J, E, D) of the slots of a position, and `options` of
+    `fused`, with `activations` (B, count). None for `links`: all see all, and there is no Q.
     """
     if links is None:
         return fused(children, matrices, **options)
@@ -173,12 +154,9 @@ def fuse_places(
     return of_places(fused(slots, matrices, **options), links)
 
 
-def check_links(votes: Tensor, links: Links | None) -> None:
-    """Raise ValueError for votes that are not (B, I, J, E), or with links (B, Q, I, J, E)."""
-    if links is None:
-        if votes.dim() != 4:
-            raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")
-    elif votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
+def check_links(votes: Tensor, links: Links) -> None:
+    """Raise ValueError for votes that are not (B, Q, I, J, E) of the links."""
+    if votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
         raise ValueError(
             f"with links votes must be (B, Q, I, J, E) of (Q, I) {tuple(links.child.shape)}, "
             f"got the shape {tuple(votes.shape)}"

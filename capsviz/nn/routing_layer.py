@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import routing as routings
-from capsviz.nn.computation import normed
+from capsviz.nn.computation import is_literal, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
-from capsviz.nn.quantity import Quantity
+from capsviz.nn.links import Links, fuse_places, of_slots, route_places
 from capsviz.nn.routing import Parents, Routing
 
 CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
@@ -23,22 +23,20 @@ class RoutingLayer(nn.Module):
     """Parents of children, or of the slots of a window, by a routing.
 
     A layer sets `weight`, (matrices, J, E, D), and `learned`, what `initial` gives, in an order of
-    its own: a seed draws them one after the other.
+    its own: a seed draws them one after the other. It has `votes`, what each child predicts for
+    each parent: (B, count, D) -> (B, [Q,] I, J, E), with Q positions where there are `links`.
 
     Parameters
     ----------
     routing     name of a file in `capsviz/nn/routing`.
     iterations  R; None is 3, or 1 of a routing that has one pass.
     slots       I, children that a parent sees.
-
-    Raises
-    ------
-    ValueError  for an unknown routing, fewer than one iteration, or more than one of a routing that
-                has one pass.
     """
 
     weight: nn.Parameter
     learned: nn.ParameterDict
+    votes: Callable[[Tensor], Tensor]
+    links: Links | None = None  # what the positions see; None: all children
 
     def __init__(self, routing: str, iterations: int | None, slots: int):
         super().__init__()
@@ -61,16 +59,71 @@ class RoutingLayer(nn.Module):
         learned = self._initial(self.slots, parents, child_numbers, parent_numbers)
         return {k: v for k, v in learned.items() if not (hidden and k in self._of_classes)}
 
-    def require_options(
-        self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
-    ) -> None:
-        """Raise ValueError for an option that the routing does not have; it need not have any."""
+    def require_options(self, names: Iterable[str], learned: Mapping[str, Tensor]) -> None:
+        """Raise ValueError for an option that the routing does not have, or learns by itself."""
         for takes in filter(None, self._takes.values()):
             for option in names:
                 if option in learned or option not in takes:
                     raise ValueError(
-                        f"the routing '{self.routing_name}' has no option '{option}': {advice}"
+                        f"the routing '{self.routing_name}' has no option '{option}': "
+                        "leave it out, or choose a routing that has it"
                     )
+
+    def couple(
+        self, children: Tensor, activations: Tensor | None = None, couplings=None
+    ) -> Parents:
+        """Parents, (B, [Q,] J, E) and (B, [Q,] J), by the routing's fused form if it can.
+
+        Parameters
+        ----------
+        children     (B, count, D).
+        activations  (B, count) of the children; None: their lengths.
+        couplings    in place of its own, as its `route` takes them.
+        """
+        with without_autocast(children.device):
+            children = self.exact(children)
+            if couplings is None and self._fused is not None and self._fuses(children):
+                options = self.inputs(self._fused, children, activations)
+                return fuse_places(self._fused, *self._flat(children), self.links, **options)
+            routed = self._routed(self.votes(children), children, activations, couplings)
+            return Parents(routed.poses[-1], routed.activations[-1])
+
+    def _fuses(self, children: Tensor) -> bool:
+        """Return whether the fused form serves for these children."""
+        return not is_literal()
+
+    def _flat(self, children: Tensor) -> tuple[Tensor, Tensor]:
+        """Children and matrices (I, J, E, D) whose product the votes are."""
+        return children, self.matrices()
+
+    def route(
+        self,
+        children: Tensor,
+        activations: Tensor | None = None,
+        *,
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> tuple[Tensor, Routing]:
+        """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
+
+        ValueError for `iterations` below 1, or above it of a routing that has one pass.
+        """
+        with without_autocast(children.device):  # routing state stays float32
+            votes = self.votes(self.exact(children))
+        more = {"couplings": couplings, "iterations": iterations}
+        return votes, self.route_votes(votes, children, activations, **more)
+
+    def route_votes(
+        self, votes, children, activations=None, *, couplings=None, iterations=None
+    ) -> Routing:
+        """`route` with the votes of the same children at hand."""
+        with without_autocast(children.device):
+            return self._routed(votes, self.exact(children), activations, couplings, iterations)
+
+    def _routed(self, votes, children, activations, couplings, iterations=None) -> Routing:
+        options = self.inputs(self._route, children, activations, iterations)
+        couplings = self._listed(couplings, options)
+        return route_places(self._route, votes, links=self.links, couplings=couplings, **options)
 
     def inputs(
         self,
@@ -79,19 +132,10 @@ class RoutingLayer(nn.Module):
         activations: Tensor | None,
         iterations: int | None = None,
     ) -> dict[str, Any]:
-        """Return the arguments of a function of the routing, by name, as far as it takes them.
+        """Return the arguments of `route` or `fused`, by name, as far as the function takes them.
 
-        Parameters
-        ----------
-        function     `route` or `fused` of the routing.
-        children     (B, count, D), as `exact` gives them.
-        activations  (B, count); None: the lengths of the children.
-        iterations   in place of the layer's.
-
-        Raises
-        ------
-        ValueError  for fewer than one iteration, or more of a routing that has one pass, and
-                    activations of another shape, also where the routing reads none.
+        ValueError for iterations that the routing does not have, and activations of another shape,
+        also where it reads none.
         """
         if activations is not None and activations.shape != children.shape[:2]:
             raise ValueError(
@@ -111,13 +155,8 @@ class RoutingLayer(nn.Module):
         learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
         return {**known, **learned, **self.options}
 
-    def listed(self, couplings, options: Mapping[str, Any]):
-        """Couplings, or a list of one for each iteration, as `route` takes them with its options.
-
-        Raises
-        ------
-        ValueError  for a list of another length than there are iterations.
-        """
+    def _listed(self, couplings, options: Mapping[str, Any]):
+        """Couplings as `route` takes them; ValueError for a list of other than its iterations."""
         if not isinstance(couplings, list | tuple):
             return couplings
         count = options.get("iterations", 1)
@@ -153,38 +192,23 @@ class RoutingLayer(nn.Module):
         return self._weights is not None
 
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (..., I, J), activations of the children
-        (..., I) -> (..., I, J)."""
-        return couplings if self._weights is None else self._weights(couplings, activations)
-
-    @property
-    def quantity(self) -> Quantity:
-        """Return what `evidence` is, in words."""
-        return routings.quantity(self.routing_name)
+        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count)."""
+        if self._weights is None:
+            return couplings
+        return self._weights(couplings, of_slots(activations, self.links))
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """Return what each vote adds to its parent's `quantity`, which decides the activation.
-
-        Parameters
-        ----------
-        votes        (B, [Q,] I, J, E), and
-        routing      as `route` gave them.
-        activations  of the children, (B, I) of a layer that sees all, else (B, count).
-
-        Returns
-        -------
-        (B, [Q,] I, J). By default the length that a weighted vote has along its parent's pose.
-        """
+        """`evidence` of votes and routing as `route` gave them, and activations (B, count)."""
         known = {**self.learned, **self.options}
-        return evidence(self.routing_name, votes, routing, activations, **known)
+        active = of_slots(activations.to(votes), self.links)
+        return evidence(self.routing_name, votes, routing, active, **known)
 
 
 def initial_std(transform: str, children: int) -> float:
-    """Standard deviation of the initial weights that make votes.
+    """Standard deviation of the initial weights that make votes: 0.1, as the authors' code has it.
 
-    0.1, as the authors' code has it, and 0.1 / sqrt(I) where one matrix is for all children: votes
-    by matrices of their own add up at random, by one matrix all in one direction. With 0.1 there,
-    all classes begin long and alike, are shortened together, and stay at chance.
+    It is 0.1 / sqrt(I) where one matrix is for all children, whose votes add up in one direction:
+    with 0.1 all classes would begin long and alike, and stay at chance.
     """
     return 0.1 / math.sqrt(children) if transform == "shared" else 0.1
 
@@ -199,13 +223,9 @@ def matrix_count(transform: str, children: int, types: int) -> int:
 
 
 class ParentNorm(nn.Module):
-    """Poses, and the logits of activations, each of mean 0 and variance 1 for each type of parent.
+    """Poses, and the logits of activations, each of mean 0 and variance 1 for each of J parents.
 
     Without gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
-
-    Parameters
-    ----------
-    parents  J.
     """
 
     def __init__(self, parents: int):
@@ -232,6 +252,8 @@ def evidence(
 ) -> Tensor:
     """Return what each vote adds to `routing.quantity(name)`, which decides the activation.
 
+    By default the length that a weighted vote has along its parent's pose.
+
     Parameters
     ----------
     name         of the routing.
@@ -242,8 +264,7 @@ def evidence(
 
     Returns
     -------
-    (B, [Q,] I, J), after the last iteration of `routing`. By default the length that a weighted
-    vote has along its parent's pose.
+    (B, [Q,] I, J), after the last iteration of `routing`.
     """
     module = routings.get(name)
     if hasattr(module, "evidence"):

@@ -13,8 +13,6 @@ from capsviz.pictures import centring, foreground
 from capsviz.pictures.opening import load, square
 from capsviz.tracing import abilities
 
-CENTRED = ("grey", "inverted", "ink", "cropped", "input")  # steps of `centring`
-
 LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
 
 
@@ -96,17 +94,10 @@ def prepare(
     pictures, see `opening.square`. For others the picture is resized to the size of the whole
     pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
-    Parameters
-    ----------
-    path    any format that Pillow reads, of any depth.
-    frame   what the network expects.
-    invert  "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks only,
-            and with "auto" not for class folders.
-    centre  whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
-
-    Raises
-    ------
-    ValueError  for files that are not pictures, and too small, too large or empty pictures.
+    `invert` is "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks
+    only, and with "auto" not for class folders. `centre` says whether to find, scale and centre the
+    strokes of grey pictures; None: `frame.centred`. ValueError for files that are not pictures, and
+    too small, too large or empty ones.
     """
     channels, height, width = frame.whole
     size = (height, width)
@@ -120,10 +111,12 @@ def prepare(
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
-            centred = centring.mnist_style(pixels, invert=invert, size=size)
-            steps = {name: getattr(centred, name) for name in CENTRED}
+            steps = centring.mnist_style(pixels, invert=invert, size=size)
         else:
-            steps = _inverted(centring.to_grey(pixels), size, invert)
+            grey = centring.to_grey(pixels)
+            bright = 1 - grey if foreground.is_dark_on_light(grey, invert) else grey
+            resized = _resize(bright[..., None], *size)[..., 0]
+            steps = {"grey": grey, "inverted": bright, "input": resized}
     except ValueError as error:
         raise ValueError(f"'{path}': {error}") from error
     steps["input"] = frame.apply(steps["input"])
@@ -141,11 +134,6 @@ def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.nd
     if invert == "auto" or not foreground.is_dark_on_light(grey, invert):
         return {"grey": grey, "input": plane}
     return {"grey": grey, "inverted": 1 - grey, "input": 1 - plane}
-
-
-def _inverted(grey: np.ndarray, size: tuple[int, int], invert: str) -> dict[str, np.ndarray]:
-    bright = 1 - grey if foreground.is_dark_on_light(grey, invert) else grey
-    return {"grey": grey, "inverted": bright, "input": _resize(bright[..., None], *size)[..., 0]}
 
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -7,8 +7,6 @@ with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from PIL import Image
 from scipy import ndimage
@@ -20,40 +18,18 @@ WORKING = 400  # pixels: longer pictures are averaged down to this before stroke
 FINEST = 1.7  # pixels of the output: thinner strokes are thickened to this
 
 
-class Steps(NamedTuple):
-    """A picture on its way to a network; float32 in [0, 1], every one."""
-
-    grey: np.ndarray  # (h, w) without colour
-    inverted: np.ndarray  # (h, w) with bright strokes; equal to `grey` if they were bright
-    ink: np.ndarray  # (h', w') strokes without background, 1 in full strokes, downsized if large
-    cropped: np.ndarray  # (h", w") the box around the strokes
-    input: np.ndarray  # (H, W) of the network
-    is_inverted: bool
-    is_prepared: bool  # it had the network's size, and was not scaled or centred
-
-
 def mnist_style(
     image: np.ndarray, *, invert: str = "auto", size: tuple[int, int] = (28, 28)
-) -> Steps:
+) -> dict[str, np.ndarray]:
     """Prepare a drawing, scan or photograph as MNIST's digits were prepared.
 
-    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image
-    that has `size` already is not scaled or centred.
+    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image,
+    (h, w) or (h, w, 3) in [0, 1] or uint8, that has `size` (H, W) is not scaled or centred.
+    `invert` is that of `foreground.is_dark_on_light`.
 
-    Parameters
-    ----------
-    image   (h, w) grey or (h, w, 3) RGB; float in [0, 1] or uint8.
-    invert  "yes": the strokes are dark; "no": they are bright; "auto": see `is_dark_on_light` of
-            `capsviz.pictures.foreground`.
-    size    (H, W) of the result, pixels.
-
-    Returns
-    -------
-    Steps; `input` (H, W) is for the network: `torch.from_numpy(steps.input)[None, None]`.
-
-    Raises
-    ------
-    ValueError  for another shape or `invert`, or an empty picture.
+    Returns the steps, float32 in [0, 1]: `grey`; `inverted`, with bright strokes; `ink`, strokes
+    without background, downsized if large; `cropped`, the box around them; and `input` (H, W).
+    ValueError for another shape or `invert`, or an empty picture.
     """
     grey = to_grey(image)
     small = foreground.average(grey, WORKING)
@@ -66,13 +42,14 @@ def mnist_style(
         if sheet is not None:
             dark, small = True, small[sheet]
     inverted, small = (1 - grey, 1 - small) if dark else (grey, small)
-    if prepared:
-        return Steps(grey, inverted, inverted, inverted, inverted, dark, True)
-    alone, mask = foreground.find_strokes(small)
-    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
-    box = alone[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    cropped = thicken(box, BOX * min(size))
-    return Steps(grey, inverted, alone, cropped, place(cropped, size), dark, False)
+    ink = cropped = placed = inverted
+    if not prepared:
+        ink, mask = foreground.find_strokes(small)
+        rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+        box = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        cropped = thicken(box, BOX * min(size))
+        placed = place(cropped, size)
+    return {"grey": grey, "inverted": inverted, "ink": ink, "cropped": cropped, "input": placed}
 
 
 def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
@@ -92,12 +69,7 @@ def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
 
 
 def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale bright strokes (h, w) on black to the box, and centre them by mass.
-
-    Returns
-    -------
-    (H, W) float32 in [0, 1], of `size`.
-    """
+    """Scale bright strokes (h, w) on black to the box, and centre them by mass: (H, W) float32."""
     factor = BOX * min(size) / max(strokes.shape)
     height, width = (max(1, round(side * factor)) for side in strokes.shape)
     small = np.asarray(Image.fromarray(strokes).resize((width, height), Image.Resampling.BOX))

@@ -35,16 +35,9 @@ def average(grey: np.ndarray, longest: int) -> np.ndarray:
 def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
     """Return whether the strokes of a picture (h, w) in [0, 1] are darker than the ground.
 
-    If the border is evenly lit, its brightness decides; else the skewness of the difference to the
-    local median, as strokes cover less area than paper.
-
-    Parameters
-    ----------
-    invert  "yes", "no", or "auto" to find out.
-
-    Raises
-    ------
-    ValueError  for another `invert`.
+    `invert` is "yes", "no", or "auto" to find out. If the border is evenly lit, its brightness
+    decides; else the skewness of the difference to the local median, as strokes cover less area
+    than paper.
     """
     if invert not in INVERT:
         raise ValueError(unknown("inversion", str(invert), list(INVERT)))
@@ -87,11 +80,7 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Separate bright strokes (h, w) from any ground: strokes (h, w) in [0, 1], and their mask.
 
     The difference to the ground is cut at Otsu's threshold: half of the threshold is mapped to 0,
-    the median above it to 1.
-
-    Raises
-    ------
-    ValueError  if nothing is brighter than its surroundings.
+    the median above it to 1. ValueError if nothing is brighter than its surroundings.
     """
     above = stands_out(bright)
     if above.max() < CONTRAST:

@@ -60,10 +60,8 @@ def load(path: str | os.PathLike, longest: int | None = None, *, alike: bool = F
              than 8 bits are divided by 65,535, and floats are unchanged. False: ground and scale
              are chosen by the picture.
 
-    Raises
-    ------
-    ValueError  for files that are not pictures, too few or too many pixels, and, if `alike`, values
-                outside that range.
+    ValueError for files that are not pictures, too few or too many pixels, and, if `alike`, values
+    outside that range.
     """
     try:
         with warnings.catch_warnings():
@@ -95,17 +93,10 @@ def load(path: str | os.PathLike, longest: int | None = None, *, alike: bool = F
 
 
 def square(pixels: np.ndarray, side: int, channels: int) -> Tensor:
-    """Resize a picture's shorter side and crop the centre, as for a data set of class folders.
+    """Resize the shorter side of a picture (h, w, 3) and crop the centre, as for class folders.
 
-    Parameters
-    ----------
-    pixels    (h, w, 3) in [0, 1], from `load(path, alike=True)`.
-    side      of the result, pixels.
-    channels  1 for grey, 3 for colour.
-
-    Returns
-    -------
-    (C, side, side) uint8.
+    The picture is that of `load(path, alike=True)`; the result is (C, side, side) uint8, with 1
+    channel for grey or 3 for colour.
     """
     from torchvision.transforms import functional  # takes time to import
 

@@ -50,20 +50,9 @@ def predict(
 ) -> tuple[list[Prediction], Tensor | None]:
     """Predict classes, lengths and reconstruction errors of images (N, C, H, W) in [0, 1].
 
-    Parameters
-    ----------
-    classes  names of the network's J classes.
-    top      how many of them to name for each image, 1 to J.
-    limits   outside which an image is unlike the training data; None: not known.
-
-    Returns
-    -------
-    N predictions, and the winning capsules' reconstructions (N, C, H, W), None without a decoder.
-
-    Raises
-    ------
-    ValueError      for a `top` outside 1 to J, and for images that `trace` refuses.
-    NotFiniteError  for infinite or NaN lengths.
+    The `top` of `classes` are named for each image. An image outside of the `limits` is unlike the
+    training data; None: not known. Returns N predictions, and the winning capsules' reconstructions
+    (N, C, H, W), None without a decoder. NotFiniteError for infinite or NaN lengths.
     """
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
@@ -104,11 +93,8 @@ def of_files(
 ) -> Iterator[Reading]:
     """Predict picture files with a network that has a card, in their order, in batches.
 
-    Parameters
-    ----------
-    top, limits     as for `predict`.
-    invert, centre  as for `pictures.prepare`.
-    failed          called with one line for each file that cannot be read.
+    `top` and `limits` are those of `predict`, `invert` and `centre` those of `pictures.prepare`.
+    `failed` is called with one line for each file that cannot be read.
     """
     frame = pictures.frame(model)
     numbers = [str(k) for k in range(model.config["classes"])]
@@ -140,14 +126,10 @@ def _batch(model, waiting, classes, top, limits) -> Iterator[Reading]:
 
 
 def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Return the files of the paths, folders and patterns that a user named.
+    """Return the files of the paths, folders and patterns that a user named, and names without any.
 
     A folder stands for all pictures in it and below, see `opening.listing`. A pattern (`*`, `?`,
-    `[...]`, `**` for any depth) stands for the files and folders that match.
-
-    Returns
-    -------
-    The files, each once, those of a folder or pattern sorted; and names without any file.
+    `[...]`, `**` for any depth) stands for the files and folders that match. Each file comes once.
     """
     files: dict[Path, None] = {}  # in order, each once
     nothing = []

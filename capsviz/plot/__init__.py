@@ -10,7 +10,181 @@ is saved and no style is set. Whole figures, with their numbers and controls, ar
 draw.
 """
 
-from capsviz.plot.coupling_map import couplings
-from capsviz.plot.evidence_map import evidence
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm
+
+from capsviz.results.panels import picture
+from capsviz.tracing import Trace
+from capsviz.tracing.evidence import additive_map, of_image, quantity
 
 __all__ = ["couplings", "evidence"]
+
+ROUNDING = 1e-6  # couplings nearer to 1/J are uniform
+
+
+def couplings(
+    trace: Trace,
+    index: int = 0,
+    *,
+    iteration: int = -1,
+    classes: Sequence[str] | None = None,
+    spread: float | None = None,
+    axes: Axes | None = None,
+    colorbar: bool = True,
+    cmap: str = "cividis",
+) -> Axes:
+    """Draw the couplings c_ij of one image: rows are classes, columns types of capsules.
+
+    With a grid a column is the mean over the positions of a type; without one, each child has its
+    own. The middle of the colour scale is 1/J, uniform couplings; read the scale's ends first.
+
+    Parameters
+    ----------
+    trace      of `capsviz.trace`, with its couplings.
+    index      which of its images.
+    iteration  of routing, an index: -1 is the last.
+    classes    their names, J of them; None: numbers.
+    spread     couplings from the middle of the colour scale to its ends, for several on one scale;
+               None: as far as these reach.
+    axes       to draw into; None: those of a new figure.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError  for a trace without couplings, of a local layer, or names that are not J.
+    IndexError  for an image or iteration that is not in the trace.
+    """
+    whole = trace.require("couplings")
+    if trace.links is not None:
+        raise ValueError(
+            "this layer is local, with couplings for each of its positions: draw trace.couplings "
+            "of the position that you mean"
+        )
+    R, N, _, J = whole.shape
+    r = _within(iteration, R, "iteration")
+    values = whole[r, _within(index, N, "image")]  # (I, J)
+    if trace.grid is not None:
+        values = values.unflatten(0, trace.grid).mean((1, 2))
+    names = [str(j) for j in range(J)] if classes is None else [str(name) for name in classes]
+    if len(names) != J:
+        raise ValueError(f"expected names of {J} classes, got {len(names)}")
+    axes = _or_new(axes)
+    apart = float((values - 1 / J).abs().max())
+    uniform = apart < ROUNDING
+    if spread is None:
+        spread = 0.1 / J if uniform else apart
+    norm = CenteredNorm(1 / J, spread)
+    drawn = axes.imshow(values.T.numpy(), cmap=cmap, norm=norm, aspect="auto", interpolation="none")
+    axes.set_yticks(range(J), names)
+    axes.set_xlabel("child" if trace.grid is None else "type of capsule")
+    axes.set_ylabel("class")
+    title = f"iteration {r + 1} of {R}" if R > 1 else "couplings"
+    axes.set_title(f"{title}: uniform" if uniform else title)
+    if colorbar:
+        bar = axes.figure.colorbar(
+            drawn, ax=axes, label=r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$"
+        )
+        if values.min() >= 0 > bar.ax.get_ylim()[0]:  # no coupling can be negative
+            bar.ax.set_ylim(bottom=0)
+    return axes
+
+
+def evidence(
+    trace: Trace,
+    index: int = 0,
+    *,
+    parent: int | None = None,
+    place: int | None = None,
+    iteration: int = -1,
+    spread: float | None = None,
+    axes: Axes | None = None,
+    colorbar: bool = True,
+    cmap: str = "RdBu_r",
+) -> Axes:
+    """Draw what each position of an image adds to a class capsule, over the outline of the image.
+
+    The map is Σ over types of c_ij (û_ij · v̂_j); over all positions it sums to s_j · v̂_j, the
+    class's whole input, as long as the routing adds no bias. Where the activation is no length, it
+    is the routing's own exact decomposition of what the activation is read from, and the colour
+    bar says which: of EM routing it sums to the logit less a constant. Axes are in pixels.
+    Beside it belongs the map of `capsviz.trace(..., couplings="uniform")`: what of it is routing's.
+
+    Parameters
+    ----------
+    trace      of `capsviz.trace`, with votes, couplings and poses.
+    index      which of its images.
+    parent     number of the class, or in a lower layer of the type; None: the most active.
+    place      number of the parent's position, row by row, in a layer whose positions see some
+               children; None: what the parents of all positions get, together.
+    iteration  of routing, an index: -1 is the last.
+    spread     evidence from zero to the ends of the colour scale, for several on one scale; None:
+               as far as this map reaches. Of axes with a map it is `axes.images[-1].norm.vmax`.
+    axes       to draw into; None: those of a new figure.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError  for a trace without these parts, a position that is not there, or children that
+                have no positions on the image.
+    IndexError  for an image, class or iteration that is not in the trace.
+    """
+    for part in ("votes", "couplings"):
+        trace.require(part)
+    poses = trace.require("poses")
+    if trace.grid is None or trace.extent is None:
+        raise ValueError("the children of this layer have no positions on the image: no map")
+    R, N, *_, J, _ = poses.shape
+    image, r = _within(index, N, "image"), _within(iteration, R, "iteration")
+    if parent is None:
+        active = trace.lengths if trace.lengths is not None else poses[-1].norm(dim=-1)
+        parent = int(active[image].reshape(-1, J).amax(0).argmax())
+    parent = _within(parent, J, "class")
+    with torch.no_grad():
+        values = additive_map(of_image(trace, image), r, place=place)[0, parent].numpy()
+    axes = _or_new(axes)
+    _, _, height, width = trace.images.shape
+    axes.set_facecolor("white")  # as paper, whatever the style
+    axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
+    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
+    drawn = axes.imshow(
+        values, cmap=cmap, norm=norm, extent=trace.extent, interpolation="none", zorder=2
+    )
+    grey = trace.images[image].mean(0).numpy()
+    if grey.max() > grey.min():
+        half = (float(grey.min()) + float(grey.max())) / 2
+        axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xlabel="px", ylabel="px")
+    at = "" if place is None else f" at place {place}"
+    axes.set_title(f"evidence for {parent}{at}, Σ {values.sum():.2f}")
+    if colorbar:
+        axes.figure.colorbar(drawn, ax=axes, label=f"{quantity(trace).part} by place")
+    return axes
+
+
+def _or_new(axes: Axes | None) -> Axes:
+    """The axes, or those of a new figure of pyplot."""
+    if axes is not None:
+        return axes
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _within(index: int, count: int, what: str) -> int:
+    """A position in a list, counted from its end if negative; IndexError for one outside."""
+    place = operator.index(index)
+    if not -count <= place < count:
+        raise IndexError(f"{what} {index}: expected {-count} to {count - 1}")
+    return place % count

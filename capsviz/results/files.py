@@ -25,13 +25,8 @@ from capsviz.statistics.estimate import FIELDS, Estimate
 INLINE_BYTES = 1_000_000
 
 
-def write_result(
-    stem: Path, result: NamedTuple, about: Mapping, *, draws: bool = False
-) -> list[Path]:
-    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON.
-
-    `draws` keeps what estimates are under resamples, for results that are to be combined.
-    """
+def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
+    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
     fields = result._asdict()
     arrays: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
     large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
@@ -44,7 +39,7 @@ def write_result(
         write_bytes(beside, content.getvalue())
         paths.insert(0, beside)
     values = {
-        name: {"npz": name} if large and name in arrays else _encode(value, draws)
+        name: {"npz": name} if large and name in arrays else _encode(value)
         for name, value in fields.items()
     }
     text = to_json({"capsviz": capsviz.__version__, **about, "result": values})
@@ -54,13 +49,13 @@ def write_result(
     return paths
 
 
-def _but(path: Path, error: Exception) -> str:
-    """What a file is that is no result: a card, or what could not be read of it."""
+def _but(path: Path) -> str:
+    """What a file is that is no result: a card, or something else."""
     try:
         card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         card = False
-    return ", but the card of weights" if card else f" ({type(error).__name__})"
+    return ", but the card of weights" if card else ": expected the JSON beside a figure"
 
 
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
@@ -71,7 +66,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ValueError(f"there is no file '{path}'") from error
     except ValueError as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
     return parse_result(about, path)
 
 
@@ -81,7 +76,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     kind: Any = getattr(module, str(name), None)  # its class of results
     kind = next((o.Result for o in contract.of(analysis) if o.Result.__name__ == name), kind)
@@ -124,21 +119,18 @@ def _plain(value):
     return str(value) if isinstance(value, Path) else value
 
 
-def _encode(value, draws: bool = False):
+def _encode(value):
     if isinstance(value, Estimate):
-        names = (*FIELDS, "draws") if draws else FIELDS
-        parts = {name: getattr(value, name) for name in names}
-        of_one = {name for name in ("runs", "between", "draws") if parts.get(name) is None}
-        return {
-            "estimate": {k: _encode(part, draws) for k, part in parts.items() if k not in of_one}
-        }
+        parts = {name: getattr(value, name) for name in FIELDS}
+        of_one = {name for name in ("runs", "between") if parts.get(name) is None}
+        return {"estimate": {k: _encode(part) for k, part in parts.items() if k not in of_one}}
     if isinstance(value, np.ndarray):
         flat = value.ravel()
         # str() of a float32 is its shortest exact form, half the digits of the double
         data = [float(str(v)) for v in flat] if value.dtype == np.float32 else flat.tolist()
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Mapping):
-        return {name: _encode(one, draws) for name, one in value.items()}
+        return {name: _encode(one) for name, one in value.items()}
     return value.item() if isinstance(value, np.generic) else value
 
 

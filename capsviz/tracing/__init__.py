@@ -6,16 +6,27 @@ has, and `capsviz.wrap` makes such a network of any other. Everything here works
 capsviz, on wrapped ones and on hand-written ones alike.
 """
 
-from capsviz.tracing.forward import CHUNK_BYTES, CHUNK_IMAGES, PASS_BYTES, images_at_a_time, trace
+from capsviz.tracing.forward import (
+    CHUNK_IMAGES,
+    PASS_BYTES,
+    images_at_a_time,
+    remember,
+    trace,
+)
 from capsviz.tracing.interventions import (
     INTERVENTIONS,
     control_couplings,
     coupling_sd,
-    coupling_totals,
     even_couplings,
 )
-from capsviz.tracing.modes import evaluating, inference
-from capsviz.tracing.network import Abilities, Network, abilities, extent
+from capsviz.tracing.network import (
+    Abilities,
+    Network,
+    abilities,
+    evaluating,
+    extent,
+    inference,
+)
 from capsviz.tracing.outputs import (
     LENGTH,
     decode,
@@ -25,26 +36,22 @@ from capsviz.tracing.outputs import (
     score_name,
     scores,
 )
-from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
-from capsviz.tracing.remembered import remember
+from capsviz.tracing.record import KEEP, Trace
 from capsviz.tracing.rerouting import from_children, parents_under, routes_again, under_couplings
 from capsviz.tracing.verification import verify
 
 __all__ = [
-    "CHUNK_BYTES",
     "CHUNK_IMAGES",
     "INTERVENTIONS",
     "KEEP",
     "LENGTH",
     "PASS_BYTES",
-    "PER_ITERATION",
     "Abilities",
     "Network",
     "Trace",
     "abilities",
     "control_couplings",
     "coupling_sd",
-    "coupling_totals",
     "decode",
     "evaluating",
     "even_couplings",

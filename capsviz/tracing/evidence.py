@@ -38,26 +38,17 @@ def of_image(traced: Trace, index: int) -> Trace:
 
 
 def of_children(traced: Trace, iteration: int = -1) -> Tensor:
-    """Return what each child adds to each parent: the `quantity` of a trace, in float64.
+    """Return what each child adds to each parent, in float64: the `quantity` of a trace.
 
     Where a routing has no decomposition of its own, that is c_ij (û_ij · v̂_j), c_ij being what the
     votes are multiplied by and v̂_j the pose v_j / |v_j|: the sum over children is (Σ_i c_ij û_ij) ·
-    v̂_j exactly, by linearity.
-
-    Parameters
-    ----------
-    traced     with `PARTS`.
-    iteration  of routing, an index.
-
-    Returns
-    -------
-    (N, I, J), or (N, Q, I, J) of a layer with Q positions that see some children.
+    v̂_j exactly. (N, I, J), or (N, Q, I, J) of a layer with Q positions that see some children.
     """
     if traced.evidence is not None:
         return traced.evidence[iteration].double()
-    assert traced.votes is not None and traced.poses is not None and traced.factors is not None
-    direction = normalize(traced.poses[iteration].double(), dim=-1)
-    along = torch.einsum("...ije,...je->...ij", traced.votes.double(), direction)
+    assert traced.factors is not None
+    direction = normalize(traced.require("poses")[iteration].double(), dim=-1)
+    along = torch.einsum("...ije,...je->...ij", traced.require("votes").double(), direction)
     return traced.factors[iteration].double() * along
 
 
@@ -89,12 +80,7 @@ def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None
 
 
 def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
-    """Add up parts of slots (N, Q, I, J), of all positions or one, child by child: (N, count, J).
-
-    Raises
-    ------
-    ValueError  for a position that does not exist.
-    """
+    """Add up parts of slots (N, Q, I, J), of all positions or one, by child: (N, count, J)."""
     child = links.child.to(parts.device)
     if place is not None:
         if not 0 <= place < len(child):

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from capsviz import memory
+from capsviz.nn.computation import manner
 from capsviz.nn.images import check_images, like_of
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record
-from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
-from capsviz.tracing.modes import inference
-from capsviz.tracing.network import abilities, check_look, extent, is_trusted
-from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
-from capsviz.tracing.remembered import of_one, recalled
+from capsviz.tracing.network import abilities, check_look, extent, inference
+from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, PER_ITERATION, Trace
+from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 256  # at most
 PASS_BYTES = 1 << 30  # of a forward pass: feature maps that no trace shows take memory too
+REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
+COMMON = ("poses", "activations")  # small, and remembered for the next who asks
 
 
 def trace(
@@ -47,10 +52,8 @@ def trace(
                 that the network has.
     couplings   an intervention, in every iteration: "uniform", "random", "shuffled" or "matched",
                 as `capsviz.tracing.interventions` says, or a tensor (N, I, J) or (I, J). None
-                routes. With the first two a child gives what it gives in the first iteration (in
-                the last, where that alone is one number for all), with the last two what it gives
-                in each of the image's own: there entry r of the trace is of a run in which every
-                iteration has the couplings that take the place of iteration r's.
+                routes. With "shuffled" and "matched", entry r of the trace is of a run in which
+                every iteration has the couplings that replace those of iteration r.
     iterations  of routing, instead of the network's own.
     chunk       images at a time; None chooses from the size of one image's trace.
     seed        of random couplings; the draws do not depend on `chunk`.
@@ -81,10 +84,10 @@ def trace(
     options = {"layer": layer, "couplings": couplings, "iterations": iterations}
     options["seed"] = whole_number("seed", seed)
 
-    def run(more):
-        return _Pass(model, more, **options).over(images, chunk, required=required)
+    def run(parts):
+        return _Pass(model, parts, **options).over(images, chunk, required=required)
 
-    return recalled(model, images, parts, options, run, required)
+    return _recalled(model, images, parts, options, run, required)
 
 
 class _Pass:
@@ -109,12 +112,9 @@ class _Pass:
 
     def over(self, images: Tensor, chunk: int | None, *, required: Sequence[str]) -> Trace:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
-        if not is_trusted(self.model):
-            from capsviz.tracing.verification import verify
-
-            verify(self.model, images)
+        verify_once(self.model, images)
         with inference(self.model):
-            values = self.of_one(images)
+            values = self.look(images[:1], record.names_for(self.parts))
             first = record.parts_from(values, self.parts)
             kept = [_bytes(value) for value in first.values()]
             memory.require(
@@ -133,7 +133,7 @@ class _Pass:
             for batch in batches:
                 for name, value in batch.items():
                     pieces[name].append(value.cpu())
-        missing = [n for n in required if not pieces[n] and n not in record.OPTIONAL]
+        missing = [n for n in required if not pieces[n] and n not in OPTIONAL]
         if missing:
             names = {field: alias for alias, field in record.ALIASES.items()}
             listed = ", ".join(names.get(name, name) for name in missing)
@@ -145,25 +145,21 @@ class _Pass:
         }
         if not required and "activations" in joined:
             joined.pop("last", None)
-        require_finite_parts(joined, self.model)
+        record.require_finite_parts(joined, self.able.name)
+        flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
+        place = None
+        with suppress(ValueError):  # the network does not say where children lie
+            left, right, bottom, top = extent(self.model, self.layer)
+            place = left, right, bottom, top
         return Trace(
             images=images.detach().cpu(),
             grid=self.able.grids[self.layer],
-            pose_shape=self.pose_shape(values),
+            pose_shape=self.able.pose_shape or flat,
             links=values.get("links", self.able.links),
-            extent=self.extent(),
+            extent=place,
             quantity=cast("Quantity | None", values.get("quantity")),
             **joined,
         )
-
-    def of_one(self, images: Tensor) -> dict[str, Tensor]:
-        """Return what the network shows of the first image, or of an earlier one of this shape."""
-        key = (images.shape[1:], self.parts, *self.options.items())
-
-        def look():
-            return self.look(images[:1], record.names_for(self.parts))
-
-        return look() if len(images) == 1 else of_one(self.model, key, look)
 
     def batches(self, images: Tensor, chunk: int):
         """The parts of the trace, a chunk of images after the other."""
@@ -178,7 +174,8 @@ class _Pass:
                 some = of_some(self.couplings, rows, len(images), own.shape[2:])
                 values = self.look(batch, names, some)
             else:
-                each = self.own(batch) if self.couplings in OF_OWN else _repeated(own, len(batch))
+                shape = (own.shape[0], len(batch), *own.shape[2:])
+                each = self.own(batch) if self.couplings in OF_OWN else own.expand(shape)
                 values = self.look_at_each(
                     batch, names, control_couplings(self.couplings, each, self.generator)
                 )
@@ -194,7 +191,7 @@ class _Pass:
     def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
         """Return what it shows with couplings (R, B, I, J): entry r with those of r."""
         values = self.look(images, names, couplings[-1])
-        per_iteration = [name for name in PER_ITERATION if name in record.names_for(self.parts)]
+        per_iteration = [name for name in PER_ITERATION if name in names]
         if len(couplings) == 1 or not per_iteration:
             return values
         rounds = [self.look(images, per_iteration, one) for one in couplings[:-1]] + [values]
@@ -209,19 +206,6 @@ class _Pass:
             raise ValueError("the network's `look` gave no couplings, so none can be replaced")
         return values["couplings"].cpu()
 
-    def pose_shape(self, values: dict[str, Tensor]) -> tuple[int, ...] | None:
-        """Return the shape of a pose, if it is known."""
-        flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
-        return flat if self.able.pose_shape is None else self.able.pose_shape
-
-    def extent(self) -> tuple[float, float, float, float] | None:
-        """Return where the children lie on the image; None if the network does not say it."""
-        try:
-            left, right, bottom, top = extent(self.model, self.layer)
-        except ValueError:
-            return None
-        return left, right, bottom, top
-
 
 def images_at_a_time(model) -> int:
     """Return how many images a forward pass should take: fewer if a network says they are large."""
@@ -233,10 +217,85 @@ def _even(images: int, most: int) -> int:
     return max(1, -(-images // max(1, -(-images // most))))
 
 
-def _repeated(own: Tensor, count: int) -> Tensor:
-    """One image's couplings (R, 1, ...) for several images."""
-    return own.expand(own.shape[0], count, *own.shape[2:])
-
-
 def _bytes(value) -> int:
     return value.numel() * value.element_size() if isinstance(value, Tensor) else 0
+
+
+class _Entry(NamedTuple):
+    model: object  # an entry refers to it, so that its address is not used again
+    kept: tuple[str, ...]
+    traced: Trace
+    size: int
+
+
+_entries: ContextVar[dict | None] = ContextVar("entries", default=None)
+
+
+@contextmanager
+def remember():
+    """Inside this context an equal call of `trace` on equal images is answered from the first one
+    whose `keep` covers it: with the same tensors, which must not be written to.
+    Tensors given as couplings are never taken as equal, nor is a network whose weights were
+    written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
+    """
+    token = _entries.set({})
+    try:
+        yield
+    finally:
+        _entries.reset(token)
+
+
+def _recalled(
+    model, images: Tensor, parts: tuple[str, ...], options: dict, run: Callable[..., Trace],
+    required: tuple[str, ...],
+) -> Trace:  # fmt: skip
+    """The parts of a trace: of a remembered one that has them all, else of `run(parts)`.
+
+    Where a part that is required is missing, it is `run` that refuses.
+    """
+    entries = _entries.get()
+    if entries is None or isinstance(options["couplings"], Tensor):
+        return run(parts)
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
+        return run(parts)
+    states = tuple((tensor.data_ptr(), tensor._version, _content(tensor)) for tensor in tensors)
+    device = tensors[0].device if tensors else images.device
+    key = (id(model), _digest(images), states, manner(device), *options.values())
+    if key not in entries or not _covers(entries[key].kept, parts):
+        plain = options["couplings"] is None and options["iterations"] is None
+        more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
+        earlier = entries[key].kept if key in entries else ()
+        kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
+        traced = replace(run(kept), images=images[:0].cpu())
+        size = sum(_bytes(value) for value in vars(traced).values())
+        entries.pop(key, None)
+        while entries and size + sum(entry.size for entry in entries.values()) > REMEMBER_BYTES:
+            del entries[max(entries, key=lambda one: entries[one].size)]
+        entries[key] = _Entry(model, kept, traced, size)
+    traced = entries[key].traced
+    needed = {*required} - {"last", *OPTIONAL}
+    if any(getattr(traced, part) is None for part in needed):
+        return run(parts)  # which says what is missing
+    left_out = {name: None for name in PARTS if name not in parts}
+    alone = "last" in required or ("last" in parts and traced.activations is None)
+    last = traced.lengths if alone else None
+    return replace(traced, **left_out | {"last": last, "images": images.detach().cpu()})
+
+
+def _digest(images: Tensor) -> tuple:
+    """Return what identifies images (N, C, H, W): shape, type of numbers, and a hash."""
+    numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy().data
+    return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
+
+
+def _content(tensor: Tensor) -> int:
+    """Return a hash of a tensor: fused optimisers, and what writes to `data`, count no version."""
+    return int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
+
+
+def _covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Return whether a trace that kept some parts can answer for others."""
+    return set(parts) - {"last"} <= set(kept) and (
+        "last" not in parts or bool({"last", "activations"} & set(kept))
+    )

@@ -38,16 +38,9 @@ def coupling_totals(couplings: Tensor) -> Tensor:
     """
     first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
     usual, begun = last.mean(), first.double().sum(-1)
-    if not _near(last, usual).all() or _near(begun, usual).all():
-        return _times_even(first)
-    return usual.expand(*first.shape[:-1], 1).clone()
-
-
-def _near(totals: Tensor, usual: Tensor) -> Tensor:
-    return (totals - usual).abs() <= SAME * usual.abs()
-
-
-def _times_even(first: Tensor) -> Tensor:
+    near, begun_near = ((t - usual).abs() <= SAME * usual.abs() for t in (last, begun))
+    if near.all() and not begun_near.all():
+        return usual.expand(*first.shape[:-1], 1).clone()
     even = torch.full_like(first, 1 / first.shape[-1])
     return (first.double() / even.double()).mean(-1, keepdim=True)
 
@@ -63,16 +56,10 @@ def even_couplings(own: Tensor) -> Tensor:
 
 
 def coupling_sd(couplings: Tensor) -> Tensor:
-    """Return how far couplings deviate from uniform ones, which are the mean of each child's.
+    """Return how far couplings deviate from uniform ones: (..., I, J) -> (...) double.
 
-    Parameters
-    ----------
-    couplings  (..., I, J).
-
-    Returns
-    -------
-    (...) double, the standard deviation over children and parents: 0 where each child gives all
-    parents the same.
+    It is the standard deviation over children and parents, 0 where each child gives all parents the
+    same.
     """
     own = couplings.double()
     return (own - own.mean(-1, keepdim=True)).square().mean((-2, -1)).sqrt()
@@ -133,9 +120,7 @@ def _matched(own: Tensor, draws: Tensor) -> Tensor:
 def of_some(couplings: Tensor, rows: slice, n: int, shape: Iterable[int]) -> Tensor:
     """Select the couplings of some images, from (N, *shape) or (*shape) given for n images.
 
-    Raises
-    ------
-    ValueError  for couplings of another shape.
+    ValueError for couplings of another shape.
     """
     shape = tuple(shape)
     if tuple(couplings.shape) not in ((n, *shape), shape):

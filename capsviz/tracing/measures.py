@@ -7,7 +7,7 @@ the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
 from __future__ import annotations
 
 from math import log
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -58,11 +58,6 @@ def total_input(votes: Tensor, factors: Tensor) -> Tensor:
     return torch.einsum("bij,bije->bje", factors.double(), votes.double())
 
 
-def along_pose(total: Tensor, poses: Tensor) -> Tensor:
-    """s_j · v̂_j in float64, of (B, J, E) twice: (B, J)."""
-    return (total * normalize(poses.double(), dim=-1)).sum(-1)
-
-
 class Evidence(NamedTuple):
     """Evidence in one image, for J classes, after the last iteration."""
 
@@ -74,21 +69,14 @@ class Evidence(NamedTuple):
 
 def evidence_of(traced: Trace) -> Evidence:
     """The evidence of the first image of a trace, by its routing's own decomposition."""
-    own = traced.evidence is not None
+    own, parts = traced.evidence is not None, evidence.of_children(traced)[0]
     maps = types = None
     if has_places(traced.grid):
         maps = evidence.additive_map(traced)[0].numpy()
     else:
-        types = by_type(evidence.of_children(traced)[0], None).numpy()
-    if own:
-        sums = evidence.of_children(traced)[0].sum(0)
-    else:
-        votes, factors, poses = (
-            cast(Tensor, one) for one in (traced.votes, traced.factors, traced.poses)
-        )
-        sums = along_pose(total_input(votes, factors[-1]), poses[-1])[0]
+        types = parts.numpy()
     quantity = evidence.quantity(traced)._asdict() if own else None
-    return Evidence(maps, types, sums.numpy(), quantity)
+    return Evidence(maps, types, parts.sum(0).numpy(), quantity)
 
 
 def by_parent_type(traced: Trace) -> Trace:
@@ -97,31 +85,20 @@ def by_parent_type(traced: Trace) -> Trace:
     Couplings (R, N, I, types) are what a child gives to the parents of a type at all positions that
     see it, as a share of all it gives, where a coupling below zero counts by its size; evidence (R,
     N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over positions.
-    What has no such sum is not there: votes, poses. Rows of children without parents are zero.
-
-    Parameters
-    ----------
-    traced  with `INSIDE` and its evidence, of a layer with `links`.
-
-    Raises
-    ------
-    ValueError  for a layer in which all parents see all children.
+    What has no such sum is not there: votes, poses. Rows of children without parents are zero. The
+    trace has `INSIDE` and its evidence, of a layer with `links`.
     """
-    if traced.links is None:
-        raise ValueError(
-            "all parents of this layer see all children: there is nothing to sum over positions"
-        )
-    assert traced.couplings is not None and traced.activations is not None
-    rounds = range(len(traced.couplings))
-    shares = _each(traced.couplings, traced.links)
+    couplings, links = traced.require("couplings"), traced.links
+    shares = torch.stack([evidence.at_children(one.double(), links) for one in couplings])
+    rounds = range(len(couplings))
     return Trace(
         images=traced.images,
         grid=traced.grid,
         couplings=normalize(shares, p=1, dim=-1, eps=torch.finfo(shares.dtype).tiny),
         evidence=torch.stack(
-            [evidence.at_children(evidence.of_children(traced, r), traced.links) for r in rounds]
+            [evidence.at_children(evidence.of_children(traced, r), links) for r in rounds]
         ),
-        activations=traced.activations.mean(-2),
+        activations=traced.require("activations").mean(-2),
         extent=traced.extent,
         quantity=evidence.quantity(traced),
     )
@@ -132,12 +109,12 @@ def mean_agreement(traced: Trace) -> Tensor:
 
     As `agreement`, also of layers with `links`.
     """
-    assert traced.votes is not None and traced.couplings is not None and traced.poses is not None
+    votes, couplings, poses = (traced.require(one) for one in ("votes", "couplings", "poses"))
     if traced.links is None:
-        return agreement(traced.votes, traced.couplings, traced.poses)
-    images, places = traced.votes.shape[:2]
-    couplings = traced.couplings.flatten(1, 2)
-    each = agreement(traced.votes.flatten(0, 1), couplings, traced.poses.flatten(1, 2))
+        return agreement(votes, couplings, poses)
+    images, places = votes.shape[:2]
+    couplings = couplings.flatten(1, 2)
+    each = agreement(votes.flatten(0, 1), couplings, poses.flatten(1, 2))
     mass = couplings.abs().sum(2)
     each, mass = (one.unflatten(1, (images, places)) for one in (each, mass))
     return (each * mass).sum(2) / mass.sum(2).clamp_min(torch.finfo(mass.dtype).tiny)
@@ -164,18 +141,8 @@ def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Ten
 
 def with_parents(traced: Trace) -> Tensor:
     """Return which children any parent sees: (I,) bool."""
-    if traced.links is None:
-        assert traced.couplings is not None
-        return torch.ones(traced.couplings.shape[2], dtype=torch.bool)
-    return _linked(traced.links)
-
-
-def _linked(links) -> Tensor:
-    """Return which children stand in a slot: (count,) bool."""
+    links: Any = traced.links
+    if links is None:
+        return torch.ones(traced.require("couplings").shape[2], dtype=torch.bool)
     child = links.child.flatten().cpu()  # -1: an empty slot
     return torch.zeros(links.count, dtype=torch.bool).index_fill_(0, child[child >= 0], True)
-
-
-def _each(couplings: Tensor, links) -> Tensor:
-    """Couplings of slots (R, N, Q, I, J), child by child: (R, N, count, J) double."""
-    return torch.stack([evidence.at_children(one.double(), links) for one in couplings])

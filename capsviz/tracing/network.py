@@ -7,15 +7,17 @@ A network needs `look` and nothing else; the optional parts are listed in `Netwo
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
-from capsviz.nn import models
 from capsviz.tracing.record import ALIASES
 
 if TYPE_CHECKING:
@@ -120,12 +122,7 @@ class Abilities:
 
 
 def abilities(model: Any) -> Abilities:
-    """Return what a network offers; nothing is computed.
-
-    Parameters
-    ----------
-    model  any network, with capsules or without.
-    """
+    """Return what any network offers, with capsules or without; nothing is computed."""
     card, config = (getattr(model, name, None) for name in ("card", "config"))
     card, config = (one if isinstance(one, Mapping) else {} for one in (card, config))
     name = str(card.get("name") or type(model).__name__)
@@ -140,7 +137,7 @@ def abilities(model: Any) -> Abilities:
     if replaceable is None:
         replaceable = {name for name in ("couplings", "iterations") if takes(model.look, name)}
         replaceable |= {"children"} if children is not None else set()
-    encodes, capsules = hasattr(model, "encode"), getattr(model, "capsules", None)
+    capsules = getattr(model, "capsules", None)
     grids = getattr(model, "grids", None) or [getattr(model, "grid", None)]
     pose_shape = getattr(model, "pose_shape", None)
     return Abilities(
@@ -150,8 +147,8 @@ def abilities(model: Any) -> Abilities:
         decodes=hasattr(model, "decode") and getattr(model, "decoder", model) is not None,
         grids=tuple(None if grid is None else tuple(grid) for grid in grids),
         has_receptive_fields=hasattr(model, "receptive_field"),
-        encodes=encodes,
-        routes_again=encodes and hasattr(capsules, "route_votes"),
+        encodes=hasattr(model, "encode"),
+        routes_again=hasattr(model, "encode") and hasattr(capsules, "route_votes"),
         replaceable_couplings="couplings" in replaceable,
         replaceable_iterations="iterations" in replaceable,
         replaceable_children="children" in replaceable,
@@ -176,21 +173,6 @@ def takes(function: Callable, name: str) -> bool:
     """Return whether a function has an argument of that name."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
-_trusted: WeakSet = WeakSet()
-
-
-def is_trusted(model: Any) -> bool:
-    """Return whether a network was verified, or comes with capsviz in all its parts."""
-    if model not in _trusted and models.of_capsviz(model):
-        _trusted.add(model)
-    return model in _trusted
-
-
-def trust(model: Any) -> None:
-    """Note that a network was verified."""
-    _trusted.add(model)
 
 
 def check_layer(model: Any, layer: int, function: Callable) -> None:
@@ -237,20 +219,13 @@ def children_words(model: Any) -> str:
 
 
 def extent(model: Any, layer: int = -1) -> list[float]:
-    """Return where a grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
+    """Return where the grid of a layer's children lies on the image, in pixels: left, right, bottom
+    and top, for `imshow`.
 
     Each position is drawn at the centre of its whole receptive field, also where the border cuts
     the field off, and is as large as the step to the next. Where there is no step (one position, or
-    equal fields), the field is divided evenly.
-
-    Parameters
-    ----------
-    layer  index of the routed layer whose children are meant.
-
-    Raises
-    ------
-    ValueError  for a network whose children have no positions, or that does not say those of a
-                layer.
+    equal fields), the field is divided evenly. ValueError for a network whose children have no
+    positions, or that does not say those of the layer.
     """
     able = abilities(model)
     grid = able.grids[layer]
@@ -283,3 +258,36 @@ def _ends(fields: list[slice]) -> tuple[float, float]:
         high = low + step * (count - 1)
     half = (high - low) / (count - 1) / 2 if high > low else sizes[0] / 2
     return low - half, high + half
+
+
+_lock = threading.Lock()
+_under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [looks, modules in training]
+
+
+@contextmanager
+def evaluating(model):
+    """Evaluation mode; every module's mode is put back, also after an error.
+
+    If several threads look at one network at a time, the last one puts it back.
+    """
+    with _lock:
+        training = [module for module in model.modules() if module.training]
+        entry = _under_way.setdefault(model, [0, training])
+        entry[0] += 1
+        model.eval()
+    try:
+        yield
+    finally:
+        with _lock:
+            entry[0] -= 1
+            if not entry[0]:
+                del _under_way[model]
+                for module in entry[1]:
+                    module.training = True
+
+
+@contextmanager
+def inference(model):
+    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    with evaluating(model), torch.inference_mode():
+        yield

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.nn.images import check_images, like_of
-from capsviz.tracing.finite import require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
-from capsviz.tracing.modes import inference
-from capsviz.tracing.network import abilities
-from capsviz.tracing.record import last_activations
+from capsviz.tracing.network import abilities, inference
+from capsviz.tracing.record import last_activations, require_finite
 
 LENGTH = "capsule length"
 
@@ -62,15 +60,13 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     """
     able = abilities(model)
     if able.has_capsules:
-        values = trace(model, images, keep=("lengths",), chunk=chunk).lengths
-        assert values is not None
-    else:
-        check_images(images)
-        like = like_of(model)
-        with inference(model):
-            parts = images.split(chunk or images_at_a_time(model))
-            pieces = [model(part.to(like)).lengths.cpu() for part in parts]
-        values = torch.cat(pieces)  # outside: no inference tensor
+        return trace(model, images, keep=("lengths",), chunk=chunk).require("lengths")
+    check_images(images)
+    like = like_of(model)
+    with inference(model):
+        parts = images.split(chunk or images_at_a_time(model))
+        pieces = [model(part.to(like)).lengths.cpu() for part in parts]
+    values = torch.cat(pieces)  # outside: no inference tensor
     return require_finite(values, f"the scores of the network '{able.name}'")
 
 
@@ -89,11 +85,8 @@ def score_name(model, images: Tensor | None = None) -> str:
         noise = torch.Generator().manual_seed(0)
         images = torch.rand(1, *able.config["image_shape"], generator=noise)
     traced = trace(model, images[:1], keep=("poses", "lengths"))
-    assert traced.poses is not None and traced.lengths is not None
-    norms = traced.poses[-1].float().norm(dim=-1)
-    alike = norms.shape == traced.lengths.shape and torch.allclose(
-        norms, traced.lengths.float(), atol=0.01
-    )
+    norms = traced.require("poses")[-1].float().norm(dim=-1)
+    alike = torch.allclose(norms, traced.require("lengths").float(), atol=0.01)
     return LENGTH if alike else "activation"
 
 
@@ -114,15 +107,10 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
     """Return vectors (N, F) in float64, on the CPU, that N images (N, C, H, W) are classified by.
 
     They are the pose of one class (`classes`, (N,)) after the last iteration, or the input of the
-    last linear layer of a network without capsules.
-
-    Raises
-    ------
-    ValueError  for a network that has neither.
+    last linear layer of a network without capsules; ValueError for a network that has neither.
     """
     if abilities(model).has_capsules:
-        poses = trace(model, images, keep=("poses",)).poses
-        assert poses is not None  # `trace` raises for what it cannot keep
+        poses = trace(model, images, keep=("poses",)).require("poses")
         return poses[-1][torch.arange(len(classes)), classes.cpu()].double()
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not linear:
@@ -147,11 +135,8 @@ def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor
     """Return activations (N, J) and the distance (N,) to the winning capsule's reconstruction.
 
     Frosst, Sabour & Hinton (2018), arXiv:1811.06969: an image that is far from its reconstruction
-    is suspect. Gradients reach the images, unless they are switched off.
-
-    Raises
-    ------
-    ValueError  for a network without capsules or without a decoder.
+    is suspect. Gradients reach the images, unless they are switched off. ValueError for a network
+    without capsules or without a decoder.
     """
     require_capsules(model)
     parts = model.look(images, keep=("lengths", "reconstruction"))

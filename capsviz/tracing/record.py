@@ -1,4 +1,4 @@
-"""Trace: the parts of one forward pass, and which of them are kept."""
+"""Trace: the parts of one forward pass, which of them are kept, and that they are finite."""
 
 from __future__ import annotations
 
@@ -83,6 +83,14 @@ PER_ITERATION = (  # their batch axis is the second
     "logits", "couplings", "weights", "evidence", "poses", "activations",
 )  # fmt: skip
 OPTIONAL = ("weights", "evidence", "reconstruction")  # parts that a network need not have
+FINITE = {  # parts that are checked, in words
+    "last": "activations",
+    "activations": "activations",
+    "children": "children",
+    "couplings": "couplings",
+    "poses": "poses",
+    "reconstruction": "reconstructions",
+}
 
 # What `look` is asked for to have a part, which it may give by another name, or in other parts.
 SOURCES = {
@@ -123,11 +131,10 @@ def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Ten
     fields = {}
     for part in parts:
         value = values.get(part)
-        if value is None and part == "children":
-            value = values.get("primary")
-        elif value is None and part == "child_activations":
-            children = values.get("children", values.get("primary"))
-            value = None if children is None else children.norm(dim=-1)
+        if value is None and part in ("children", "child_activations"):
+            value = values.get("children", values.get("primary"))
+            if value is not None and part == "child_activations":
+                value = value.norm(dim=-1)
         elif value is None and part == "activations" and "poses" in values:
             value = values["poses"].norm(dim=-1)
             if "lengths" in values:
@@ -136,7 +143,7 @@ def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Ten
         elif value is None and part == "last":
             value = last_activations(values)
         if value is not None:
-            fields[part] = value.detach() if isinstance(value, Tensor) else value
+            fields[part] = value.detach()
     return fields
 
 
@@ -147,3 +154,36 @@ def last_activations(values: dict[str, Tensor]) -> Tensor | None:
     if "activations" in values:
         return values["activations"][-1]
     return values["poses"][-1].norm(dim=-1) if "poses" in values else None
+
+
+class NotFiniteError(ArithmeticError, ValueError):
+    """NaN or infinite results: weights that are damaged, or a precision that is too low."""
+
+
+def require_finite(values: Tensor, what: str) -> Tensor:
+    """Return the values (N, ...), if all of them are finite.
+
+    Raises
+    ------
+    NotFiniteError  with the number of images that have others, and the first of these images.
+    """
+    wrong = (~values.isfinite()).reshape(len(values), -1).any(1).nonzero()
+    if len(wrong):
+        raise NotFiniteError(
+            f"{what} for {len(wrong)} of {len(values)} images are no numbers, the first for image "
+            f"{int(wrong[0])}: the weights are damaged, or overflow in this precision"
+        )
+    return values
+
+
+def require_finite_parts(parts: dict[str, Tensor], network: str) -> None:
+    """Raise NotFiniteError, with the network's name, for parts of a trace that are not finite.
+
+    The largest of NaN would be the first class. Votes, logits, weights and evidence are not
+    checked: what is computed from them is.
+    """
+    for part, words in FINITE.items():
+        values = parts.get(part)
+        if values is not None and not values.sum().isfinite():  # they are still in the sum
+            values = values.movedim(int(part in PER_ITERATION), 0)
+            require_finite(values, f"the {words} of the network '{network}'")

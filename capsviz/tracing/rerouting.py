@@ -17,12 +17,11 @@ from capsviz.nn.functional import lengths
 from capsviz.nn.images import check_images
 from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
-from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
-from capsviz.tracing.modes import evaluating, inference
 from capsviz.tracing.needs import require
-from capsviz.tracing.network import abilities, check_layer
+from capsviz.tracing.network import abilities, check_layer, evaluating, inference
+from capsviz.tracing.record import require_finite_parts
 
 
 def routes_again(model) -> bool:
@@ -58,9 +57,8 @@ def parents_under(
             trace(model, images, keep=("poses", "lengths"), couplings=one, iterations=iterations)
             for one in progress(several)
         ]
-        pairs = [(one.poses, one.lengths) for one in traced]
-        kept = [(poses[-1], lengths) for poses, lengths in pairs if poses is not None]
-        return Parents(*(torch.stack(part) for part in zip(*kept, strict=True)))
+        pairs = [(one.require("poses")[-1], one.require("lengths")) for one in traced]
+        return Parents(*(torch.stack(part) for part in zip(*pairs, strict=True)))
     chunked = []
     for rows, primary, active in chunks(model, images, progress):
         votes = model.capsules.votes(primary)
@@ -75,19 +73,8 @@ def parents_under(
             pairs.append((routed.poses[-1].cpu(), routed.activations[-1].cpu()))
         chunked.append([torch.stack(part) for part in zip(*pairs, strict=True)])
     poses, activations = (torch.cat(part, 1) for part in zip(*chunked, strict=True))
-    require_finite_parts({"poses": poses, "activations": activations}, model)
+    require_finite_parts({"poses": poses, "activations": activations}, abilities(model).name)
     return Parents(poses, activations)
-
-
-def _check(several: Sequence[Tensor | None]) -> None:
-    """Raise ValueError for no couplings, or NaN among them; TypeError for what is no tensor."""
-    if len(several) == 0:
-        raise ValueError("expected couplings, or None where the network routes: got an empty list")
-    for one in several:
-        if not (one is None or isinstance(one, Tensor)):
-            raise TypeError(f"expected couplings as tensors or None, got {type(one).__name__}")
-        if one is not None and not one.isfinite().all():
-            raise ValueError("expected finite couplings, got some that are not finite")
 
 
 def under_couplings(
@@ -102,13 +89,23 @@ def under_couplings(
     if routes_again(model):
         routed = parents_under(model, images, several, iterations=iterations, progress=progress)
         return routed.activations
-    check_images(images)
     _check(several)
     traced = [
         trace(model, images, keep=("lengths",), couplings=one, iterations=iterations)
         for one in progress(several)
     ]
-    return torch.stack([one.lengths for one in traced if one.lengths is not None])
+    return torch.stack([one.require("lengths") for one in traced])
+
+
+def _check(several: Sequence[Tensor | None]) -> None:
+    """Raise ValueError for no couplings, or NaN among them; TypeError for what is no tensor."""
+    if len(several) == 0:
+        raise ValueError("expected couplings, or None where the network routes: got an empty list")
+    for one in several:
+        if not (one is None or isinstance(one, Tensor)):
+            raise TypeError(f"expected couplings as tensors or None, got {type(one).__name__}")
+        if one is not None and not one.isfinite().all():
+            raise ValueError("expected finite couplings, got some that are not finite")
 
 
 def from_children(
@@ -162,7 +159,7 @@ def from_children(
             _, classes = model.from_children(children[rows].to(like), active, **more)
             parts.append(classes.cpu())
     classes = torch.cat(parts)
-    require_finite_parts({"last": classes}, model)
+    require_finite_parts({"last": classes}, abilities(model).name)
     return classes
 
 

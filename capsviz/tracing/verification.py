@@ -1,11 +1,10 @@
 """Verify that what a network says of itself is true: shapes, values, positions, interventions.
 
-A network is verified once, by whoever brings it, through `verify`; those that come with capsviz
-need none. `trace` verifies any other that was not. A network may say in `peculiar`, a mapping from
-the name of a check to a reason, and a routing in `PECULIAR` of its file, what is meant and no
-mistake: "norms" (scores are not the norms of the poses), "sums" (couplings of a child do not sum to
-1), "votes" (poses do not follow the weighted sum of the votes), "couplings" (an intervention is not
-taken).
+`capsviz.wrap` and `--network` verify what they return, `trace` any other network that does not come
+with capsviz, each once. A network may say in `peculiar`, a mapping from the name of a check to a
+reason, and a routing in `PECULIAR` of its file, what is meant and no mistake: "norms" (scores are
+not the norms of the poses), "sums" (couplings of a child do not sum to 1), "votes" (poses do not
+follow the weighted sum of the votes), "couplings" (an intervention is not taken).
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from capsviz import discovery
-from capsviz.nn import routing
+from capsviz.nn import models, routing
 from capsviz.nn.images import like_of
-from capsviz.tracing.modes import inference
-from capsviz.tracing.network import abilities, takes, trust
+from capsviz.tracing.network import abilities, inference, takes
 from capsviz.tracing.record import last_activations
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -31,31 +30,46 @@ SAME = 1e-3  # of numbers near 1
 CLOSE = 1e-4  # of the largest: numbers of two passes that are equal but for rounding
 STEPS = 4  # of the next number that a type can hold, where they are wider
 PARALLEL = 0.999  # cosine
-LINEAR = 0.99  # share of variance
-WHERE = '`peculiar = {{"{}": ...}}` of the network, or PECULIAR in the file of its routing'
+MEANT = (
+    'if that is meant, say why in `peculiar = {{"{}": ...}}` of the network, or PECULIAR in the '
+    "file of its routing"
+)
+
+_trusted: WeakSet = WeakSet()
 
 
 def verify(model: Any, images: Tensor) -> None:
-    """Verify a network's `look`, so that it can be traced; the network is left as it was found.
+    """Verify what a network shows, so that it can be traced; the network is left as it was found.
 
     Parameters
     ----------
-    model   any network with `look`.
-    images  (N, C, H, W) in [0, 1], as will be traced; one is enough.
+    model   any network with `look`, or one that gives only scores.
+    images  (N, C, H, W) in [0, 1], as will be traced, or none.
 
     Raises
     ------
     ValueError  with one line that names the first mistake found.
     """
-    names = _routings_of_others(model)
-    what = f"the routing '{names[0]}'" if names else "the network's `look`"
     with inference(model):
         for mistake in mistakes(model, images):
+            names = _plugin_routings(model)
+            what = (
+                f"the routing '{names[0]}'" if names else f"the network '{abilities(model).name}'"
+            )
             raise ValueError(f"{what} is not to be trusted: {mistake}")
-    trust(model)
+    _trusted.add(model)
 
 
-def _routings_of_others(model: Any) -> list[str]:
+def verify_once(model: Any, images: Tensor) -> None:
+    """Verify a network, unless that was done before or it comes with capsviz in all its parts."""
+    if model not in _trusted:
+        if models.of_capsviz(model):
+            _trusted.add(model)
+        else:
+            verify(model, images)
+
+
+def _plugin_routings(model: Any) -> list[str]:
     """Return the names of a network's routings that are plug-ins."""
     known = discovery.entries("capsviz.nn.routing")
     names = {getattr(layer, "routing_name", None) for layer in model.modules()}
@@ -65,49 +79,56 @@ def _routings_of_others(model: Any) -> list[str]:
 def _peculiar(model: Any) -> dict[str, str]:
     """Return what a network, or a plug-in routing of it, says to be meant."""
     said: dict[str, str] = {}
-    for name in _routings_of_others(model):
+    for name in _plugin_routings(model):
         said |= getattr(routing.get(name), "PECULIAR", {})
     return said | dict(abilities(model).peculiar)
 
 
 def mistakes(model: Any, images: Tensor) -> Iterator[str]:
-    """Yield what is wrong with a network's `look`, worst first; it must be in evaluation mode.
+    """Yield what is wrong with what a network shows, worst first; it must be in evaluation mode.
 
     Parameters
     ----------
     images  (N, C, H, W) in [0, 1], as will be traced; noise makes them up to seven.
     """
-    like = like_of(model)
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
-    images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like)
-    keep = (*PARTS, "weights") if "weights" in (abilities(model).parts or ()) else PARTS
-    traced = named_parts(model.look(images, keep=keep))
-    errors = list(misshapen(model, traced, IMAGES))
-    if errors:
+    images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
+    whole = shown(model, images)
+    if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
         yield from errors
         return
-    separate = "activations" in traced  # and not the norms of poses
-    same, whole = allowed(traced.values()), traced["lengths"]
-    traced = {name: traced[name].double() for name in (*PARTS, "weights") if name in traced}
-    errors = list(_finite(traced))
-    if errors:
-        yield from errors
-        return
-    yield from _unsteady(model, images, traced, whole)
-    yield from _values(model, traced, separate, same)
-    yield from _interventions(model, images, traced, same)
-    yield from _misplaced(model, images, traced)
-    yield from _decoder(model, images, traced, same)
+    yield from _unsteady(model, images, whole)
+    low, high = (float(end) for end in whole["lengths"].aminmax())
+    if low < 0 or high > 1 + allowed(whole.values()):
+        yield (
+            f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
+            "softmax or a sigmoid; of lengths above 1 `capsviz check` says why"
+        )
+    said = _peculiar(model)
+    for name, difference in _differences(whole).items():
+        if name not in said:
+            yield f"{difference}: {MEANT.format(name)}"
+    if "couplings" not in said:
+        yield from _not_replaced(model, images, whole)
+    yield from _misplaced(model, images, whole)
+    yield from _decoder(model, images, whole)
 
 
-def named_parts(values: dict) -> dict:
-    """Return what `look` gave, by the names that are verified."""
-    names = {"children": "primary"}
-    parts = {names.get(name, name): value for name, value in values.items()}
+def shown(
+    model: Any, images: Tensor, keep: tuple[str, ...] | None = None, **more: Tensor
+) -> dict[str, Any]:
+    """Return what a network shows, by the names that are verified; lengths alone without `look`."""
+    able = abilities(model)
+    if not able.has_capsules:
+        return {"lengths": model(images).lengths}
+    keep = keep or ((*PARTS, "weights") if "weights" in (able.parts or ()) else PARTS)
+    parts = model.look(images, keep=keep, **more)
+    parts = {"primary" if name == "children" else name: part for name, part in parts.items()}
     if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
         parts.setdefault("lengths", last_activations(parts))
-    return parts
+    known = {*PARTS, "weights", "activations"}
+    return {name: part for name, part in parts.items() if name in known and part is not None}
 
 
 def allowed(values: Iterable) -> float:
@@ -129,108 +150,81 @@ def apart(few: Tensor, whole: Tensor, middle: float = 0.0) -> float:
     return 0.0 if off <= max(close, width) * size + width * middle else off
 
 
-# Shapes
+# Shapes and numbers
 
 
-def misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
+def _misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
     """Yield the parts whose shapes do not fit what the others say of B, I, J and E."""
-    if not isinstance(traced.get("lengths"), Tensor) or traced["lengths"].dim() != 2:
-        yield f"lengths are {_shape(traced.get('lengths'))}, expected (B, J)"
+    lengths = traced.get("lengths")
+    if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != images:
+        yield f"lengths are {_shape(lengths)}, expected (B, J) for {images} images"
         return
-    B, J = traced["lengths"].shape
-    if images != B:
-        yield f"lengths are {_shape(traced['lengths'])} for {images} images"
-        return
-    classes = abilities(model).classes
-    if classes not in (None, J):
-        yield f"there are {J} scores for {classes} classes: lengths are (B, {J})"
-    grid = abilities(model).grid
-    I = _children(grid, traced, B, J) or "I"
-    for name, expected, transposed in (
-        ("poses", ("R", B, J, "E"), ()),
-        ("couplings", ("R", B, I, J), ("R", B, J, I)),
-        ("logits", ("R", B, I, J), ("R", B, J, I)),
-        ("votes", (B, I, J, "E"), (B, J, I, "E")),
-        ("primary", (B, I, "D"), ()),
+    able, (B, J) = abilities(model), lengths.shape
+    if able.classes not in (None, J):
+        yield f"there are {J} scores for {able.classes} classes: lengths are (B, {J})"
+    I = _children(able.grid, traced)
+    for name, expected in (
+        ("poses", ("R", B, J, "E")),
+        ("couplings", ("R", B, I, J)),
+        ("logits", ("R", B, I, J)),
+        ("votes", (B, I, J, "E")),
+        ("primary", (B, I, "D")),
     ):
-        if traced.get(name) is not None:
-            yield from _other_shape(name, tuple(traced[name].shape), expected, transposed)
-    if grid is not None and I != "I" and (len(grid) != 3 or prod(grid) != I):
+        shape = tuple(traced[name].shape) if traced.get(name) is not None else expected
+        if len(shape) != len(expected) or any(
+            isinstance(size, int) and n != size for n, size in zip(shape, expected, strict=True)
+        ):
+            yield f"{name} are {shape}, expected ({', '.join(map(str, expected))})"
+    grid = able.grid
+    if grid is not None and isinstance(I, int) and (len(grid) != 3 or prod(grid) != I):
         yield (
             f"the grid {grid} has {prod(grid)} capsules, but there are {I}: expected "
             "(types, rows, columns) whose product they are, or None"
         )
 
 
-def _other_shape(name: str, shape: tuple, expected: tuple, transposed: tuple) -> Iterator[str]:
-    """Yield how a part differs from the shape expected, in which letters stand for any size."""
-
-    def fits(shape: tuple, *several: tuple) -> bool:
-        return any(
-            len(shape) == len(one)
-            and all(isinstance(e, str) or n == e for n, e in zip(shape, one, strict=True))
-            for one in several
-        )
-
-    words, without = f"({', '.join(map(str, expected))})", expected[1:]
-    once = expected[0] == "R" and fits(shape, without)
-    matrices = (expected, without) if expected[0] == "R" else (expected,)
-    if fits(shape, expected):
-        return
-    if expected[-1] == "E" and fits(shape[:-1], *matrices):
-        yield f"{name} are matrices, {shape}: expected {words}, flatten each"
-    elif once:
-        yield f"{name} are {shape}, without an axis of iterations: expected {words}"
-    elif fits(shape, transposed):
-        yield f"{name} are transposed, {shape}: expected {words}"
-    else:
-        yield f"{name} are {shape}, expected {words}"
-
-
-def _children(grid: tuple | None, traced: dict, B: int, J: int) -> int | None:
-    """Return the number of children, as most parts have it."""
-    primary = traced.get("primary")
-    if isinstance(primary, Tensor) and primary.dim() == 3 and primary.shape[0] == B:
-        return primary.shape[1]
-    votes, couplings = traced.get("votes"), traced.get("couplings")
-    sizes = [] if grid is None else [prod(grid)]
-    if votes is not None and votes.dim() >= 3:
-        sizes += [n for n in votes.shape[1:3] if n != J][:1]
-    if couplings is not None and couplings.dim() >= 3:
-        sizes += [n for n in couplings.shape[-2:] if n != J][:1]
-    return max(sizes, key=sizes.count) if sizes else J if couplings is not None else None
+def _children(grid: tuple | None, traced: dict) -> int | str:
+    """Return the number of children as the first part has it that says it; "I" for none."""
+    for name, axis, dims in (("primary", 1, 3), ("votes", 1, 4), ("couplings", 2, 4)):
+        if isinstance(part := traced.get(name), Tensor) and part.dim() == dims:
+            return part.shape[axis]
+    return "I" if grid is None else prod(grid)
 
 
 def _shape(value: Any) -> str:
     return str(tuple(value.shape)) if isinstance(value, Tensor) else "missing"
 
 
+def _not_finite(traced: dict) -> Iterator[str]:
+    for name, value in traced.items():
+        if count := int((~value.isfinite()).sum()):
+            yield f"{name} are not finite: {count} of {value.numel()} numbers are NaN or infinite"
+
+
 # The same images again, and in other batches
 
 
-def _unsteady(model: Any, images: Tensor, traced: dict, whole: Tensor) -> Iterator[str]:
-    """Yield what changes without cause: a few images must get what they got among seven.
-
-    Parameters
-    ----------
-    traced  what the network shows of all images.
-    whole   its lengths, of their own type.
-    """
+def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
+    """Yield what changes without cause: a few images must get what they got among seven."""
+    whole = traced["lengths"]
 
     def lengths(some: Tensor) -> Tensor:
-        return named_parts(model.look(some, keep=("lengths",)))["lengths"]
+        return shown(model, some, ("lengths",))["lengths"]
 
-    if "lengths" not in named_parts(model.look(images, keep=("lengths",))):
+    if "lengths" not in shown(model, images, ("lengths",)):
         yield 'asked for "lengths" alone, `look` gives neither these, nor activations or poses'
         return
     alone = lengths(images)
     if off := apart(lengths(images), alone):
-        yield f"two passes over the same images differ by {off:.2g}: something in it is random"
+        yield (
+            f"two passes over the same images differ by {off:.2g}: something in it is random "
+            "(dropout that is always on?), or stays from one pass to the next"
+        )
         return
     if off := apart(alone, whole):
         yield (
             f"`fused` and `route` differ by {off:.2g} for the same images"
-            if _routings_of_others(model)
+            if _plugin_routings(model)
             else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
         )
         return
@@ -253,103 +247,85 @@ def _unsteady(model: Any, images: Tensor, traced: dict, whole: Tensor) -> Iterat
     if off := apart(lengths(images.flip(0)).flip(0), whole):
         yield _depends("scores", off)
     elif (couplings := traced.get("couplings")) is not None:
-        few = named_parts(model.look(images[:3], keep=("couplings",)))["couplings"]
-        if off := apart(few, couplings[:, :3].to(few), 1 / couplings.shape[3]):
+        few = shown(model, images[:3], ("couplings",))["couplings"]
+        if off := apart(few, couplings[:, :3], 1 / couplings.shape[3]):
             yield _depends("couplings", off)
 
 
 def _depends(what: str, off: float) -> str:
-    return f"{what} depend on the batch: an image's change by {off:.2g} with the images beside it"
+    return (
+        f"{what} depend on the batch: an image's change by {off:.2g} with the images beside it "
+        "(logits shared or averaged over the batch, or batch norm in training mode?)"
+    )
 
 
 # Values
 
 
-def _finite(traced: dict) -> Iterator[str]:
-    for name, value in traced.items():
-        if not value.isfinite().all():
-            count = int((~value.isfinite()).sum())
-            yield f"{name} are not finite: {count} of {value.numel()} numbers are NaN or infinite"
+def differences(model: Any, images: Tensor) -> dict[str, str]:
+    """Return how a network differs from the CapsNet of 2017: name, as in `peculiar` -> in words."""
+    traced = shown(model, images)
+    wrong = [*_misshapen(model, traced, len(images)), *_not_finite(traced)]
+    return {} if wrong else _differences(traced)
 
 
-def _values(model: Any, traced: dict, separate: bool, same: float) -> Iterator[str]:
-    """Yield values that are out of range, or do not agree with each other."""
-    peculiar = _peculiar(model)
-    lengths, poses = traced["lengths"], traced.get("poses")
-    low, high = float(lengths.min()), float(lengths.max())
-    if low < 0 or high > 1 + same:
-        yield (
-            f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
-            "softmax or a sigmoid"
-        )
-    elif poses is not None and not separate and "norms" not in peculiar:
-        off = float((poses[-1].norm(dim=-1) - lengths).abs().max())
+def _differences(traced: dict) -> dict[str, str]:
+    same, found = allowed(traced.values()), {}
+    traced = {name: value.double() for name, value in traced.items()}
+    poses, couplings = traced.get("poses"), traced.get("couplings")
+    if poses is not None and "activations" not in traced:
+        off = float((poses[-1].norm(dim=-1) - traced["lengths"]).abs().max())
         if off > same:
-            yield (
-                f"lengths are not the norms of the poses, they differ by up to {off:.2g}: where "
-                f"other scores are meant, say why in {WHERE.format('norms')}"
+            found["norms"] = (
+                f"lengths are not the norms of the poses, they differ by up to {off:.2g}"
             )
-    couplings = traced.get("couplings")
-    if couplings is not None and "sums" not in peculiar:
+    if couplings is not None:
         sums, J = couplings.sum(3), couplings.shape[3]
         leaky = bool(((sums[0] - J / (J + 1)).abs() < same).all() and (sums < 1 + same).all())
         if float((sums - 1).abs().max()) > same and not leaky:
-            yield (
+            over = float((couplings.sum(2) - 1).abs().max()) <= same
+            found["sums"] = (
                 f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
-                "over parents, expected 1 (a softmax over children?): where that is meant, say why "
-                f"in {WHERE.format('sums')}"
+                f"over parents, expected 1{' (they sum to 1 over children)' * over}"
             )
-    if {"votes", "couplings", "poses"} <= set(traced) and "votes" not in peculiar:
-        yield from _sums(traced)
+    if {"votes", "couplings", "poses"} <= set(traced) and (difference := _sums(traced)):
+        found["votes"] = difference
+    return found
 
 
-def _sums(traced: dict) -> Iterator[str]:
-    """Σ weights · votes must point as the poses do, or give them by a norm and one affine map."""
+def _sums(traced: dict) -> str | None:
+    """Σ weights · votes must point as the poses do."""
     weights = traced.get("weights", traced["couplings"])[-1]
     total = torch.einsum("bij,bije->bje", weights, traced["votes"])
     poses = traced["poses"][-1]
     if total.shape != poses.shape:
-        yield f"votes have {total.shape[-1]} numbers, but poses {poses.shape[-1]}"
-        return
-    alike = cosine_similarity(total, poses, dim=-1)
-    felt = poses.norm(dim=-1) > 1e-6
-    if not felt.any() or float(alike[felt].min()) > PARALLEL:
-        return
-    standard = (total - total.mean(-1, keepdim=True)) / total.std(-1, keepdim=True).clamp_min(1e-12)
-    if all(
-        _unexplained(x.flatten(0, 1), poses.flatten(0, 1)) > 1 - LINEAR for x in (total, standard)
-    ):
-        yield (
+        return f"votes have {total.shape[-1]} numbers, but poses {poses.shape[-1]}"
+    felt = (poses.norm(dim=-1) > 1e-6) & (total.norm(dim=-1) > 1e-12)
+    worst = float(cosine_similarity(total, poses, dim=-1)[felt].min()) if felt.any() else 1.0
+    return (
+        None
+        if worst > PARALLEL
+        else (
             "the votes do not give the poses: the sum of couplings times votes points elsewhere "
-            f"(cosine {float(alike[felt].min()):.4f} at worst): where the network does more, say "
-            "what in " + WHERE.format("votes")
+            f"(cosine {worst:.4f} at worst)"
         )
-
-
-def _unexplained(x: Tensor, y: Tensor) -> float:
-    """Return the share of the variance of y, number by number, that no affine map of x explains."""
-    x, y = x - x.mean(0), y - y.mean(0)
-    slope = (x * y).sum(0) / x.square().sum(0).clamp_min(1e-12)
-    return float((y - slope * x).square().sum() / y.square().sum().clamp_min(1e-12))
+    )
 
 
 # Interventions, positions, decoder
 
 
-def _interventions(model: Any, images: Tensor, traced: dict, same: float) -> Iterator[str]:
+def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     """Yield that other couplings are not used."""
     couplings = traced.get("couplings")
-    if couplings is None or couplings.shape[3] < 2 or "couplings" in _peculiar(model):
+    if couplings is None or couplings.shape[3] < 2 or not takes(model.look, "couplings"):
         return
-    if not takes(model.look, "couplings"):
-        return  # it says itself that it takes none
     I, J = couplings.shape[2:]
     chosen = torch.full((I, J), 0.1 / J)
     chosen[torch.arange(I), torch.arange(I) % J] += 0.9
-    chosen *= float(couplings.sum(3).mean())
+    chosen = (chosen * float(couplings.sum(3).mean())).to(images)
     try:
-        keep = ("couplings", "poses", "lengths")
-        moved = named_parts(model.look(images, keep=keep, couplings=chosen.to(images)))
+        moved = shown(model, images, ("couplings", "poses", "lengths"), couplings=chosen)
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:
@@ -357,72 +333,50 @@ def _interventions(model: Any, images: Tensor, traced: dict, same: float) -> Ite
         yield f"couplings (I, J) cannot be put in ({type(error).__name__}: {reason})"
         return
     after = moved.get("couplings")
-    ignored = (
-        after is not None and (after[-1].double() - chosen.to(after).double()).abs().max() > same
-    )
+    ignored = after is not None and float((after[-1] - chosen).abs().max()) > allowed([after])
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
-    still = all(torch.equal(moved[name].double(), traced[name]) for name in parts)
+    still = all(torch.equal(moved[name], traced[name]) for name in parts)
     if ignored or (parts and still):
         yield "couplings that are put in are ignored: the network routes as before"
 
 
 def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     """Yield that a corner of the grid depends on pixels outside its receptive field."""
-    able, primary = abilities(model), traced.get("primary")
-    if able.grid is None or primary is None or not able.has_receptive_fields:
+    able = abilities(model)
+    if able.grid is None or traced.get("primary") is None or not able.has_receptive_fields:
         return
-    types, rows, columns = able.grid
+    _, rows, columns = able.grid
     corners = sorted({(r, c) for r in (0, rows - 1) for c in (0, columns - 1)})
     base = images[:1]
-    generator = torch.Generator().manual_seed(1)
-    noise = torch.rand(base.shape, generator=generator).to(base)
+    noise = torch.rand(base.shape, generator=torch.Generator().manual_seed(1)).to(base)
     pictures = [base]
     for corner in corners:
-        own = model.receptive_field(*corner)
+        field = model.receptive_field(*corner)
         changed = noise.clone()
-        changed[(..., *own)] = base[(..., *own)]
+        changed[(..., *field)] = base[(..., *field)]
         pictures.append(changed)
-    if all(torch.equal(picture, base) for picture in pictures):
-        return
-    parts = named_parts(model.look(torch.cat(pictures), keep=("children", "primary")))
-    moved_primary = parts["primary"].double()
-    moved = (moved_primary[1:] - moved_primary[:1]).abs().amax(2)
-    limit = SAME * moved.amax().clamp_min(1e-12)
-
-    def still(layout: Tensor) -> bool:
-        return all(float(layout[k, :, r, c].max()) <= limit for k, (r, c) in enumerate(corners))
-
-    if still(moved.unflatten(1, (types, rows, columns))):
-        return
-    row, column = corners[0]
-    by_position = moved.unflatten(1, (rows, columns, types)).permute(0, 3, 1, 2)
-    if types > 1 and still(by_position):
+    primary = shown(model, torch.cat(pictures), ("children", "primary"))["primary"].double()
+    moved = (primary[1:] - primary[:1]).abs().amax(2).unflatten(1, able.grid)
+    worst = max((float(moved[k, :, r, c].max()), r, c) for k, (r, c) in enumerate(corners))
+    if worst[0] > SAME * float(moved.amax()):
+        down, across = (f"{s.start} to {s.stop - 1}" for s in model.receptive_field(*worst[1:]))
         yield (
-            "the grid is in another order: capsules come position by position, expected type by "
-            "type, i = (type * rows + row) * columns + column"
+            "the grid is in another order, or its receptive fields are wrong: capsules at position "
+            f"{worst[1:]} change with pixels outside rows {down} and columns {across}; expected "
+            "i = (type * rows + row) * columns + column"
         )
-        return
-    where = ", ".join(f"{s.start} to {s.stop - 1}" for s in model.receptive_field(row, column))
-    yield (
-        "the grid is in another order, or its receptive fields are wrong: capsules at position "
-        f"({row}, {column}) change with pixels outside rows and columns {where}; expected "
-        "i = (type * rows + row) * columns + column"
-    )
 
 
-def _decoder(model: Any, images: Tensor, traced: dict, same: float) -> Iterator[str]:
+def _decoder(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     """Yield that a decoder gives no images."""
     poses = traced.get("poses")
     if poses is None or not abilities(model).decodes:
         return
     decoded = model.decode(poses[-1].to(images), traced["lengths"].argmax(1))
+    same = allowed(traced.values())
     if tuple(decoded.shape) != tuple(images.shape):
         yield f"decode gives {_shape(decoded)}, expected images {_shape(images)}"
-    elif (
-        not decoded.isfinite().all()
-        or float(decoded.min()) < -same
-        or float(decoded.max()) > 1 + same
-    ):
+    elif not bool(((decoded >= -same) & (decoded <= 1 + same)).all()):
         yield (
             f"decode gives values from {float(decoded.min()):.3g} to {float(decoded.max()):.3g}, "
             "expected [0, 1]"

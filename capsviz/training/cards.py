@@ -19,7 +19,7 @@ from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import hardware, provenance
 from capsviz.tracing import abilities
-from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.record import NotFiniteError
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import best_epoch, stopped_early
 from capsviz.training.recipe import Recipe, differing, resolve_precision, to_toml
@@ -39,14 +39,10 @@ def save(
     model    a `CapsNet`, or another network of `capsviz.nn.models`. For a module of your own, save
              the `state_dict` by torch and use `--network FILE.py:FUNCTION --weights FILE`.
     path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
-             in JSON is written beside the weights. Existing files are overwritten.
+             in JSON is written beside the weights, whose path is returned. Files are overwritten.
     dataset  the network's training data; name, classes and image shape are saved.
     options  that the data set was loaded with, {"image_size": 32} or {"pad_px": 2}: commands load
              it the same way.
-
-    Returns
-    -------
-    The path of the weights.
 
     Raises
     ------
@@ -54,11 +50,10 @@ def save(
                 weights have other names, as with `weight_norm`.
     """
     model = as_written(model)
-    kind = type(model)
-    config = abilities(model).config
-    if models.name_for(model) is None or not config:
+    kind, name, config = type(model).__name__, models.name_for(model), abilities(model).config
+    if name is None or not config:
         raise ValueError(
-            f"a {kind.__name__} is not a network of capsviz.nn.models: save its weights by "
+            f"a {kind} is not a network of capsviz.nn.models: save its weights by "
             "torch.save(model.state_dict(), FILE), and open them by --network FILE.py:FUNCTION "
             "--weights FILE"
         )
@@ -69,10 +64,10 @@ def save(
             f"{dataset.name} has {dataset.image_shape} of {len(dataset.classes)}"
         )
     with seeded(0):
-        fresh = models.of_config(str(models.name_for(model)), config)
+        fresh = models.of_config(name, config)
     if strange := sorted(fresh.state_dict().keys() ^ model.state_dict().keys()):
         raise ValueError(
-            f"the names of its weights are not a {kind.__name__}'s ({strange[0]}): remove "
+            f"the names of its weights are not a {kind}'s ({strange[0]}): remove "
             "parametrizations first (torch.nn.utils.parametrize.remove_parametrizations)"
         )
     path = Path(path)
@@ -95,7 +90,7 @@ def stored(path: Path, recipe: Recipe, splits) -> dict | None:
     except (FileNotFoundError, ValueError):  # the run was killed while it wrote them
         return None
     whole = whole and "results" in card and path.with_suffix(".toml").is_file()
-    same = card["dataset"].get("images") == _digests(splits)
+    same = card["dataset"].get("images") == {k: part.digest for k, part in splits.items()}
     return card if whole and same and not differing(card.get("recipe", {}), recipe) else None
 
 
@@ -141,7 +136,7 @@ def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict
             **_about_data(splits["test"], recipe.data_options),
             "name": recipe.dataset,
             "whole": list(splits["train"].image_shape),  # before the centre is cropped
-            "images": _digests(splits),
+            "images": {name: part.digest for name, part in splits.items()},
         },
         "recipe": asdict(recipe),
         "training": training,
@@ -158,7 +153,3 @@ def _about_data(dataset: Dataset, options: dict) -> dict:
         "options": options,
         "notice": dataset.notice,
     }
-
-
-def _digests(splits) -> dict[str, str]:
-    return {split: part.digest for split, part in splits.items()}

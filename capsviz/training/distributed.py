@@ -18,17 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsviz import discovery
+
 
 class Team:
-    """The processes of a run: here a single one.
+    """The processes of a run: here a single one."""
 
-    Attributes
-    ----------
-    rank  number of this process, from 0.
-    size  number of processes.
-    """
-
-    rank, size = 0, 1
+    rank, size = 0, 1  # number of this process, from 0; number of processes
 
     @property
     def leads(self) -> bool:
@@ -38,10 +34,6 @@ class Team:
     def prepare(self, model: nn.Module) -> nn.Module:
         """Return a module to call in the network's place, which averages gradients."""
         return model
-
-    def smallest(self, images: int) -> int:
-        """Return the smallest share of a batch, in images."""
-        return images
 
     def share(self, batch: Tensor) -> tuple[Tensor, float]:
         """Return this process's share of a batch (B,), and its mean loss's weight in the sum."""
@@ -58,9 +50,6 @@ class Team:
     def agree(self, value):
         """Return the first process's value in all of them; anything that can be pickled."""
         return value
-
-    def wait(self) -> None:
-        """Wait until every process calls this."""
 
     def in_turn(self, load: Callable):
         """Return `load()`, called by one process of each host first, as it may download something.
@@ -84,9 +73,6 @@ class _Several(Team):
             )
         return self.accelerator.prepare_model(model)
 
-    def smallest(self, images):
-        return max(1, images // self.size)
-
     def share(self, batch):
         mine = batch[self.rank :: self.size]
         if len(mine) == 0:  # every process must take part in each step
@@ -103,9 +89,6 @@ class _Several(Team):
         from accelerate.utils import broadcast_object_list
 
         return broadcast_object_list([value])[0]
-
-    def wait(self):
-        self.accelerator.wait_for_everyone()
 
     def in_turn(self, load):
         from accelerate.utils import gather_object
@@ -130,15 +113,8 @@ class _Several(Team):
 def team(device: torch.device):
     """Within this context, yield the team of this run and the device of this process.
 
-    Parameters
-    ----------
-    device  the requested one; with several GPUs, each process gets its own.
-
-    Raises
-    ------
-    ValueError       for a WORLD_SIZE that is not a number.
-    ImportError      for several processes without Accelerate.
-    ConnectionError  if another process of the run ended early.
+    With several GPUs each process gets its own. ValueError for a WORLD_SIZE that is not a number,
+    ConnectionError if another process of the run ends early.
     """
     count = os.environ.get("WORLD_SIZE", "1")
     if not count.isdecimal():
@@ -149,13 +125,11 @@ def team(device: torch.device):
     try:
         from accelerate import Accelerator
     except ImportError as error:
-        raise ImportError(
-            "a run of several processes needs Accelerate: pip install 'capsviz[distributed]'"
-        ) from error
+        raise ImportError(discovery.needs("a run of several processes", "accelerate")) from error
     several = _Several(Accelerator(cpu=device.type == "cpu", mixed_precision="no"))
     try:
         yield several, several.accelerator.device
-        several.wait()
+        several.accelerator.wait_for_everyone()
     except (RuntimeError, torch.distributed.DistError) as error:
         if not _lost(error):
             raise

@@ -11,7 +11,7 @@ from capsviz.data import Dataset
 from capsviz.nn.functional import margin_loss, multi_hot, predict, reconstruction_loss
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import images_at_a_time, inference, reconstructs
-from capsviz.tracing.finite import require_finite
+from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
 
 
@@ -39,8 +39,6 @@ def evaluate(
 
     Parameters
     ----------
-    model       any of `capsviz.nn.models`.
-    dataset     the split; its images must have the size the network was built for.
     batch_size  images at a time; the result does not depend on it. None: chosen by image size.
     progress    wraps the batches, for a progress bar.
 
@@ -82,16 +80,17 @@ def evaluate(
     right, n = int(hits.all(1).sum()), len(dataset)
     confusion = None
     if dataset.parts is None:
-        confusion = confusion_matrix(dataset.labels, predicted[:, 0], classes).tolist()
+        pairs = dataset.labels.cpu() * classes + predicted[:, 0]
+        confusion = pairs.bincount(minlength=classes**2).view(classes, classes).tolist()
     return Evaluation(
         n=n,
         accuracy=right / n,
         accuracy_ci95=wilson(right, n),
         error_percent=100 * (n - right) / n,
         per_class={
-            name: recalled[k] / present[k]
-            for k, name in enumerate(dataset.classes)
-            if present[k] > 0
+            name: hit / shown
+            for name, hit, shown in zip(dataset.classes, recalled, present, strict=True)
+            if shown
         },
         confusion=confusion,
         margin_loss=float(torch.cat(margins).double().mean()),
@@ -107,10 +106,7 @@ def longest(lengths: Tensor, k: int) -> Tensor:
 def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
     """Return whether the K longest capsules are the K true classes, in any order: (B,) bool.
 
-    Parameters
-    ----------
-    lengths  (B, J).
-    labels   (B,), or (B, K) different from one another in each image.
+    Lengths are (B, J), labels (B,) or (B, K), different from one another in each image.
     """
     truth = _columns(labels)
     winners = longest(lengths, truth.shape[1])
@@ -142,10 +138,3 @@ def _sse(model, poses: Tensor, winners: Tensor, labels: Tensor, alone: Tensor) -
 def _columns(labels: Tensor) -> Tensor:
     """(B,) or (B, K) -> (B, K)."""
     return labels[:, None] if labels.dim() == 1 else labels
-
-
-def confusion_matrix(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """Return counts (classes, classes): row true, column predicted."""
-    return torch.bincount(labels.cpu() * classes + predicted.cpu(), minlength=classes**2).view(
-        classes, classes
-    )

@@ -28,9 +28,7 @@ class Gradients:
 
     Parameters
     ----------
-    model   the network, whose objective is minimised.
-    shared  the module to call in its place, which averages gradients over the processes of `team`.
-    part    images at a time.
+    shared  the module to call in the network's place, which averages gradients over processes.
     batch   images of a whole batch: on one GPU, and in one part, steps of that size are one graph;
             None: no graph. Networks with custom parts, which may vary between steps, have none.
     bf16    autocast to it.
@@ -41,7 +39,8 @@ class Gradients:
         self, model: nn.Module, shared: nn.Module, team: Team, *, part: int, batch: int | None,
         bf16: bool, report: Callable[[str], None] = lambda line: None,
     ):  # fmt: skip
-        self.model, self.shared, self.team = model, shared, team
+        self.model: Any = model
+        self.shared, self.team = shared, team
         self.part, self.bf16, self.report = part, bf16, report
         whole = batch is not None and team.size == 1 and part >= batch
         recordable = whole and next(model.parameters()).is_cuda and models.of_capsviz(model)
@@ -53,10 +52,8 @@ class Gradients:
     ) -> tuple[Tensor, Tensor]:
         """Add the gradients of images (B, C, H, W), reconstructed as `targets`, with their labels.
 
-        Parameters
-        ----------
-        weight  of this process's mean loss in the sum over processes.
-        terms   of `objective`: the reconstruction's factor, the share of training that is done.
+        `weight` is that of this process's mean loss in the sum over processes; `terms` go to the
+        network's `objective`.
 
         Returns
         -------
@@ -87,6 +84,8 @@ class Gradients:
 
     def _of(self, parts: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
         count = sum(len(images) for images, _, _ in parts)
+        taken = signature(self.model.objective).parameters
+        known = {name: value for name, value in terms.items() if name in taken}
         means: Any = 0
         right: Any = 0
         for number, (images, target, truth) in enumerate(parts, 1):
@@ -95,7 +94,7 @@ class Gradients:
             with contextlib.nullcontext() if last else self.team.alone(self.shared):
                 with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
                     output = self.shared(images)
-                    objective = _objective(self.model, output, target, truth, terms)
+                    objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()
             means = means + _means(objective) * share
             right = right + all_right(output.lengths, truth).sum()
@@ -109,27 +108,12 @@ def _means(objective: models.Objective) -> Tensor:
     )
 
 
-def _objective(model, output, images: Tensor, labels: Tensor, terms: dict) -> models.Objective:
-    """Call a network's objective with those of `terms` that its signature names."""
-    known = signature(model.objective).parameters
-    return model.objective(output, images, labels, **{k: v for k, v in terms.items() if k in known})
-
-
 class Graph:
     """A function that adds gradients to parameters, recorded on a GPU as one CUDA graph.
 
-    Recording leaves no trace: no gradients, batch norm statistics or random numbers.
-
-    Parameters
-    ----------
-    function    of tensors on one GPU, returns tensors. It must not synchronise with the CPU, and
-                must do the same for all inputs of these shapes.
-    model       whose parameters get gradients.
-    inputs      example inputs of the function.
-
-    Raises
-    ------
-    RuntimeError  if the function synchronises, in the driver's words.
+    Recording leaves no trace: no gradients, batch norm statistics or random numbers. The function
+    takes and returns tensors on one GPU, like the example `inputs`, and must not synchronise with
+    the CPU: RuntimeError, in the driver's words.
     """
 
     def __init__(self, function: Callable, model: nn.Module, inputs: Sequence[Tensor]):

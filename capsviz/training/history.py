@@ -21,8 +21,7 @@ from torch import nn
 
 from capsviz import checkpoint, files
 from capsviz.checkpoint import STATE
-from capsviz.checkpoint import tensors as stored
-from capsviz.nn import objectives
+from capsviz.nn import functional
 from capsviz.tracing import abilities
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
@@ -92,7 +91,7 @@ def write_csv(output: Path, history: list[Epoch]) -> None:
 def read_about(output: Path) -> dict | None:
     """Return recipe, precision and history of the run in a folder; None if there is no run."""
     path = output / STATE
-    return checkpoint.run_of_state(path, stored.read_about(path)) if path.exists() else None
+    return checkpoint.run_of_state(path, checkpoint.read_about(path)) if path.exists() else None
 
 
 def read_history(output: Path) -> list[Epoch]:
@@ -114,18 +113,12 @@ def clear(output: Path, name: str | None = None) -> None:
         files.clear(output / "epochs", *(f"{escape(name)}-*.{e}" for e in ("safetensors", "json")))
 
 
-def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
-    """Write a network's weights if the last epoch is the best so far; call `save` next."""
-    if best_epoch(history) == len(history):
-        stored.write_tensors(best_path(output, history), model.state_dict())
-
-
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
     """Return what `save` wrote: tensors, and recipe and history; None if there is no run."""
     path = output / STATE
     if not path.exists():
         return None
-    tensors, about = stored.read_tensors(path)
+    tensors, about = checkpoint.read_tensors(path)
     return tensors, checkpoint.run_of_state(path, about)
 
 
@@ -157,7 +150,7 @@ def save(
         about["images"] = card["dataset"].get("images")
         epoch = best_epoch(history) if recipe.keep == "best" else len(history)
         strings["card"] = checkpoint.state_card(card, model, epoch=epoch, epochs=len(history))
-    stored.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
+    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
         old.unlink()
@@ -174,18 +167,11 @@ def restore(
 ) -> list[Epoch]:
     """Restore network, optimiser and average as of the last finished epoch; return the history.
 
-    Parameters
-    ----------
-    state   what `read` returned for the folder `output`.
-    card    as for `save`.
-
-    Raises
-    ------
-    ValueError  if the run has another recipe, precision or images: it would have trained otherwise.
+    `state` is what `read` returned for the folder `output`, `card` is as for `save`. ValueError if
+    the run has another recipe, precision or images: it would have trained otherwise.
     """
     tensors, run = state
-    _require_same_images(output, run.get("images"), card)
-    _require_same_recipe(output, recipe, run, model)
+    _require_same(output, recipe, run, model, card)
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
     for key, value in tensors.items():
@@ -208,18 +194,16 @@ def _precision(recipe: Recipe, model: nn.Module) -> str:
     return resolve_precision(recipe.precision, next(model.parameters()).device)
 
 
-def _require_same_images(output: Path, earlier: Mapping | None, card: Mapping | None) -> None:
-    now = None if card is None else card["dataset"].get("images")
-    if not earlier or not now:
-        return
-    if changed := [split for split in now if earlier.get(split) != now[split]]:
+def _require_same(
+    output: Path, recipe: Recipe, run: dict, model: nn.Module, card: Mapping | None
+) -> None:
+    """Raise ValueError for a run on other images, in another precision or by another recipe."""
+    now, before = None if card is None else card["dataset"].get("images"), run.get("images")
+    if now and before and (changed := [split for split in now if before.get(split) != now[split]]):
         raise ValueError(
             f"{output} holds a run on other images ({', '.join(changed)}), so that test images may "
             "have been trained on: choose another --output"
         )
-
-
-def _require_same_recipe(output: Path, recipe: Recipe, run: dict, model: nn.Module) -> None:
     earlier, precision = run["precision"], _precision(recipe, model)
     if earlier != precision:
         raise ValueError(
@@ -244,4 +228,4 @@ def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:
     if "progress" not in signature(objective).parameters:
         return False
     name = abilities(model).config.get("objective")
-    return name not in objectives.NAMES or name in objectives.WITH_PROGRESS
+    return name not in functional.OBJECTIVES or name in functional.WITH_PROGRESS

@@ -21,10 +21,8 @@ def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
     Weight decay is Adam's L2 penalty (weight_decay * w is added to the gradient of w before its
     moments), not AdamW's. Each group's rate before schedule and warm-up is its "initial_lr".
     """
-    own, decoder = (
-        (recipe.learning_rate, recipe.weight_decay),
-        dict(model.named_children()).get("decoder"),
-    )
+    own = (recipe.learning_rate, recipe.weight_decay)
+    decoder = dict(model.named_children()).get("decoder")
     rate, decay = recipe.decoder_learning_rate, recipe.decoder_weight_decay
     other = (own[0] if rate is None else rate, own[1] if decay is None else decay)
     groups = [(list(model.parameters()), *own)]
@@ -57,15 +55,10 @@ def set_learning_rates(
 def learning_rate(
     recipe: Recipe, progress: float, steps: int, *, full: float | None = None
 ) -> float:
-    """Return the rate after `progress` epochs, which may be a fraction.
+    """Return the rate after `progress` epochs of `steps` steps; at least 1e-6.
 
-    During the warm-up, the schedule's rate is multiplied by the elapsed share of the warm-up. No
-    rate falls below 1e-6.
-
-    Parameters
-    ----------
-    steps  in an epoch: the exponential decay of the authors is 0.96^(step / 2000).
-    full   the rate before schedule and warm-up; None: the recipe's.
+    During the warm-up, the schedule's rate is multiplied by the elapsed share of the warm-up.
+    `full` is the rate before schedule and warm-up; None: the recipe's.
     """
     full = recipe.learning_rate if full is None else full
     if recipe.schedule == "linear":

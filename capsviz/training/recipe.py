@@ -62,7 +62,7 @@ class Recipe:
     precision: Precision = "auto"  # fp32, bf16 (autocast; routing stays fp32), or the faster one
     seed: int = 0
     keep: Literal["best", "last"] = "best"  # weights of the best validation epoch, or of the last
-    limit: int | None = None  # first training images only, for trials
+    limit: Positive | None = None  # first training images only, for trials
 
     @property
     def data_options(self) -> dict:
@@ -119,26 +119,17 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def terms(stored: Mapping) -> dict:
-    """Return a stored recipe with defaults for fields it lacks, and without an unused decay.
-
-    Parameters
-    ----------
-    stored  the fields as JSON has them; the result has them so, too.
-    """
+    """Return a recipe stored as JSON with defaults for fields it lacks, without an unused decay."""
     values = {**asdict(Recipe()), **stored}
     unused = DECAY if values["schedule"] != "exponential" else ()
     return {name: value for name, value in values.items() if name not in unused}
 
 
 def differing(stored: Mapping, recipe: Recipe) -> set[str]:
-    """Return the names of fields in which a stored recipe differs from this one.
+    """Return the names of fields in which a recipe stored as JSON differs from this one.
 
     Fields that only the stored recipe has count too. The decay of the learning rate counts if both
     schedules are exponential.
-
-    Parameters
-    ----------
-    stored  the fields as JSON has them.
     """
     old, new = terms(stored), terms(json.loads(json.dumps(asdict(recipe))))
     names = {name for name in {**old, **new} if old.get(name, MISSING) != new.get(name, MISSING)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -28,11 +28,8 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
 
     Flags that are None change nothing; those that are not fields of a recipe go to the network.
     The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
-    another model than the recipe's, the recipe's options are dropped.
-
-    Raises
-    ------
-    ValueError  for an unknown recipe, a damaged file, or values that `Recipe` refuses.
+    another model than the recipe's, the recipe's options are dropped. ValueError for an unknown
+    recipe, a damaged file, or values that `Recipe` refuses.
     """
     recipe, name = Recipe(), None
     if source is not None:
@@ -55,14 +52,14 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             )
         flags["reconstruction_weight"] = 0.0
     elif decoder and recipe.options.get("reconstruction_weight") == 0:
-        recipe = replace(recipe, options={**recipe.options})
-        del recipe.options["reconstruction_weight"]
+        kept = {k: v for k, v in recipe.options.items() if k != "reconstruction_weight"}
+        recipe = replace(recipe, options=kept)
     own = {f.name for f in fields(Recipe)}
-    about_data = {**recipe.dataset_options, **flags.pop("dataset_options", {})}
-    named = flags.pop("options", {})
-    options = {**recipe.options, **{k: v for k, v in flags.items() if k not in own}, **named}
     fixed = {k: v for k, v in flags.items() if k in own}
-    recipe = replace(recipe, **fixed, options=options, dataset_options=about_data)
+    fixed["dataset_options"] = recipe.dataset_options | flags.pop("dataset_options", {})
+    named = flags.pop("options", {})
+    fixed["options"] = recipe.options | {k: v for k, v in flags.items() if k not in own} | named
+    recipe = replace(recipe, **fixed)
     return name or recipe.dataset, recipe
 
 
@@ -84,7 +81,7 @@ def run(
     team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, dict]:
-    """Train, then evaluate the weights as stored on the test set, once.
+    """Train, then evaluate the weights as stored on the test set, once; return path and card.
 
     Parameters
     ----------
@@ -95,10 +92,6 @@ def run(
                 `epochs/NAME-EPOCH.safetensors`; None: of no epoch.
     team        as for `train.fit`; the first process evaluates and writes.
     report      called with a line for each epoch, and the lines of `train.fit`.
-
-    Returns
-    -------
-    Path of the weights, and their card.
 
     Raises
     ------
@@ -127,10 +120,12 @@ def run(
                 card = describe(kept, recipe, splits, device, asdict(epoch))
                 checkpoint.save(kept, model, card, dtype=None)
 
-        about = describe(path, recipe, splits, device, {})
-        model, history = _fit(
-            recipe, splits, output, past, device, resume, team, report, keep, about
-        )
+        with _watched(recipe, splits, output, len(past), team, report) as watch:
+            model, history = fit(
+                recipe, splits["train"], splits["validation"], output,
+                device=device, resume=resume, team=team, keep=keep,
+                card=describe(path, recipe, splits, device, {}), **watch,
+            )  # fmt: skip
         if team.leads:
             card = store(path, model, recipe, splits, history, device, processes=team.size)
         return path, team.agree(card)
@@ -162,10 +157,17 @@ def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]
     return list(dict.fromkeys([line, *(p.left_out for p in splits.values() if p.left_out)]))
 
 
-def _fit(recipe, splits, output, past, device, resume, team, report, keep, card):
-    """Call `train.fit` with a progress bar, TensorBoard and a line for each epoch."""
+@contextmanager
+def _watched(recipe, splits, output, past: int, team, report) -> Iterator[dict]:
+    """Yield the callbacks of `train.fit`: a progress bar, TensorBoard and a line for each epoch."""
+    from tqdm import tqdm
+
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
-    bar = _bar(recipe.epochs * steps, len(past) * steps, visible=team.leads)
+    hidden = None if team.leads else True  # None: unless it is a terminal
+    bar = tqdm(
+        total=recipe.epochs * steps, initial=past * steps, disable=hidden, unit="step",
+        smoothing=0.05,
+    )  # fmt: skip
     writer, about = None, _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):
@@ -186,20 +188,10 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep, card)
             f"validation accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
         )
 
+    lines = report if team.leads else lambda line: None
     try:
-        return fit(
-            recipe, splits["train"], splits["validation"], output,
-            device=device, resume=resume, team=team, card=card, keep=keep,
-            report=report if team.leads else lambda line: None, on_step=on_step, on_epoch=on_epoch,
-        )  # fmt: skip
+        yield {"report": lines, "on_step": on_step, "on_epoch": on_epoch}
     finally:
         bar.close()
         if writer is not None:
             writer.close()
-
-
-def _bar(total: int, start: int, *, visible: bool):
-    from tqdm import tqdm
-
-    hidden = None if visible else True  # None: unless it is a terminal
-    return tqdm(total=total, initial=start, disable=hidden, unit="step", smoothing=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,32 +20,23 @@ VALUES = 100_000  # values of a tensor in its histogram, at most: all of them ta
 class Writer:
     """Writes TensorBoard's event files; call it with an epoch's record and the network.
 
-    Parameters
-    ----------
-    folder   of the event files.
-    dataset  whose first images are drawn.
-    past     records of earlier epochs. Their scalars are written if the files lack them: a process
-             may have been killed between an epoch and its events.
+    The first images of the data set are drawn. Events of a run that was killed after `finished`
+    epochs are written anew.
     """
 
-    def __init__(self, folder: Path, dataset: Dataset, past: Sequence):
+    def __init__(self, folder: Path, dataset: Dataset, finished: int = 0):
         from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
-        self.writer = SummaryWriter(str(folder), purge_step=len(past) + 1)
+        self.writer = SummaryWriter(str(folder), purge_step=finished + 1)
         first = dataset.take(slice(IMAGES))
         self.images = to_float(first.images)
         self.objects = 1 if first.parts is None else first.parts.shape[1]
-        for epoch in past[_epochs(folder) :] if past else ():
-            self._scalars(epoch)
 
-    def _scalars(self, epoch) -> None:
+    def __call__(self, epoch, model: nn.Module) -> None:
+        """Log one `history.Epoch`, the network's weights and, where it has them, its gradients."""
         for name, value in asdict(epoch).items():
             if name != "epoch" and isinstance(value, int | float):
                 self.writer.add_scalar(name, value, epoch.epoch)
-
-    def __call__(self, epoch, model: nn.Module) -> None:
-        """Log one `record.Epoch`, the network's weights and, where it has them, its gradients."""
-        self._scalars(epoch)
         for name, weight in model.named_parameters():
             for kind, values in (("weights", weight), ("gradients", weight.grad)):
                 if values is not None and len(sample := _sample(values)):
@@ -59,17 +49,6 @@ class Writer:
     def close(self) -> None:
         """Finish the event file."""
         self.writer.close()
-
-
-def _epochs(folder: Path) -> int:
-    """Return the last epoch in the event files of a folder, 0 without any."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    kinds = ("scalars", "histograms", "compressedHistograms", "images")
-    sizes = dict.fromkeys(kinds, 1)  # the last of each
-    events = EventAccumulator(str(folder), sizes, purge_orphaned_data=False).Reload()
-    tag = "train_loss"
-    return events.Scalars(tag)[-1].step if tag in events.Tags()["scalars"] else 0
 
 
 def _sample(values: Tensor) -> Tensor:

@@ -20,17 +20,14 @@ from capsviz.tracing.outputs import distance as distance_of
 from capsviz.transforms.augment import to_float
 
 
-def thresholds(model: nn.Module, validation: data.Dataset, *, progress=iter) -> dict:
+def thresholds(model: nn.Module, validation: data.Dataset) -> dict:
     """Return the limits of a network as its card holds them, from a whole validation split.
 
-    Returns
-    -------
-    Name -> limit as in `Limits`, the share of validation images beyond them, and their number.
-    Empty for images that show several things each.
+    They are empty for images that show several things each.
     """
     if validation.parts is not None:
         return {}
-    batches = progress(validation.images.split(images_at_a_time(model)))
+    batches = validation.images.split(images_at_a_time(model))
     parts = [_measures(model, to_float(batch)) for batch in batches]
     measures = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
     limits = detection.joint_limits({**measures, "length": -measures["length"]})
@@ -49,12 +46,7 @@ def _measures(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
 
 
 def limits(model) -> tuple[Limits | None, str | None]:
-    """Return the limits of a network from its card, or else from its validation images.
-
-    Returns
-    -------
-    The limits, or None; and why there are none, or None.
-    """
+    """Return the limits of a network from its card, or else its validation images, or why not."""
     stored: Mapping = model.card.get("thresholds", {})
     if "length" not in stored and "network" in model.card:
         return None, "the training data of a custom network are not known"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from capsviz import data, memory
-from capsviz.checkpoint.tensors import read_tensors
+from capsviz import checkpoint, data, memory
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
@@ -31,8 +30,9 @@ from capsviz.training.optimisation import (
     weights_that_count,
 )
 from capsviz.training.recipe import Recipe, resolve_precision
-from capsviz.training.transfer import start_from
 from capsviz.transforms.augment import Augmentation
+
+NAMED = 4  # tensors that a message names before it counts the others
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
@@ -67,11 +67,11 @@ def fit(
     on_step: Callable[[int, int, int, float, float], None] | None = None,
     on_epoch: Callable[[Epoch, nn.Module], None] | None = None,
 ) -> tuple[nn.Module, list[Epoch]]:
-    """Train by a recipe; every finished epoch is on disk and can be resumed from.
+    """Train by a recipe; return the network with the weights to keep, and the history.
 
-    The randomness of an epoch depends on the seed and the epoch's number alone, so a resumed run
-    reaches the weights of an uninterrupted one: bit-equal on a CPU with as many threads, unless
-    memory was short for one of them.
+    Every finished epoch is on disk and can be resumed from. The randomness of an epoch depends on
+    the seed and the epoch's number alone, so a resumed run reaches the weights of an uninterrupted
+    one: bit-equal on a CPU with as many threads, unless memory was short for one of them.
 
     Parameters
     ----------
@@ -80,22 +80,14 @@ def fit(
     output      folder for `epochs.csv`, the state to resume from and the best weights so far.
     model       a network to train instead of the recipe's.
     average     moving average of its weights, instead of one by `recipe.ema`.
-    resume      go on from the state in `output`, if there is one.
     team        the processes that share each batch, all of which call this; the first one reads,
                 evaluates, calls `on_epoch` and writes.
-    card        the run's card before its evaluation: with it the state can be opened as a
-                checkpoint.
+    card        the run's card before its evaluation, to open the state as a checkpoint.
     keep        called like `on_epoch`, but before the epoch counts as finished.
-    report      called with a line when memory is short (batches are then computed in parts, whose
-                gradients add up to the same step, but for rounding), for the weights taken from
-                `recipe.init_from`, and if the run stops early.
+    report      called with a line for what the user should know, as when memory is short.
     on_step     called with (epoch, step, steps, loss, accuracy of the epoch so far).
     on_epoch    called with the record of the epoch and the network: it has the weights that were
                 evaluated, and the gradients of the last step.
-
-    Returns
-    -------
-    The network with the weights that `recipe.keep` asks for, and the history.
 
     Raises
     ------
@@ -105,7 +97,10 @@ def fit(
     MemoryError      if not even one image at a time would fit.
     """
     device, team = torch.device(device), team or Team()
-    train = _put(train.first(recipe.limit), device)
+    train = train.first(recipe.limit)
+    parts = None if train.parts is None else train.parts.to(device)
+    images, labels = train.images.to(device), train.labels.to(device)
+    train = replace(train, images=images, labels=labels, parts=parts)
     model = (build_model(recipe, train) if model is None else model).to(device)
     part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
@@ -131,10 +126,12 @@ def fit(
         output.mkdir(parents=True, exist_ok=True)
     del state  # frees its tensors
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
+    needed, room = models.training_bytes(model, recipe.batch_size), memory.available(device)
+    # a graph holds its memory while the network is evaluated
+    batch = recipe.batch_size if needed is None or not room or 2 * needed <= room else None
     gradients = Gradients(
-        model, team.prepare(model), team, part=part, batch=_graphed(recipe, model, device),
-        bf16=bf16, report=report,
-    )  # fmt: skip
+        model, team.prepare(model), team, part=part, batch=batch, bf16=bf16, report=report
+    )
     steps = -(-len(train) // recipe.batch_size)
 
     while not finished(recipe, record):
@@ -158,7 +155,8 @@ def fit(
                         hardware=hardware(device),
                     )
                 )
-                history.keep_best(output, model, record)
+                if best_epoch(record) == epoch:
+                    checkpoint.write_tensors(best_path(output, record), model.state_dict())
                 if keep is not None:
                     keep(record[-1], model)
             history.save(output, recipe, model, optimiser, average, record, card)
@@ -172,7 +170,7 @@ def fit(
             f"none was better than epoch {best_epoch(record)}"
         )
     if recipe.keep == "best":
-        best = read_tensors(best_path(output, record))[0] if team.leads else None
+        best = checkpoint.read_tensors(best_path(output, record))[0] if team.leads else None
         model.load_state_dict(team.agree(best))
     elif average is not None:
         model.load_state_dict(average.tensors)
@@ -231,26 +229,45 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     }
 
 
+def start_from(
+    model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None
+) -> list[str]:
+    """Copy those weights of a checkpoint that fit into a network; return their names.
+
+    `report` is called with one line that says which tensors were copied. ValueError for a missing
+    checkpoint, or one without weights that fit.
+    """
+    path = checkpoint.find(name)
+    stored, own = checkpoint.read_weights(path), model.state_dict()
+    names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
+    if not set(names) & {k for k, _ in model.named_parameters()}:
+        shapes = (_list(f"{k} {tuple(v.shape)}" for k, v in some.items()) for some in (own, stored))
+        raise ValueError(
+            f"no weights of {path} fit this network: expected names and shapes such as "
+            f"{', got '.join(shapes)}"
+        )
+    with torch.no_grad():
+        for k in names:
+            own[k].copy_(stored[k])
+    line = f"{len(names)} of {len(own)} tensors start from {path}"
+    if fresh := [k for k in own if k not in names]:
+        line += f"; initialised at random, as no shape or name fits: {_list(fresh)}"
+    if unused := [k for k in stored if k not in own]:
+        line += f"; not used, as only the file has them: {_list(unused)}"
+    report(line)
+    return names
+
+
+def _list(texts: Iterable[str]) -> str:
+    texts = list(texts)
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return ", ".join(texts[:NAMED]) + more
+
+
 def require_finite_loss(loss: float, epoch: int, advice: str = "") -> None:
     """Raise ArithmeticError for a loss that is infinite or not a number."""
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")
-
-
-def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
-    parts = None if dataset.parts is None else dataset.parts.to(device)
-    images, labels = dataset.images.to(device), dataset.labels.to(device)
-    return replace(dataset, images=images, labels=labels, parts=parts)
-
-
-def _graphed(recipe, model, device) -> int | None:
-    """Return the batch size of a step to record as one graph, None if memory is too short for it.
-
-    A graph holds its memory while the network is evaluated.
-    """
-    batch = recipe.batch_size
-    needed, room = models.training_bytes(model, batch), memory.available(device)
-    return batch if needed is None or not room or 2 * needed <= room else None
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:
@@ -258,7 +275,7 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
     whole = min(recipe.batch_size, images)
     batch, left = -(-whole // team.size), images % recipe.batch_size or whole
     if models.needs_whole_batches(model):
-        if min(team.smallest(whole), team.smallest(left)) < 2:
+        if min(whole, left) // team.size < 2:
             raise ValueError(
                 f"batch norm needs at least 2 images at a time, but batches of {recipe.batch_size} "
                 f"from {images} images, for {team.size} processes, leave one: choose another "

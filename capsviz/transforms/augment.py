@@ -75,10 +75,7 @@ class Augmentation:
         return Draws(offsets, mirrored, *factors)
 
     def apply(self, images: Tensor, draws: Draws) -> Tensor:
-        """uint8 images (B, C, H, W) and their B draws -> float32 in [0, 1], of the window's size.
-
-        Where everything is on a GPU, nothing waits for it.
-        """
+        """uint8 images (B, C, H, W) and B draws -> float32 in [0, 1], of the window's size."""
         return self.apply_with_parts(images, None, draws)[0]
 
     def apply_with_parts(
@@ -114,17 +111,9 @@ def _mean_grey(images: Tensor) -> Tensor:
 
 
 def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Shift each image by a random integer number of pixels, filling with zeros.
+    """Shift images (B, C, H, W), each by random whole pixels, filling with zeros.
 
-    Parameters
-    ----------
-    images     (B, C, H, W), any dtype; taken to be zero outside.
-    max_px     both shifts are drawn uniformly from -max_px ... max_px (the paper uses 2).
-    generator  of the shifts, on the CPU: the same shifts on every device.
-
-    Returns
-    -------
-    Same shape and dtype.
+    Both shifts are uniform in -max_px ... max_px (the paper uses 2), drawn on the CPU.
     """
     offsets = draw_offsets(len(images), max_px, generator=generator)
     return cut(images, offsets.to(images.device), max_px)
@@ -146,10 +135,9 @@ def draw_offsets(
 
 
 def cut(images: Tensor, offsets: Tensor, max_px: int, size: int | None = None) -> Tensor:
-    """Pad images (B, C, H, W) by max_px, and cut windows at their offsets (2, B).
+    """Pad images (B, C, H, W) by max_px, and cut windows at their offsets (2, B); no GPU waits.
 
-    Windows are squares of `size` pixels, or for None as large as the images. Nothing synchronises
-    with a GPU.
+    Windows are squares of `size` pixels, or for None as large as the images.
     """
     if max_px == 0 and size is None:
         return images

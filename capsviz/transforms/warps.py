@@ -39,12 +39,7 @@ def family(name: str) -> Family:
 
 
 def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor:
-    """Return the matrix (1, 2, 3) of a warp of `FAMILIES` for a parameter in its unit.
-
-    Raises
-    ------
-    ValueError  for an unknown name, or a scale that is not above 0.
-    """
+    """Return the matrix (1, 2, 3) of a warp of `FAMILIES`; ValueError for a scale of 0 or less."""
     parameters = family(name).parameters
     if name == "scale" and not size > 0:
         raise ValueError(f"a scale must be above 0, got {size:g}")
@@ -91,25 +86,16 @@ def matrix(
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Warp each image bilinearly, with zeros outside.
+    """Warp images (B, C, H, W) by matrices (B, 2, 3), bilinearly, with zeros outside.
 
-    Parameters
-    ----------
-    images    (B, C, H, W), or (1, C, H, W) for one image under many matrices.
-    matrices  (B, 2, 3) from `matrix`, on any device.
-
-    Returns
-    -------
-    (B, C, H, W).
+    One image is warped by many matrices, and many images by one.
     """
     from kornia.geometry.transform import warp_affine  # takes a second to import
 
     B = max(len(images), len(matrices))
     if {len(images), len(matrices)} - {1, B}:
-        raise ValueError(
-            f"expected as many matrices as images, or one of either: "
-            f"got {len(images)} images and {len(matrices)} matrices"
-        )
+        counts = f"{len(images)} images and {len(matrices)} matrices"
+        raise ValueError(f"expected as many matrices as images, or one of either: got {counts}")
     images = images.expand(B, *images.shape[1:])
     matrices = matrices.to(images).expand(B, 2, 3)
     height, width = images.shape[-2:]

@@ -76,8 +76,6 @@ def as_written(network) -> Any:
     return getattr(network, "_torchdynamo_orig_callable", network)
 
 
-# ---------------------------------------------------------------- code that asks for a GPU
-
 KINDS = {
     "FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
     "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
@@ -119,19 +117,14 @@ def without_cuda() -> Iterator[None]:
     """
     if torch.cuda.is_available():
         yield
-        return
-    with _cpu_for_gpu, _OnCPU():
-        yield
+    else:
+        with _cpu_for_gpu, _OnCPU():
+            yield
 
 
 def on_cpu(function: Callable) -> Callable:
     """Return a function that runs `without_cuda`."""
-
-    def run(*args):
-        with without_cuda():
-            return function(*args)
-
-    return run
+    return without_cuda()(function)
 
 
 class _OnCPU(TorchFunctionMode):
@@ -144,7 +137,7 @@ class _OnCPU(TorchFunctionMode):
 
 @contextmanager
 def _replaced() -> Iterator[None]:
-    """Put CPU functions in the place of those that need a GPU."""
+    """Put CPU functions in the place of those that need a GPU and no mode sees."""
 
     def make(dtype):
         def tensor(*args):
@@ -160,30 +153,22 @@ def _replaced() -> Iterator[None]:
     def load(file, map_location=None, *args, **kwargs):
         return read(file, "cpu", *args, **kwargs)
 
-    changed: list[tuple[Any, str, Any]] = [
+    new: list[tuple[Any, str, Any]] = [
         *((torch.cuda, name, make(dtype)) for name, dtype in KINDS.items()),
         *((torch.cuda, name, lambda *_, **__: None) for name in ("synchronize", "set_device")),
         (torch, "load", load),
-        (nn.Module, "cuda", lambda module, *_: module),
-        (Tensor, "cuda", lambda tensor, *_, **__: tensor),
     ]
-    before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
-    for where, name, new in changed:
-        setattr(where, name, new)
+    old = [(where, name, getattr(where, name)) for where, name, _ in new]
     try:
+        for where, name, value in new:
+            setattr(where, name, value)
         yield
     finally:
-        for where, name, old in before:
-            if old is None:  # it was inherited
-                delattr(where, name)
-            else:
-                setattr(where, name, old)
+        for where, name, value in old:
+            setattr(where, name, value)
 
 
 _cpu_for_gpu = Shared(_replaced)
-
-
-# ---------------------------------------------------------------- state between calls
 
 
 @contextmanager
@@ -227,9 +212,6 @@ def draws(seed: int, device: torch.device) -> Iterator[None]:
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])
-
-
-# ---------------------------------------------------------------- errors and signatures
 
 
 def in_words(error: BaseException, length: int = 300) -> str:

@@ -7,7 +7,7 @@ size 1 or of repeated numbers. Several axes may share I, E or D.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
@@ -41,13 +41,7 @@ class Step(NamedTuple):
 
 
 class Flow:
-    """The graph of a recording.
-
-    Parameters
-    ----------
-    events  of a `Recording`.
-    images  the input: events that depend on it are `derived`.
-    """
+    """The graph of the events of a recording; those that depend on the images are `derived`."""
 
     def __init__(self, events: list[Event], images: Tensor):
         self.events = events
@@ -78,10 +72,6 @@ class Flow:
         """Return what made a tensor last; None for weights, constants and images."""
         return self._makers.get(id(tensor)) or self._aliases.get(_alias(tensor))
 
-    def tensor(self, port: Port) -> Tensor:
-        """Return the tensor of a port."""
-        return self.events[port[0]].outputs[port[1]]
-
     def from_images(self, event: Event, position: int) -> bool:
         """Return whether an input depends on the images through an event."""
         source = self.sources[event.index][position]
@@ -109,44 +99,32 @@ class Flow:
                 reached.add(event.index)
         return reached - {index}
 
-    def back_through_views(self, event: Event, position: int) -> Iterator[Tensor]:
-        """Yield an input, then the tensors before each view, squeeze or copy, nearest first."""
+    def base(self, event: Event, position: int) -> Port | int:
+        """Return what made an input, views undone; the tensor's id where no event did."""
         tensor, source = event.inputs[position], self.sources[event.index][position]
-        yield tensor
         while source is not None and is_view(self.events[source[0]]):
             event = self.events[source[0]]
             tensor, source = event.inputs[0], self.sources[event.index][0]
-            yield tensor
+        return id(tensor) if source is None else source
 
-    def base(self, event: Event, position: int) -> int:
-        """Return an id that two inputs share if they are views of the same numbers."""
-        *_, last = self.back_through_views(event, position)
-        port = self.port(last)
-        return id(last) if port is None else id(self.tensor(port))
+    def maker(self, event: Event, position: int) -> Event | None:
+        """Return the event that made an input, views undone."""
+        base = self.base(event, position)
+        return self.events[base[0]] if isinstance(base, tuple) else None
 
 
 def is_view(event: Event) -> bool:
     """Return whether an event only rearranges, repeats or leaves out numbers."""
-    if event.name not in VIEWS or not event.inputs:
-        return False
-    if event.name in ("getitem", "index_select"):
-        return len(event.inputs) == 1
-    return True
+    by_index = event.name in ("getitem", "index_select") and len(event.inputs) > 1
+    return event.name in VIEWS and len(event.inputs) > 0 and not by_index
 
 
 def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[int]]:
     """Find the axes of `start` that each axis of `end` runs along, by sending labels the same way.
 
-    Parameters
-    ----------
-    start  what the first step reads.
-    steps  views, sums, and elementwise functions that may broadcast.
-    end    what the last step gives.
-
-    Returns
-    -------
-    For each axis of `end` a set: empty where the numbers of `start` were repeated or the axis is
-    new, two or more where axes were merged.
+    `steps`, from `start` to `end`, are views, sums, and elementwise functions that may broadcast.
+    The set of an axis is empty where the numbers of `start` were repeated or the axis is new, and
+    has two or more where axes were merged.
     """
     reached: list[set[int]] = [set() for _ in end.shape]
     steps = list(steps)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import chain, combinations
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,7 @@ from torch import Tensor, nn
 from capsviz.nn.images import like_of
 from capsviz.wrapping.environment import as_written, in_words, raised_at
 from capsviz.wrapping.flow import Roles
-from capsviz.wrapping.layers import Recorded
-from capsviz.wrapping.products import repeats
+from capsviz.wrapping.layers import Recorded, repeats
 from capsviz.wrapping.recorder import find_variable, like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
     TARGETS,
@@ -28,34 +26,25 @@ from capsviz.wrapping.taps import (
     Watched,
 )
 
-PART = "a function, a name or None"  # couplings, votes, children, poses
 KINDS: dict[str, tuple[str, Callable]] = {
     "call": ("a function (network, images) or None", callable),
     "decode": ("a function (poses, classes), False or None", lambda v: v is False or callable(v)),
     "pair": ("a name or None", lambda value: isinstance(value, str)),
     "card": ("a mapping or None", lambda value: isinstance(value, Mapping)),
 }
+PART = ("a function, a name or None", lambda v: isinstance(v, str) or callable(v))  # the others
 NEGATIVE = 0.1  # share of the sum of couplings that may be below 0
 
 
 def by_hand(**options) -> list:
-    """Return the values of these options of `wrap`; functions among them name themselves in errors.
+    """Return these options of `wrap`; functions among them name themselves in errors.
 
-    Raises
-    ------
-    ValueError  in one line, for a value of another kind.
+    ValueError in one line, for a value of another kind.
     """
     for name, value in options.items():
-        form, fits = KINDS.get(name, (PART, lambda v: isinstance(v, str) or callable(v)))
+        form, fits = KINDS.get(name, PART)
         if value is not None and not fits(value):
             raise ValueError(f"{name}= must be {form}, got {value!r}")
-    if options.get("call") is not None:
-        try:
-            inspect.signature(options["call"]).bind(None, None)
-        except TypeError as error:
-            raise ValueError(f"call= must take (network, images): {error}") from error
-        except ValueError:  # of a function that has no signature
-            pass
     return [
         _named(name, value) if callable(value) and name != "call" else value
         for name, value in options.items()
@@ -76,11 +65,8 @@ def _named(name: str, function: Callable) -> Callable:
 
 
 def whole_shape(image_shape, classes) -> tuple[int, int, int]:
-    """Return (C, H, W) of images that are given so or as (H, W).
-
-    Raises
-    ------
-    ValueError  for other shapes, and for other than a number of classes.
+    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes, and
+    for other than a number of classes.
     """
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
@@ -115,17 +101,7 @@ def mean_and_deviation(normalise) -> tuple[Tensor, Tensor]:
     return mean, std
 
 
-class Given(NamedTuple):
-    """How a part that is given by hand is read."""
-
-    reader: Reader
-    shape: tuple[int, ...]  # without the images
-    evidence: str
-
-    @property
-    def finding(self) -> str:
-        """Shape and evidence, for a report."""
-        return f"(B, {', '.join(map(str, self.shape))}), {self.evidence}"
+Given = tuple[Reader, int, str]  # how a part is read, the length of its second axis, the evidence
 
 
 def read_given(
@@ -134,14 +110,8 @@ def read_given(
 ) -> Given:  # fmt: skip
     """Return how a part is read by a function of the output, a local variable, or a module.
 
-    Parameters
-    ----------
-    part      "couplings", "votes", "primary" or "poses".
-    children  how many there are, where that is known.
-
-    Raises
-    ------
-    ValueError  where the source gives no such part.
+    The part is "couplings", "votes", "primary" or "poses"; `children` is their number, where that
+    is known. ValueError where the source gives no such part.
     """
     if callable(source):
         return _function(recipe, recorded, part, source)
@@ -153,34 +123,35 @@ def read_given(
         recipe.run(TapPass(network, []), network, recipe.normalised(images))
 
     if ":" in source or part in ("couplings", "votes"):
-        sizes = {"B": recorded.batch}
-        if "J" in TARGETS[part]:
-            sizes["J"] = recipe.classes
-        if part != "couplings" and "I" in TARGETS[part] and children:
-            sizes["I"] = children
-        return _variable(network, run, part, source, sizes)
+        sizes = {"B": recorded.batch, "J": recipe.classes, "I": children}
+        known = {role: n for role, n in sizes.items() if role in TARGETS[part] and n}
+        if part == "couplings":
+            known.pop("I", None)
+        return _variable(network, run, part, source, known)
     count = recipe.classes if part == "poses" else children
     return _module(network, run, source, recorded.batch, count)
 
 
+def _finding(shape: tuple[int, ...], evidence: str) -> str:
+    return f"(B, {', '.join(map(str, shape))}), {evidence}"
+
+
 def _function(recipe: Recipe, recorded: Recorded, part: str, source: Callable) -> Given:
-    name, target = "children" if part == "primary" else part, TARGETS[part]
     value = source(recorded.output)
-    if not isinstance(value, Tensor) or value.dim() != len(target):
-        shape: Any = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        axes = ", ".join(target)
-        raise ValueError(f"{name}= must return a tensor ({axes}), it returned {shape}")
-    shape = tuple(value.shape)
+    shape: Any = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
     known = {"B": recorded.batch, "J": recipe.classes}
-    if any(n != known.get(axis, n) for axis, n in zip(target, shape, strict=True)):
-        axes = ", ".join(str(known.get(axis, axis)) for axis in target)
-        raise ValueError(
-            f"{name}= must return ({axes}) of {recorded.batch} images and {recipe.classes} "
-            f"classes, it returned {shape}"
-        )
+    expected = [known.get(axis, axis) for axis in TARGETS[part]]
+    if (
+        not isinstance(value, Tensor)
+        or value.dim() != len(expected)
+        or any(isinstance(e, int) and n != e for n, e in zip(shape, expected, strict=True))
+    ):
+        name = "children" if part == "primary" else part
+        axes = ", ".join(map(str, expected))
+        raise ValueError(f"{name}= must return a tensor ({axes}), it returned {shape}")
     if part == "couplings":
         _refuse_negative(value, "what couplings= gives")
-    return Given(OfOutput(source), shape[1:], "given as a function of the output")
+    return OfOutput(source), shape[1], _finding(shape[1:], "given as a function of the output")
 
 
 def _refuse_negative(values: Tensor, what: str) -> None:
@@ -211,7 +182,8 @@ def _variable(
     evidence = f"watched in {source}, {len(values)} value{'s' if len(values) > 1 else ''}"
     evidence += f", axes {''.join(roles)}" if roles.count("I") > 1 else ""
     evidence += "; read only" if part == "couplings" else ""
-    return Given(Watched(variable, roles), tuple(size.values())[1:], evidence)
+    shape = tuple(size.values())[1:]
+    return Watched(variable, roles, target), shape[0], _finding(shape, evidence)
 
 
 def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -> Roles:
@@ -262,5 +234,6 @@ def _module(network: nn.Module, run: Callable, source: str, batch: int, count: i
             f"module '{source}' gives {shape}, expected the images first and an axis of {count}"
         )
     reader = OfModule(modules[source], axes[0])
-    own = tuple(reader.read(outputs[-1]).shape)
-    return Given(reader, own[1:], f"output of module {source} {shape}")
+    (own,) = reader.read({modules[source]: outputs[-1:]}, None)
+    evidence = f"output of module {source} {shape}"
+    return reader, own.shape[1], _finding(tuple(own.shape)[1:], evidence)

@@ -3,11 +3,15 @@
 A softmax is followed through views, sums with something as small (a bias) and scalings (by an
 activation) to the first product with something larger: that holds the votes. The axis summed after
 it is the child; the other axis along which couplings differ is the parent.
+
+Every product is written as an einsum. Its *frame* is the axes over which it multiplies number by
+number before it sums. Weights and votes are brought into the frame.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import string
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,18 +19,185 @@ import torch
 from torch import Tensor
 
 from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
-from capsviz.wrapping.products import (
-    Product,
-    product,
-    roles_before,
-    roles_in,
-    roles_of_total,
-    summed_dims,
-)
+from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.recorder import Event
 
 BATCHES = (7, 11, 13)  # images in a recorded pass: primes, so that their axis can be identified
 SMALLEST = ("add", "clamp", "clamp_min")
+
+
+@dataclass(frozen=True)
+class Product:
+    """How one event multiplies its input at `position` with the others, as an einsum.
+
+    Attributes
+    ----------
+    operands  letters of the axes of each input; an axis of size 1 is broadcast.
+    output    letters of the axes of the result.
+    scales    the event only scales the weights, before they weigh votes.
+    """
+
+    position: int
+    operands: tuple[str, ...]
+    output: str
+    scales: bool = False
+
+    @property
+    def frame(self) -> str:
+        """Letters of the frame: those of the result, and those that are summed."""
+        return self.output + "".join(
+            k for k in self.operands[self.position] if k not in self.output
+        )
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Axes of the frame that the event itself sums; () where a sum follows it."""
+        return tuple(range(len(self.output), len(self.frame)))
+
+    def weights(self, inputs) -> Tensor:
+        """Return the input at `position`, in the frame."""
+        return self._framed(inputs[self.position], self.operands[self.position])
+
+    def others(self, inputs) -> Tensor:
+        """Return the product of the other inputs, in the frame."""
+        rest = [k for k in range(len(inputs)) if k != self.position]
+        operands = [self.operands[k] for k in rest]
+        if len(rest) == 1 and set(operands[0]) <= set(self.frame):
+            return self._framed(inputs[rest[0]], operands[0])
+        kept = "".join(k for k in self.frame if k in set("".join(operands)))
+        made = torch.einsum(",".join(operands) + "->" + kept, *(inputs[k] for k in rest))
+        return self._framed(made, kept)
+
+    def _framed(self, tensor: Tensor, own: str) -> Tensor:
+        tensor = tensor.permute([own.index(k) for k in self.frame if k in own])
+        for axis, letter in enumerate(self.frame):
+            if letter not in own:
+                tensor = tensor.unsqueeze(axis)
+        return tensor
+
+    def with_weights(self, function, args, kwargs, weights: Tensor):
+        """Call the event with other weights, given in the frame."""
+        inputs, own = tensors((args, kwargs)), self.operands[self.position]
+        if self.scales:
+            new = {id(inputs[self.position]): weights}
+            return function(*replaced(args, new), **replaced(kwargs, new))
+        keep = [k for k, n in enumerate(weights.shape) if n > 1 or self.frame[k] in own]
+        operands = list(self.operands)
+        operands[self.position] = "".join(self.frame[k] for k in keep)
+        inputs[self.position] = weights.reshape([weights.shape[k] for k in keep])
+        return torch.einsum(",".join(operands) + "->" + self.output, *inputs)
+
+
+def product(event: Event, position: int) -> Product | None:
+    """Return how an event multiplies one of its inputs with the others; None if it does not."""
+    sizes = [t.dim() for t in event.inputs]
+    letters, dims = string.ascii_letters, max(sizes, default=0)
+    if event.name == "mul" and len(sizes) == 2:
+        output = letters[:dims]
+        return Product(position, tuple(output[dims - n :] for n in sizes), output)
+    if event.name in ("matmul", "rmatmul") and len(sizes) == 2 and min(sizes) >= 2:
+        batch, x, y, z = letters[: dims - 2], *letters[dims : dims + 3]
+        ends = [x + y, y + z] if event.name == "matmul" else [y + z, x + y]
+        operands = [batch[dims - n :] + end for n, end in zip(sizes, ends, strict=True)]
+        return Product(position, tuple(operands), batch + x + z)
+    if event.name == "einsum" and event.args and isinstance(event.args[0], str):
+        equation = letters_of(event.args[0], sizes)
+        if equation is not None and len(equation[0]) >= 2:
+            return Product(position, *equation)
+    return None
+
+
+def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] | None:
+    """Return operands and output of an einsum, its ellipsis written out; None for a diagonal."""
+    text = equation.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    operands = left.split(",")
+    if len(operands) != len(sizes):
+        return None
+    free = [k for k in string.ascii_uppercase + string.ascii_lowercase if k not in text]
+    counts = [n - len(o) + 3 if "..." in o else 0 for o, n in zip(operands, sizes, strict=True)]
+    dots = "".join(free[: max(counts)])
+    written = [
+        operand.replace("...", dots[len(dots) - count :])
+        for operand, count in zip(operands, counts, strict=True)
+    ]
+    if not arrow:
+        everything = "".join(written)
+        single = sorted(k for k in set(everything) - set(dots) if everything.count(k) == 1)
+        output = dots + "".join(single)
+    if any(len(set(operand)) != len(operand) for operand in written):
+        return None
+    return tuple(written), output.replace("...", dots)
+
+
+def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int) -> Roles | None:
+    """Return the roles of the axes of a frame; None if it is no capsule layer of this batch."""
+    frame = torch.broadcast_shapes(weights.shape, votes.shape)
+    images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
+    if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):
+        return None
+    rest = [k for k, n in enumerate(frame) if n > 1 and k not in (*children, *images)]
+    wide = [k for k in rest if weights.shape[k] > 1]
+    differ = [k for k in wide if not repeats(weights, k)]
+    parents = wide if len(wide) == 1 else differ or [k for k in wide if frame[k] == classes]
+    if not parents or (not differ and len(parents) > 1) or set(parents) == set(rest):
+        return None
+    names = dict.fromkeys(parents, "J") | dict.fromkeys(children, "I") | {images[0]: "B"}
+    return tuple(names.get(k, "E" if n > 1 else ".") for k, n in enumerate(frame))
+
+
+def repeats(tensor: Tensor, axis: int) -> bool:
+    """Return whether the numbers of a tensor are repeated along an axis, but for rounding."""
+    first = tensor.narrow(axis, 0, 1)
+    return bool(torch.allclose(tensor, first.expand_as(tensor), rtol=1e-6, atol=0))
+
+
+def roles_of_total(
+    event: Event, how: Product, views: list[Step], total: Event, roles: Roles
+) -> Roles | None:
+    """Return the roles of the axes of the sum over children that follows a product."""
+    if how.summed:
+        return roles[: len(how.output)]
+    before = []
+    for axes in axes_after(event.outputs[0], views, total.inputs[0]):
+        if (role := _one(roles, axes)) is None:
+            return None
+        before.append(role)
+    if total.outputs[0].dim() == total.inputs[0].dim():
+        return tuple("." if role == "I" else role for role in before)
+    dims = summed_dims(total)
+    return tuple(role for axis, role in enumerate(before) if axis not in dims)
+
+
+def _one(roles: Roles, axes: set[int]) -> str | None:
+    """Return the role that axes share; "." for no axes, None where they differ."""
+    own = {roles[axis] for axis in axes}
+    return "." if not own else own.pop() if len(own) == 1 else None
+
+
+def roles_before(start: Tensor, path: list[Step], how: Product, roles: Roles) -> Roles | None:
+    """Return the roles of the axes of `start`, followed to the product at the end of a path."""
+    last = path[-1]
+    end = last.event.inputs[last.position]
+    letters = ["."] * start.dim()
+    for letter, origins in zip(
+        how.operands[how.position], axes_after(start, path[:-1], end), strict=True
+    ):
+        role = roles[how.frame.index(letter)]
+        for origin in origins:
+            if letters[origin] not in (".", role):
+                return None
+            letters[origin] = role
+    return tuple(letters)
+
+
+def summed_dims(event: Event) -> tuple[int, ...]:
+    """Return the axes that a sum or mean goes over; () where it goes over all."""
+    axes = event.kwargs.get("dim", event.kwargs.get("axis"))
+    if axes is None and len(event.args) > 1:
+        axes = event.args[1]
+    axes = () if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    return tuple(d % event.inputs[0].dim() for d in axes)
 
 
 @dataclass(frozen=True)
@@ -58,7 +229,8 @@ class Round:
     def frame(self) -> tuple[int, ...]:
         """The shape of the product's frame."""
         inputs = self.event.inputs
-        return _frame(self.product.weights(inputs), self.product.others(inputs))
+        weights, votes = self.product.weights(inputs), self.product.others(inputs)
+        return tuple(torch.broadcast_shapes(weights.shape, votes.shape))
 
     def count(self, role: str) -> int:
         """Return the number of images for "B", children for "I", parents for "J"."""
@@ -73,23 +245,15 @@ def normalises(event: Event, flow: Flow) -> bool:
         return _logarithm(event, flow) is not None
     if event.name != "div" or len(event.inputs) != 2:
         return False
-    top, bottom = (_unviewed(flow, event, k) for k in (0, 1))
+    top, bottom = (flow.maker(event, k) for k in (0, 1))
     while bottom and bottom.name in SMALLEST and len(bottom.inputs) == 1:  # what keeps it from 0
-        bottom = _unviewed(flow, bottom, 0)
+        bottom = flow.maker(bottom, 0)
     if not top or not bottom or top.name != "exp" or bottom.name not in SUMS:
         return False
-    whole = _unviewed(flow, bottom, 0)
+    whole = flow.maker(bottom, 0)
     return whole is top or (
         whole is not None and whole.name == "exp" and flow.base(whole, 0) == flow.base(top, 0)
     )
-
-
-def _unviewed(flow: Flow, event: Event, position: int) -> Event | None:
-    """Return the event that gives an input, views undone."""
-    source = flow.sources[event.index][position]
-    while source is not None and is_view(flow.events[source[0]]):
-        source = flow.sources[source[0]][0]
-    return None if source is None else flow.events[source[0]]
 
 
 def _logarithm(event: Event, flow: Flow) -> Step | None:
@@ -100,15 +264,10 @@ def _logarithm(event: Event, flow: Flow) -> Step | None:
         return Step(inner, 0)
     if inner is None or inner.name != "sub" or len(inner.inputs) != 2:
         return None
-    total = _unviewed(flow, inner, 1)
+    total = flow.maker(inner, 1)
     if total is None or total.name != "logsumexp":
         return None
     return Step(inner, 0) if flow.base(total, 0) == flow.base(inner, 0) else None
-
-
-def _frame(weights: Tensor, votes: Tensor) -> tuple[int, ...]:
-    """Return the shape over which both are multiplied; RuntimeError where they do not fit."""
-    return tuple(torch.broadcast_shapes(weights.shape, votes.shape))
 
 
 def weighed(flow: Flow, softmax: Event, batch: int, classes: int) -> Round | None:
@@ -122,16 +281,16 @@ def weighed(flow: Flow, softmax: Event, batch: int, classes: int) -> Round | Non
             if source not in paths:
                 continue
             steps, entry, biased = paths[source]
-            step = Step(event, position)
-            turn = _round(flow, softmax, [*steps, step], entry, biased, batch, classes)
+            steps = [*steps, Step(event, position)]
+            turn = _round(flow, softmax, steps, entry, biased, batch, classes)
             if turn is not None:
                 return turn
             kind = _passes(event, position)
             if kind is not None:
                 if entry is None:
                     biased = biased or kind == "bias"
-                    entry = len(steps) if kind == "scale" else None
-                paths.update(dict.fromkeys(flow.ports(event), ([*steps, step], entry, biased)))
+                    entry = len(steps) - 1 if kind == "scale" else None
+                paths.update(dict.fromkeys(flow.ports(event), (steps, entry, biased)))
     return None
 
 
@@ -163,17 +322,13 @@ def _round(
     if how is None or not any(flow.from_images(event, k) for k in others):
         return None
     weights, votes = how.weights(event.inputs), how.others(event.inputs)
-    try:
-        frame = _frame(weights, votes)
-    except RuntimeError:
-        return None
-    if prod(votes.shape) != prod(frame):
+    if any(v == 1 < w for v, w in zip(votes.shape, weights.shape, strict=True)):
         return None  # something as small as the couplings: it scales them
-    totals = sums_after(flow, event) if how.kind == "mul" else [(event, [], how.summed)]
+    totals = [(event, [], how.summed)] if how.summed else sums_after(flow, event)
     fits = [
         (total, steps, roles)
         for total, steps, children in totals
-        if (roles := roles_in(weights, votes, frame, children, batch, classes)) is not None
+        if (roles := roles_in(weights, votes, children, batch, classes)) is not None
     ]
     if not fits:
         return None
@@ -183,7 +338,9 @@ def _round(
     entry_roles: Roles | None = roles
     if entry is not None:
         goes_in, before = path[entry].event, path[: entry + 1]
-        entry_product = Product("scale", path[entry].position, goes_in.outputs[0].dim())
+        output, at = string.ascii_letters[: goes_in.outputs[0].dim()], path[entry].position
+        operands = ("",) * at + (output[len(output) - goes_in.inputs[at].dim() :],)
+        entry_product = Product(at, operands, output, scales=True)
         entry_roles = roles_before(goes_in.outputs[0], path[entry + 1 :], how, roles)
     if total_roles is None or entry_roles is None:
         return None
@@ -277,11 +434,8 @@ class Layer:
 def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
     """Return all layers in which a softmax weighs votes, in the order of their last product.
 
-    Parameters
-    ----------
-    flow     of a recorded pass.
-    batch    images in it: the axis of this length is theirs.
-    classes  the number of parents, used where all couplings are equal.
+    The axis of length `batch` is that of the images. `classes`, the number of parents, tells their
+    axis where all couplings are equal.
     """
     collected: list[Layer] = []
     refused = []
@@ -308,7 +462,7 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
             return
         own = layer.module == turn.event.site.module
         alike = (layer.children, layer.parents) == (turn.count("I"), turn.count("J"))
-        if alike and last.product.kind == turn.product.kind:
+        if alike and bool(last.product.summed) == bool(turn.product.summed):
             shared = votes_base(flow, last) == votes_base(flow, turn)
             after = last.total.index in flow.ancestors(turn.event.index)
             # a module of its own for each pass: of the same votes, one after the other
@@ -327,8 +481,8 @@ def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
     return source is not None and total.index in {source[0], *flow.ancestors(source[0])}
 
 
-def votes_base(flow: Flow, turn: Round) -> int:
-    """Return an id of the votes of an iteration, views undone."""
+def votes_base(flow: Flow, turn: Round) -> Port | int:
+    """Return what made the votes of an iteration, views undone."""
     return flow.base(turn.event, voting(flow, turn.event, turn.product))
 
 
@@ -366,16 +520,12 @@ def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
                 continue
             earlier = [e for e in flow.events[: event.index + 1] if e.site == turn.entry.site]
             sums = [total for total, _, _ in sums_after(flow, event)]
-            totals = sums if turn.product.kind == "mul" else [event]
+            totals = [event] if turn.product.summed else sums
             if earlier and totals:
                 total = next((one for one in totals if one.site == turn.total.site), totals[-1])
                 known.add(event.index)
-                layer.rounds.append(
-                    Round(
-                        event, turn.product, turn.roles, total, turn.total_roles, earlier[-1],
-                        turn.entry_product, turn.entry_roles, None, None, turn.biased,
-                    )
-                )  # fmt: skip
+                first = replace(turn, event=event, total=total, entry=earlier[-1], softmax=None)
+                layer.rounds.append(replace(first, logits=None))
 
 
 def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:

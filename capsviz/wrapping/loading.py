@@ -8,7 +8,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from capsviz.checkpoint.tensors import read_tensors, sha256
+from capsviz.checkpoint import read_tensors, sha256
 from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
 from capsviz.tracing import abilities, evaluating
+from capsviz.tracing.verification import verify_once
 from capsviz.wrapping.environment import (
     as_written,
     in_words,
     names_cuda,
     on_stderr,
-    required,
     without_cuda,
 )
 from capsviz.wrapping.network import Bare
@@ -49,7 +49,7 @@ def open_network(
 ) -> nn.Module:
     """Return a wrapped network from a function in a file, with its weights, in evaluation mode.
 
-    One that has `look`, as `capsviz.tracing` says, is returned unwrapped.
+    One that has `look`, as `capsviz.tracing` says, is verified and returned unwrapped.
 
     Parameters
     ----------
@@ -66,14 +66,11 @@ def open_network(
     ------
     ValueError  in one line, for a mistake in file, function, weights or network.
     """
-    path, name = locate(spec)
+    path, name = _locate(spec)
     function = _function(path, name)
 
-    def load(weights: str | Path | None) -> tuple[nn.Module, dict]:
-        return _built(function, path, name, spec, weights, dataset, device)
-
     def build(weights: str | Path | None = None) -> nn.Module:
-        module, card = load(weights)
+        module, card = _built(function, path, name, weights, dataset, device)
         with on_stderr():
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if isinstance(network, Bare):
@@ -82,7 +79,9 @@ def open_network(
 
     def anew() -> nn.Module:
         network = build()
-        if _same_weights(network, load(None)[0]):
+        other, _ = _built(function, path, name, None, dataset, device)
+        pairs = zip(_inner(network).parameters(), _inner(other).parameters(), strict=True)
+        if all(torch.equal(*pair) for pair in pairs):
             raise ValueError(
                 f"{spec} gives the same weights each time: it loads them, or seeds torch, by itself"
             )
@@ -106,8 +105,8 @@ def open_module(
     ------
     ValueError  in one line, for a mistake in file, function or weights.
     """
-    path, name = locate(spec)
-    return _built(_function(path, name), path, name, spec, weights, dataset, device)
+    path, name = _locate(spec)
+    return _built(_function(path, name), path, name, weights, dataset, device)
 
 
 def open_function(spec: str, *, arguments: int = 0) -> Callable:
@@ -117,18 +116,10 @@ def open_function(spec: str, *, arguments: int = 0) -> Callable:
     ------
     ValueError  in one line, for a mistake in file or function.
     """
-    path, name = locate(spec)
-    function = _function(path, name, arguments)
-    try:
-        inspect.signature(function).bind(*range(arguments))
-    except TypeError as error:
-        raise ValueError(
-            f"{path}: {name} cannot be called with {arguments} arguments: {error}"
-        ) from error
-    return function
+    return _function(*_locate(spec), arguments)
 
 
-def locate(spec: str) -> tuple[Path, str]:
+def _locate(spec: str) -> tuple[Path, str]:
     """Return file and name of "FILE.py:FUNCTION"; ValueError for anything else, or no file."""
     file, colon, name = str(spec).rpartition(":")
     path = Path(file)
@@ -144,9 +135,7 @@ def _importing(folder: Path) -> Iterator[None]:
     """Run the code of a file: import from its folder, without a GPU if there is none, quietly."""
     sys.path.insert(0, str(folder))
     try:
-        with ExitStack() as stack:
-            stack.enter_context(without_cuda())
-            stack.enter_context(on_stderr())
+        with without_cuda(), on_stderr():
             yield
     finally:
         with suppress(ValueError):
@@ -154,34 +143,24 @@ def _importing(folder: Path) -> Iterator[None]:
 
 
 def _function(path: Path, name: str, arguments: int = 0) -> Callable:
-    """Return a function of a file that needs at most this many arguments."""
+    """Return a function of a file that can be called with this many arguments."""
     with _importing(path.parent):
         module = _import(path)
     function = getattr(module, name, None)
     if not callable(function):
-        own = [
-            key
-            for key, value in vars(module).items()
-            if inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and len(required(value)) == arguments
-        ]
-        if not own:
-            kind = (
-                f"{arguments} arguments" if arguments else "no arguments that returns the network"
-            )
-            raise ValueError(f"{path} has no function '{name}': expected a function of {kind}")
+        named = {key: value for key, value in vars(module).items() if inspect.isfunction(value)}
+        own = [key for key, value in named.items() if value.__module__ == module.__name__]
         raise ValueError(f"{path}: {unknown('function', name, own)}")
     if isinstance(function, nn.Module) and not arguments:
         raise ValueError(
             f"{path}: {name} is a network, not a function: write def build(): return {name}"
         )
-    lacking = required(function)
-    if lacking and not arguments:
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
         raise ValueError(
-            f"{path}: {name} needs {', '.join(lacking)}: write a function without arguments that "
-            "calls it"
-        )
+            f"{path}: {name} cannot be called with {arguments or 'no'} arguments: {error}"
+        ) from error
     return function
 
 
@@ -200,7 +179,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _built(
-    function: Callable, path: Path, name: str, spec: str, weights: str | Path | None,
+    function: Callable, path: Path, name: str, weights: str | Path | None,
     dataset: Mapping | None, device: torch.device | str,
 ) -> tuple[nn.Module, dict]:  # fmt: skip
     """Call the function and load the weights; the module, and its card."""
@@ -214,21 +193,18 @@ def _built(
             f"{path}: {name}() returns {type(module).__name__}, expected a torch module or a "
             "network that capsviz.wrap made"
         )
-    network = module
-    if isinstance(module, Bare):
-        network = module.network
-        if not torch.cuda.is_available():  # it was hidden while the function wrapped it
-            module.recipe = replace(module.recipe, cuda=_asks_for_gpu(module))
+    network = _inner(module)
+    if isinstance(module, Bare) and not torch.cuda.is_available():
+        module.recipe = replace(module.recipe, cuda=_asks_for_gpu(module))  # hidden until now
     card = _card(path, name, network, dataset)
     if weights is not None:
-        card["weights"] = _load(network, Path(weights), spec)
+        card["weights"] = _load(network, Path(weights), f"{path}:{name}")
     network.to(device)
     return module, card
 
 
-def _same_weights(network: nn.Module, other: nn.Module) -> bool:
-    pairs = (one.network if isinstance(one, Bare) else one for one in (network, other))
-    return all(torch.equal(*pair) for pair in zip(*(p.parameters() for p in pairs), strict=True))
+def _inner(module: nn.Module) -> nn.Module:
+    return module.network if isinstance(module, Bare) else module
 
 
 def _opened(
@@ -239,16 +215,20 @@ def _opened(
         f"{spec} has no capsules that capsviz can find, so it cannot be traced; evaluate, sweep "
         "and corrupt work on it"
     )
+    able, config = abilities(module), {"image_shape": image_shape, "classes": classes}
     if isinstance(module, Bare):
-        if capsules and not abilities(module).has_capsules:
+        if capsules and not able.has_capsules:
             raise ValueError(offer)
-        module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
+        module.card = {**module.card, **card}
         return module
-    if abilities(module).has_capsules:
-        if not abilities(module).config and image_shape is not None and classes is not None:
-            module.config = {"image_shape": tuple(image_shape), "classes": classes}
-        card["model"]["config"] = dict(abilities(module).config)
-        module.card = {**abilities(module).card, **card}
+    if able.has_capsules:
+        if not able.config and image_shape is not None and classes is not None:
+            module.config = config
+        able = abilities(module)
+        card["model"]["config"] = dict(able.config)
+        module.card = {**able.card, **card}
+        if able.image_shape is not None:
+            verify_once(module, torch.empty(0, *able.image_shape))
         return module
     if image_shape is None or classes is None:
         raise ValueError(
@@ -256,21 +236,25 @@ def _opened(
             "images and classes it takes, or let the function return capsviz.wrap(network, "
             "image_shape=..., classes=...)"
         )
-    card["model"]["config"] = {"image_shape": list(image_shape), "classes": classes}
-    try:
+    card["model"]["config"] = {**config, "image_shape": list(image_shape)}
+
+    def wrapped(**options) -> nn.Module:
         try:
-            return wrap(module, image_shape, classes, card=card)
-        except NoCapsulesError as error:
-            if capsules:
-                raise NoCapsulesError(f"{offer} ({error})") from error
-        return wrap(module, image_shape, classes, couplings=None, card=card)
-    except NoCapsulesError:
-        raise
-    except ValueError as error:
-        raise ValueError(
-            f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
-            "argument"
-        ) from error
+            return wrap(module, image_shape, classes, card=card, **options)
+        except NoCapsulesError:
+            raise
+        except ValueError as error:
+            raise ValueError(
+                f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
+                "argument"
+            ) from error
+
+    try:
+        return wrapped()
+    except NoCapsulesError as error:
+        if capsules:
+            raise NoCapsulesError(f"{offer} ({error})") from error
+    return wrapped(couplings=None)
 
 
 def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) -> dict:
@@ -293,16 +277,14 @@ def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) ->
 
 def _commit(folder: Path) -> str | None:
     """Return the commit of the checkout of a folder, with "+" if it was changed; None for none."""
-    git = ["git", "-C", str(folder)]
 
-    def run(*arguments: str) -> str:
-        return subprocess.check_output(
-            [*git, *arguments], text=True, stderr=subprocess.DEVNULL
-        ).strip()
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
     with suppress(OSError, subprocess.CalledProcessError):
-        head = run("rev-parse", "HEAD")
-        return head + ("+" if run("status", "--porcelain", "-uno", "--", ".") else "")
+        head = git("rev-parse", "HEAD")
+        return head + ("+" if git("status", "--porcelain", "-uno", "--", ".") else "")
     return None
 
 
@@ -319,9 +301,8 @@ def _asks_for_gpu(module: Bare) -> bool:
 
 def _load(network: nn.Module, path: Path, spec: str) -> dict:
     """Load weights into a network, and return what its card says of them."""
-    while isinstance(as_written(network), nn.DataParallel):
-        network = as_written(network).module
-    network = as_written(network)
+    while isinstance(network := as_written(network), nn.DataParallel):
+        network = network.module
     state = network.state_dict()
     names = {key.replace(COMPILED, ""): key for key in state}  # its own
     own = {key: state[name] for key, name in names.items()}
@@ -331,18 +312,17 @@ def _load(network: nn.Module, path: Path, spec: str) -> dict:
         if prefix not in PREFIXES or not all(key.startswith(prefix) for key in tensors):
             break
         tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
-    missing, more = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
-    if missing or more:
-        words = [f"{len(missing)} are missing ({_few(missing)})"] if missing else []
-        words += [f"{len(more)} are not the network's ({_few(more)})"] if more else []
-        raise ValueError(f"{path} holds weights of another network than {spec}: {'; '.join(words)}")
-    if other := [key for key in own if own[key].shape != tensors[key].shape]:
-        key = other[0]
-        raise ValueError(
-            f"{path} holds weights of another size than {spec}: {key} is "
-            f"{tuple(tensors[key].shape)}, expected {tuple(own[key].shape)}"
-            + (f", and {len(other) - 1} more" if len(other) > 1 else "")
-        )
+    wrong = []
+    for keys, what in (
+        (set(own) - set(tensors), "missing"),
+        (set(tensors) - set(own), "not the network's"),
+        ({k for k in own.keys() & tensors if own[k].shape != tensors[k].shape}, "of another size"),
+    ):
+        if keys:
+            few = ", ".join(sorted(keys)[:4]) + (", ..." if len(keys) > 4 else "")
+            wrong.append(f"{len(keys)} are {what} ({few})")
+    if wrong:
+        raise ValueError(f"{path} holds weights of another network than {spec}: {'; '.join(wrong)}")
     network.load_state_dict({names[key]: value for key, value in tensors.items()})
     parameters = sum(p.numel() for p in network.parameters())
     return {"file": path.name, "sha256": sha256(path), "parameters": parameters}
@@ -366,13 +346,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     for key in INSIDE:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
-    if not isinstance(content, Mapping) or not content:
-        raise ValueError(f"{path} holds {type(content).__name__}, expected a state_dict of tensors")
-    for key, value in content.items():
-        if not isinstance(value, Tensor):
-            raise ValueError(f"{path} holds no state_dict: '{key}' is no tensor")
-    return dict(content)
-
-
-def _few(keys: list[str]) -> str:
-    return ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
+    tensors = dict(content) if isinstance(content, Mapping) else {}
+    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise ValueError(f"{path} holds no state_dict: expected tensors by name")
+    return tensors

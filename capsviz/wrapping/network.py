@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -15,15 +15,12 @@ from capsviz import analysis, discovery
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing
-from capsviz.wrapping.flow import arrange
 from capsviz.wrapping.grid import NOWHERE, Places
-from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
+from capsviz.wrapping.recorder import outputs_of, watching
 from capsviz.wrapping.taps import (
-    TARGETS,
     ChildEntry,
     Entry,
     OfModule,
-    OfOutput,
     Reader,
     Recipe,
     Tap,
@@ -68,16 +65,7 @@ class Inferred:
     passes: int | None = None  # routing iterations in the recorded pass
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The result of comparing a network with itself: other batches, other children, the sums."""
-
-    facts: tuple[Fact, ...] = ()
-    smallest: int = 1  # images that it needs at least
-    takes_children: bool = True
-    peculiar: Mapping[str, str] = field(default_factory=dict)
+    peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
 
 
 class Bare(nn.Module):
@@ -88,12 +76,10 @@ class Bare(nn.Module):
         network: nn.Module,
         recipe: Recipe,
         inferred: Inferred = Inferred(),
-        verified: Verified = Verified(),
         card: Mapping | None = None,
     ):
         super().__init__()
-        self.network, self.inferred, self.verified = network, inferred, verified
-        self.recipe = replace(recipe, smallest=verified.smallest)
+        self.network, self.recipe, self.inferred = network, recipe, inferred
         self.card: dict[str, Any] = dict(card or {})
         self.config = {"image_shape": recipe.image_shape, "classes": recipe.classes}
 
@@ -105,12 +91,28 @@ class Bare(nn.Module):
     def forward(self, images: Tensor) -> Any:
         """Images (B, C, H, W) in [0, 1] -> scores (B, J) in [0, 1]."""
         output, _ = self.passed(images)
-        scores = self._scores(output)[: len(images)]
+        if self.inferred.scores is None:
+            raise ValueError("this network says no scores")
+        scores = self.inferred.scores(output)[: len(images)]
         return Scores(scores, scores.clamp_min(torch.finfo(scores.dtype).tiny).log())
 
     def report(self) -> str:
         """Return what was found, with its evidence, and which analyses can be run."""
-        return written(self)
+        count = sum(p.numel() for p in self.network.parameters())
+        shape = ", ".join(map(str, self.recipe.image_shape))
+        kind = type(self.network).__name__
+        lines = [f"{kind}, {count:,} weights, images ({shape}), {self.recipe.classes} classes"]
+        lines += [f"  {fact.name:<12}{fact.finding}" for fact in self.inferred.facts]
+        by_lack: dict[str, list[str]] = {"": ["evaluate"]}
+        for name in discovery.names(analysis.PACKAGE):
+            if name not in OF_FILES:
+                lacks = ", ".join(missing(self, analysis.of(name)[0].needs))
+                by_lack.setdefault(lacks, []).append(name)
+        lines.append(f"  {'can':<12}" + ", ".join(by_lack.pop("")))
+        reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
+        if reasons:
+            lines.append(f"  {'cannot':<12}{reasons}")
+        return "\n".join(lines)
 
     def passed(
         self,
@@ -133,25 +135,14 @@ class Bare(nn.Module):
         mode = TapPass(self.network, taps, entries, couplings, until, children)
         return recipe.run(mode, self.network, recipe.normalised(images)), mode
 
-    def _scores(self, output: Any) -> Tensor:
-        if self.inferred.scores is None:
-            raise ValueError("this network says no scores")
-        return self.inferred.scores(output)
-
 
 class Wrapped(Bare):
-    """A capsule network that can be traced; `capsviz.wrap` makes it.
-
-    `peculiar` names differences from the CapsNet of 2017, for the verification of a trace:
-        "norms"  scores are not the norms of the poses
-        "sums"   couplings of a child do not sum to 1 over parents
-        "votes"  poses are not parallel to the weighted sum of votes
-    """
+    """A capsule network that can be traced; `capsviz.wrap` makes it."""
 
     @property
     def peculiar(self) -> Mapping[str, str]:
-        """Differences from the CapsNet of 2017, with the reason."""
-        return self.verified.peculiar
+        """Differences from the CapsNet of 2017, with the reason, as the verification names them."""
+        return self.inferred.peculiar
 
     @property
     def grid(self) -> tuple[int, int, int] | None:
@@ -166,27 +157,25 @@ class Wrapped(Bare):
     @property
     def parts(self) -> set[str]:
         """Names of the parts that `look` can give."""
-        return {*self.inferred.readers, "lengths"} | (
-            {"reconstruction"} if self.inferred.decode else set()
-        )
+        more = {"lengths"} if self.decoder is None else {"lengths", "reconstruction"}
+        return {*self.inferred.readers, *more}
 
     @property
     def replaceable(self) -> set[str]:
         """Which of "couplings", "iterations" and "children" can be replaced."""
-        known = {
-            "couplings": bool(self.inferred.entries),
-            "iterations": self.inferred.iterations is not None,
-            "children": self.inferred.child_entry is not None and self.verified.takes_children,
+        known = self.inferred
+        found = {
+            "couplings": known.entries,
+            "iterations": known.iterations,
+            "children": known.child_entry,
         }
-        return {name for name, found in known.items() if found}
+        return {name for name, one in found.items() if one}
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> scores (B, J), poses (B, J, E), primary (B, I, D)."""
         traced = self.look(images, keep=("lengths", "poses", "primary"))
-        poses = traced.get("poses")
-        return Output(
-            traced["lengths"], None if poses is None else poses[-1], traced.get("primary")
-        )
+        poses = traced["poses"][-1] if "poses" in traced else None
+        return Output(traced["lengths"], poses, traced.get("primary"))
 
     def from_children(
         self,
@@ -229,49 +218,45 @@ class Wrapped(Bare):
         ------
         ValueError  for what cannot be replaced.
         """
-        known, count = self.inferred, len(images)
+        known, count = self.inferred, max(len(images), self.recipe.smallest)
         names = {"primary" if part == "children" else part for part in keep}
         if "reconstruction" in names or known.scores is None:
             names.add("poses")
         wanted = {part: reader for part, reader in known.readers.items() if part in names}
+        listeners = {part: one for part, one in wanted.items() if not isinstance(one, tuple)}
         if couplings is not None:
-            couplings = self._in_own_layout(couplings, images)
+            couplings = self._in_own_layout(couplings, count)
         put = None
         if children is not None:
-            if known.child_entry is None or not self.verified.takes_children:
+            if known.child_entry is None:
                 raise ValueError("children of this network can be read at most, not replaced")
-            put = (known.child_entry, self._in_own_order(children, images))
+            put = (known.child_entry, self._in_own_order(children, count))
         with ExitStack() as stack:
-            others = any(isinstance(one, OfModule | Watched) for one in known.readers.values())
-            if known.iterations is not None or others:
+            if known.iterations or any(
+                isinstance(one, OfModule | Watched) for one in known.readers.values()
+            ):
                 stack.enter_context(ALONE)
             stack.enter_context(self._iterating(iterations))
-            hooked = {p: one for p, one in wanted.items() if isinstance(one, OfModule)}
-            outputs = {p: stack.enter_context(outputs_of(m.module)) for p, m in hooked.items()}
-            watched = {p: one for p, one in wanted.items() if isinstance(one, Watched)}
-            values = stack.enter_context(watching(one.variable for one in watched.values()))
+            modules = [one.module for one in listeners.values() if isinstance(one, OfModule)]
+            variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]
+            heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
+            heard |= stack.enter_context(watching(variables))
             taps = taps_of(known.readers, names)
             output, mode = self.passed(images, taps, known.entries, couplings, children=put)
-        readings = mode.readings
-        if couplings is not None and not mode.exchanges:
-            raise ValueError("couplings were not put in: this pass did not come where they enter")
-        if put is not None and not mode.puts:
-            raise ValueError("children were not put in: this pass did not come where they enter")
-        for part, module in hooked.items():
-            readings[part] = [module.read(one) for one in outputs[part]]
-        for part, one in watched.items():
-            same = like_the_last(values[one.variable])
-            readings[part] = [arrange(value, one.roles, TARGETS[part]) for value in same]
-        for part, reader in wanted.items():
-            if isinstance(reader, OfOutput):
-                readings[part] = [reader.function(output)]
-        traced = self.joined(readings, max(count, self.recipe.smallest))
+        for what, given, count_put in (
+            ("couplings", couplings, mode.exchanges),
+            ("children", put, mode.puts),
+        ):
+            if given is not None and not count_put:
+                raise ValueError(f"{what} were not put in: this pass did not come where they enter")
+        readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
+        traced = self.joined(readings, count)
         if known.scores is not None:
             traced["lengths"] = known.scores(output)
         else:
             traced["lengths"] = traced["poses"][-1].norm(dim=-1)
         traced = {
-            part: value[:, :count] if part in PER_ITERATION else value[:count]
+            part: value[:, : len(images)] if part in PER_ITERATION else value[: len(images)]
             for part, value in traced.items()
         }
         if "reconstruction" in names and known.decode is not None:
@@ -306,15 +291,15 @@ class Wrapped(Bare):
         return mode.readings[part][-1].flatten(2)
 
     def joined(self, readings: Mapping[str, list[Tensor]], count: int) -> dict[str, Tensor]:
-        """Return a tensor for each part that taps read of `count` images, in the grid's order."""
+        """Return a tensor for each part that was read of `count` images, in the grid's order."""
         traced, order = {}, self.inferred.places.order
         for part, values in readings.items():
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
             whole = torch.stack(values) if part in PER_ITERATION else values[-1]
-            axis = 2 if part in ("logits", "couplings", "weights") else 1
-            if order is not None and part not in ("poses", "lengths"):
+            if order is not None and part != "poses":
+                axis = 2 if part in PER_ITERATION else 1
                 whole = whole.index_select(axis, order.to(whole.device))
             traced[part] = whole
         passes = len(traced["couplings"]) if "couplings" in traced else None
@@ -324,7 +309,7 @@ class Wrapped(Bare):
             traced["poses"] = traced["poses"][-1:]  # which iteration the others are of is unknown
         return traced
 
-    def _in_own_layout(self, couplings: Tensor, images: Tensor) -> Tensor:
+    def _in_own_layout(self, couplings: Tensor, count: int) -> Tensor:
         if not self.inferred.entries:
             raise ValueError(
                 "couplings of this network can be read, but not replaced: they are not the "
@@ -335,11 +320,11 @@ class Wrapped(Bare):
         expected = (self.inferred.children, self.recipe.classes)
         if tuple(couplings.shape[1:]) != expected:
             raise ValueError(f"expected couplings of {expected}, got {tuple(couplings.shape[1:])}")
-        return self._in_own_order(couplings, images)
+        return self._in_own_order(couplings, count)
 
-    def _in_own_order(self, values: Tensor, images: Tensor) -> Tensor:
+    def _in_own_order(self, values: Tensor, count: int) -> Tensor:
         """Return values (B, I, ·) for children in the network's own order; one image's for all."""
-        count, order = max(len(images), self.recipe.smallest), self.inferred.places.order
+        order = self.inferred.places.order
         if len(values) < count:
             values = values[:1].expand(count, -1, -1)
         if order is None:
@@ -356,7 +341,6 @@ class Wrapped(Bare):
             raise ValueError(
                 f"the number of routing iterations of this network cannot be changed, got "
                 f"{iterations}: no attribute of it was found to set them"
-                + ("" if known.entries else "; it routes in one pass")
             )
         if iterations < 1:
             raise ValueError(f"routing iterations must be at least 1, got {iterations}")
@@ -367,32 +351,3 @@ class Wrapped(Bare):
             yield
         finally:
             setattr(module, name, before)
-
-
-def lacks(network: Bare) -> dict[str, list[str]]:
-    """Return what each analysis needs and a network does not have; evaluation needs only scores."""
-    needs: dict[str, tuple[str, ...]] = {"evaluate": ()}
-    for name in discovery.names(analysis.PACKAGE):
-        if name not in OF_FILES:
-            needs[name] = analysis.of(name)[0].needs
-    return {name: missing(network, parts) for name, parts in needs.items()}
-
-
-def written(network: Bare) -> str:
-    """Write the report of a wrapped network."""
-    count = sum(p.numel() for p in network.network.parameters())
-    shape = ", ".join(map(str, network.recipe.image_shape))
-    kind = type(network.network).__name__
-    lines = [f"{kind}, {count:,} weights, images ({shape}), {network.recipe.classes} classes"]
-    facts = [*network.inferred.facts, *network.verified.facts]
-    lines += [f"  {fact.name:<12}{fact.finding}" for fact in facts]
-    left_out = lacks(network)
-    lines.append(f"  {'can':<12}" + ", ".join(name for name, left in left_out.items() if not left))
-    by_lack: dict[str, list[str]] = {}
-    for name, left in left_out.items():
-        if left:
-            by_lack.setdefault(", ".join(left), []).append(name)
-    reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
-    if reasons:
-        lines.append(f"  {'cannot':<12}{reasons}")
-    return "\n".join(lines)

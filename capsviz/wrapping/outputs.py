@@ -1,16 +1,30 @@
-"""Find scores and reconstructions among the outputs of a network."""
+"""Find scores and reconstructions among the outputs of a network, and the decoder that made one.
+
+Neither the decoder's module nor its arguments need be known: the recorded events from masked poses
+to a reconstruction run again with other poses. They hold the number of images, so poses go through
+in pieces of that many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
-from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.leaves import named_tensors
+from capsviz.wrapping import vectors
+from capsviz.wrapping.environment import in_words, on_cpu
+from capsviz.wrapping.flow import Flow, Port, embed
+from capsviz.wrapping.layers import Recorded
+from capsviz.wrapping.leaves import named_tensors, tensors
+from capsviz.wrapping.network import Wrapped
+from capsviz.wrapping.vectors import Masked
+
+CLOSE = 1e-3  # of a reconstruction, to the network's own
+TIE = 1e-6  # of scores, either class may be decoded; of reconstructions, they are the same
 
 WAYS = {
     "softmax": lambda result: result.softmax(1),
@@ -50,14 +64,8 @@ def pick(output, name: str) -> Tensor:
 def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -> Scores | None:
     """Find the scores among the tensors of an output; None if there are none.
 
-    Parameters
-    ----------
-    way  "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or the
-         exponential of logarithms of probabilities.
-
-    Raises
-    ------
-    ValueError  for several candidates, or one that is neither.
+    `way` is "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or
+    the exponential of logarithms of probabilities. ValueError for several candidates, or neither.
     """
     candidates = _without_logits(_candidates(output, batch, classes))
     if not candidates:
@@ -88,13 +96,12 @@ def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
     """Return different tensors of the scores' shape (B, J), by name; no one-hot ones."""
     candidates: dict[str, Tensor] = {}
     for name, tensor in named_tensors(output):
-        shape = tuple(n for n in tensor.shape[1:] if n > 1)
-        if tensor.dim() < 2 or len(tensor) != batch or shape != (classes,):
+        shape = (*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1))
+        if shape != (batch, classes) or not tensor.is_floating_point():
             continue
         flat = tensor.reshape(batch, classes)
-        if not tensor.is_floating_point() or _one_hot(flat):
-            continue
-        if not any(flat.equal(other) for other in candidates.values()):
+        hot = bool(((flat == 0) | (flat == 1)).all() and (flat.sum(1) == 1).all())
+        if not hot and not any(flat.equal(other) for other in candidates.values()):
             candidates[name] = flat
     return candidates
 
@@ -136,10 +143,198 @@ def _way(values: Tensor, where: str) -> str:
     )
 
 
-def _one_hot(values: Tensor) -> bool:
-    return bool(((values == 0) | (values == 1)).all() and (values.sum(1) == 1).all())
-
-
 def _maker(flow: Flow | None, tensor: Tensor) -> str:
     port = flow.port(tensor) if flow is not None else None
     return "" if flow is None or port is None else f", made by {flow.events[port[0]].where}"
+
+
+def find_decoder(
+    shown: Wrapped, recorded: Recorded, decode: Callable | bool | None = None
+) -> tuple[Callable | None, str]:
+    """Return a decoder, given or the one that a pass runs on its masked poses, and the evidence.
+
+    `shown` is the network as far as it is known; `decode` is as given to `wrap`, False for none.
+    """
+    if decode is False:
+        return None, "none, as given"
+    if callable(decode):
+        return _given(shown, recorded, decode), "given"
+    if recorded.layer is None:
+        return None, "not looked for: give decode="
+    decoders, reason = _decoders(shown, recorded)
+    if len(decoders) > 1:
+        raise ValueError(
+            f"{len(decoders)} outputs could be the reconstruction: "
+            f"{', '.join('output' + name for name in decoders)}; give decode=, or decode=False"
+        )
+    if not decoders:
+        return None, f"none: {reason}; give decode=lambda poses, classes: ..."
+    ((name, tried),) = decoders.items()
+    low, high = (float(end) for end in pick(recorded.output, name).aminmax())
+    if not (low >= 0 and high <= 1):
+        return None, (
+            f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: not used; give "
+            "decode= to bring it there"
+        )
+    for decoder in reversed(tried):
+        used, finding = _compared(shown, recorded.images, name, decoder)
+        if used:
+            return decoder, finding
+    return None, finding
+
+
+def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
+    """Return `decode=`, after a test that its result has the size of the images."""
+    images, shape = recorded.images, shown.recipe.image_shape
+    value = shown.look(images, keep=("poses",)).get("poses")
+    if value is None:
+        raise ValueError("decode= needs poses, and none were found: name them by poses=")
+    decode = on_cpu(decode)
+    result = decode(value[-1], torch.zeros(recorded.batch, dtype=torch.long, device=value.device))
+    if not isinstance(result, Tensor) or result.numel() != images.numel():
+        form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(f"decode= must return images {tuple(images.shape)}, it returned {form}")
+    return lambda vectors, classes: decode(vectors, classes).reshape(-1, *shape)
+
+
+def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decoder]], str]:
+    """Return decoders by the name of their output, and why there are none."""
+    assert recorded.layer is not None
+    output, reason = recorded.output, "no output has the size of an image"
+    values = values_of_scores(output, recorded.batch, shown.recipe.classes)
+    poses = vectors.poses(recorded.flow, recorded.layer.rounds, values, tensors(output))
+    decoders: dict[str, list[Decoder]] = {}
+    for name in find_reconstruction(output, recorded.images, shown.recipe.image_shape):
+        reason = "no mask of the poses that is recognised leads to it"
+        for mask in poses.masked:
+            try:
+                one = Decoder(shown.network, recorded, mask, pick(output, name))
+                decoders.setdefault(name, []).append(one)
+            except ValueError as error:
+                reason = str(error)
+    return decoders, reason
+
+
+def _compared(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tuple[bool, str]:
+    """Return whether a decoder gives the network's own output, of any images, and the evidence."""
+    try:
+        off, kept, scores = _off(shown, name, decoder, images)
+    except RuntimeError as error:  # poses= names others than it masks
+        return False, f"found, but does not take these poses: not used ({in_words(error)[:80]})"
+    if off > CLOSE:
+        return False, f"found, but off by {off:.2g}: not used"
+    off = max(off, _off(shown, name, decoder, _others(images))[0])
+    if off > CLOSE:
+        return False, f"found, but off by {off:.2g} with other images: not used"
+    words = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
+    drawn = scores.gather(1, kept[:, None])[:, 0]
+    astray = int((drawn < scores.amax(1) - TIE).sum())
+    if 2 * astray > len(images):
+        decoder.astray = astray
+        words += (
+            f"; it draws another class than the longest of {astray} of {len(images)} images, and "
+            "a trace the longest"
+        )
+    return True, words
+
+
+def _others(images: Tensor) -> Tensor:
+    """Return more images than in the recorded pass: darker, brighter, shaded."""
+    count = len(images) + 4
+    result = torch.rand(count, *images.shape[1:], generator=torch.Generator().manual_seed(count))
+    result **= torch.linspace(0.2, 5, count).view(-1, 1, 1, 1)
+    result[::3] *= torch.linspace(0, 1, images.shape[-1])
+    result[1::3] *= torch.linspace(1, 0, images.shape[-2])[:, None]
+    return result.to(images)
+
+
+def _off(
+    shown: Wrapped, name: str, decoder: Decoder, images: Tensor
+) -> tuple[float, Tensor, Tensor]:
+    """Return the largest error of a decoder against the network's own output, whichever pose that
+    kept; which pose of each image it kept; and the scores.
+    """
+    traced = shown.look(images, keep=("poses", "lengths"))
+    own = pick(shown.passed(images)[0], name).reshape(images.shape)
+    poses, winners = traced["poses"][-1], traced["lengths"].argmax(1)
+    off, kept = torch.full((len(images),), torch.inf).to(images), winners
+    for shift in range(poses.shape[1]):
+        classes = (winners + shift) % poses.shape[1]
+        now = (decoder(poses, classes) - own).abs().flatten(1).amax(1)
+        off, kept = torch.minimum(now, off), torch.where(now < off, classes, kept)
+        if float(off.max()) <= TIE:
+            break
+    return float(off.max()), kept, traced["lengths"]
+
+
+class Decoder:
+    """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
+
+    `place` is where it begins and ends. `astray` counts the images of the recorded pass of which
+    the network keeps another pose than that of the highest score; 0 if it is not most of them.
+    ValueError where the reconstruction depends on the images other than by the poses.
+    """
+
+    def __init__(self, network: nn.Module, recorded: Recorded, masked: Masked, image: Tensor):
+        flow, self.masked, self.batch, self.astray = recorded.flow, masked, recorded.batch, 0
+        self.image_shape = recorded.images.shape[1:]
+        self.start: Port = (masked.event.index, 0)
+        end = flow.port(image)
+        needed: set[int] = set()
+        left = [] if end is None else [end[0]]
+        while left:
+            if (k := left.pop()) not in {self.start[0], *needed}:
+                needed.add(k)
+                left += [source[0] for source in flow.sources[k] if source is not None]
+        self.own = [  # `to` may put other tensors there
+            (tensor, module, name)
+            for module in network.modules()
+            for name, tensor in [*module._parameters.items(), *module._buffers.items()]
+            if tensor is not None
+        ]
+        weights = {id(tensor) for tensor, _, _ in self.own}
+        of_poses, of_weights = {self.start[0]}, set[int]()  # events; weights may change later
+        for k in sorted(needed):
+            sources = {source[0] for source in flow.sources[k] if source is not None}
+            if sources & of_poses:
+                of_poses.add(k)
+            elif k in flow.derived:
+                raise ValueError(
+                    f"{flow.events[k].place} also reads the image, not the poses alone"
+                )
+            elif sources & of_weights or any(id(one) in weights for one in flow.events[k].inputs):
+                of_weights.add(k)
+        if end is None or end[0] not in of_poses - {self.start[0]}:
+            raise ValueError("the reconstruction does not come from the masked poses")
+        self.end: Port = end
+        self.place = f"{flow.events[sorted(of_poses)[1]].where} to {flow.events[end[0]].where}"
+        inside = sorted((of_poses | of_weights) - {self.start[0]})
+        self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
+
+    def __call__(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode any number of poses."""
+        count = -len(poses) % self.batch
+        poses = torch.cat((poses, poses[:1].expand(count, -1, -1)))
+        classes = torch.cat((classes, classes[:1].expand(count)))
+        pieces = zip(poses.split(self.batch), classes.split(self.batch), strict=True)
+        values = torch.cat([self._piece(*piece) for piece in pieces])
+        return values[: len(values) - count]
+
+    def _piece(self, poses: Tensor, classes: Tensor) -> Tensor:
+        masked, shape = self.masked, self.masked.event.outputs[0].shape
+        if masked.alone:
+            first = poses[torch.arange(len(poses), device=poses.device), classes].reshape(shape)
+        else:
+            keep = one_hot(classes, poses.shape[1]).to(poses.dtype)
+            first = embed(poses * keep[..., None], "BJE", masked.roles, tuple(shape))
+        values: dict[Port, Tensor] = {self.start: first}
+        now = {id(old): getattr(module, name) for old, module, name in self.own}
+        for event, sources in self.steps:
+            new: dict[int, Any] = now | {
+                id(old): values[source]
+                for old, source in zip(event.inputs, sources, strict=True)
+                if source in values
+            }
+            outputs = tensors(event.repeat(lambda leaf, new=new: new.get(id(leaf), leaf)))
+            values.update({(event.index, k): output for k, output in enumerate(outputs)})
+        return values[self.end].reshape(len(poses), *self.image_shape)

@@ -12,9 +12,9 @@ event, or none. `watching` records local variables, for couplings that come from
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from capsviz.wrapping.environment import TORCH, as_written, follow, uncompiled
-from capsviz.wrapping.leaves import mapped, tensors
+from capsviz.wrapping.leaves import mapped, replaced, tensors
 
 SAME_NAME = {
     "multiply": "mul", "rmul": "mul", "imul": "mul",
@@ -33,6 +33,10 @@ SAME_NAME = {
     "radd": "add", "iadd": "add", "subtract": "sub", "isub": "sub", "rsub": "rsub",
     "bmm": "matmul", "mm": "matmul", "rmatmul": "rmatmul", "special_softmax": "softmax",
     "concat": "cat", "concatenate": "cat", "absolute": "abs", "ipow": "pow",
+}  # fmt: skip
+
+WRITING = {
+    "__setitem__", "__iadd__", "__isub__", "__imul__", "__idiv__", "__itruediv__", "__ipow__",
 }  # fmt: skip
 
 
@@ -69,15 +73,23 @@ class Event:
         return f"{self.site.module or 'the network'}, {self.where}"
 
     def repeat(self, change: Callable = lambda leaf: leaf):
-        """Call the function again, with `change` applied to every argument."""
-        return self.function(*mapped(self.args, change), **mapped(self.kwargs, change))
+        """Call the function again, with `change` applied to every argument, and return its result.
 
+        A function that writes to its first argument writes to a copy.
+        """
+        args, kwargs = mapped(self.args, change), mapped(self.kwargs, change)
+        if writes(self.function, args, kwargs):
+            args = (args[0].clone(), *args[1:])
+        result = self.function(*args, **kwargs)
+        return args[0] if result is None else result
 
-class Recording(NamedTuple):
-    """The events of a pass, and what it returned."""
-
-    events: list[Event]
-    output: Any
+    def with_others(self, others: Mapping[int, Tensor]) -> Event:
+        """Return the same event, with the tensors of these ids replaced."""
+        if not any(id(one) in others for one in (*self.inputs, *self.outputs)):
+            return self
+        parts = (self.args, self.kwargs, self.inputs, self.outputs)
+        args, kwargs, inputs, outputs = replaced(parts, others)
+        return replace(self, args=args, kwargs=kwargs, inputs=inputs, outputs=outputs)
 
 
 class Pass(TorchFunctionMode):
@@ -140,16 +152,25 @@ OUTSIDE = (TORCH, str(ROOM), str(ROOM.parent / "checks"))  # none of it is the n
 
 
 class Recorder(Pass):
-    """Keep every event of a pass."""
+    """Keep every event of a pass, as if each function returned new tensors.
+
+    Events before one that writes to a tensor keep a copy of what it was.
+    """
 
     def __init__(self, network: nn.Module):
         super().__init__(network)
         self.events: list[Event] = []
+        self.output: Any = None  # of the pass, as `record` keeps it
 
     def dispatch(self, function, args, kwargs):
         """Call the function and keep its arguments and result."""
+        written, before = args[0] if writes(function, args, kwargs) else None, args
+        if any(written is one for event in self.events for one in event.outputs):
+            copy = {id(written): written.clone()}
+            before = replaced(args, copy)
+            self.events = [event.with_others(copy) for event in self.events]
         result = function(*args, **kwargs)
-        outputs = tuple(tensors(result))
+        outputs = tuple(tensors(result if written is None else written))
         if outputs:
             frame = self.frame()
             self.events.append(
@@ -157,9 +178,9 @@ class Recorder(Pass):
                     index=len(self.events),
                     name=name_of(function),
                     function=function,
-                    args=args,
+                    args=before,
                     kwargs=kwargs,
-                    inputs=tuple(tensors((args, kwargs))),
+                    inputs=tuple(tensors((before, kwargs))),
                     outputs=outputs,
                     site=self.site(frame),
                     file=frame.f_code.co_filename,
@@ -169,11 +190,19 @@ class Recorder(Pass):
         return result
 
 
-def record(network: nn.Module, call: Callable) -> Recording:
-    """Run `call()` and return its events and its output; its errors are not caught."""
+def writes(function, args: tuple, kwargs: dict) -> bool:
+    """Return whether a function writes to its first argument: add_, `+=`, `x[i] =`, inplace."""
+    name = getattr(function, "__name__", "")
+    own = name.endswith("_") and not name.endswith("__")
+    inplace = own or name in WRITING or bool(kwargs.get("inplace"))
+    return inplace and bool(args) and isinstance(args[0], Tensor)
+
+
+def record(network: nn.Module, call: Callable) -> Recorder:
+    """Run `call()`, whose errors are not caught, and return its `events` and `output`."""
     recorder = Recorder(network)
-    output = recorder.run(call)
-    return Recording(recorder.events, output)
+    recorder.output = recorder.run(call)
+    return recorder
 
 
 def name_of(function) -> str:
@@ -195,11 +224,8 @@ class Variable(NamedTuple):
 
 
 def find_variable(network: nn.Module, name: str) -> Variable:
-    """Return the variable that "module.method:variable" names, or "method:variable" of the network.
-
-    Raises
-    ------
-    ValueError  for a module, method or variable that does not exist.
+    """Return the variable that "module.method:variable" names, or "method:variable" of the network;
+    ValueError for a module, method or variable that does not exist.
     """
     path, colon, variable = name.partition(":")
     module, _, method = path.rpartition(".")

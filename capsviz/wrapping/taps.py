@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from capsviz.wrapping.environment import on_stderr, without_cuda
 from capsviz.wrapping.flow import Roles, arrange, embed
-from capsviz.wrapping.layers import Layer, Place
+from capsviz.wrapping.layers import Layer, Place, Product
 from capsviz.wrapping.leaves import replaced, tensors
-from capsviz.wrapping.products import Product
-from capsviz.wrapping.recorder import Event, Pass, Site, Variable, name_of
+from capsviz.wrapping.recorder import Event, Pass, Site, Variable, like_the_last, name_of
 
 TARGETS = {
     "primary": "BID", "votes": "BIJE", "logits": "BIJ", "couplings": "BIJ", "weights": "BIJ",
@@ -90,10 +89,16 @@ class ChildEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Watched:
-    """Reads the values of a local variable."""
+    """Reads the values of a local variable, in the axes of `target`."""
 
     variable: Variable
     roles: Roles
+    target: str
+
+    def read(self, heard: Mapping, output: Any) -> list[Tensor]:
+        """Return the values that were heard in a pass."""
+        same = like_the_last(heard[self.variable])
+        return [arrange(value, self.roles, self.target) for value in same]
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,10 @@ class OfOutput:
     """Reads the output of the network by a function."""
 
     function: Callable
+
+    def read(self, heard: Mapping, output: Any) -> list[Tensor]:
+        """Return what the function makes of an output."""
+        return [self.function(output)]
 
 
 @dataclass(frozen=True)
@@ -110,9 +119,9 @@ class OfModule:
     module: nn.Module
     axis: int
 
-    def read(self, output: Tensor) -> Tensor:
-        """Return an output with that axis second and the rest flattened."""
-        return output.movedim(self.axis, 1).flatten(2)
+    def read(self, heard: Mapping, output: Any) -> list[Tensor]:
+        """Return outputs of the module with that axis second and the rest flattened."""
+        return [one.movedim(self.axis, 1).flatten(2) for one in heard[self.module]]
 
 
 Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trace is read
@@ -156,9 +165,7 @@ def tap_of_place(part: str, place: Place) -> Tap:
     position, roles, target = place.position, place.roles, TARGETS[part]
 
     def read(inputs: list[Tensor], outputs: list[Tensor]) -> Tensor:
-        if position >= 0:
-            return arrange(inputs[position], roles, target)
-        return arrange(outputs[0], roles, target).clone()  # a mask may be put in in place later
+        return arrange(outputs[0] if position < 0 else inputs[position], roles, target)
 
     return Tap(part, place.event.site, place.event.name, read, after=position < 0)
 
@@ -166,11 +173,8 @@ def tap_of_place(part: str, place: Place) -> Tap:
 class TapPass(Pass):
     """Read what taps name; `readings` holds a list for each part, in order.
 
-    Parameters
-    ----------
-    couplings  (B, I, J) to put in at `entries`; `exchanges` counts how often.
-    until      the pass ends by `PassEnd` when this part is read for the first time.
-    children   where to put children (B, I, D) in, and these; `puts` counts how often.
+    Couplings (B, I, J) are put in at `entries`, and children (B, I, D) where they are said to;
+    `exchanges` and `puts` count how often. The pass ends when the part `until` is read.
     """
 
     def __init__(
@@ -217,9 +221,9 @@ class TapPass(Pass):
         else:
             couplings = self.couplings
             result = self._with_couplings(entry, couplings, inputs, function, args, kwargs)
-            own = ("couplings",) if entry.product.kind == "scale" else ("couplings", "weights")
+            own = ("couplings",) if entry.product.scales else ("couplings", "weights")
             reads = [(part, couplings if part in own else t) for part, t in reads]
-        outputs = tensors(result)
+        outputs = tensors(result) or inputs[:1]  # of `x[i] = y`, which returns nothing
         reads += [(tap.part, tap.read([], outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
             values = self.readings.setdefault(part, [])
@@ -239,19 +243,15 @@ class TapPass(Pass):
 
     def _with_couplings(self, entry: Entry, couplings: Tensor, inputs, function, args, kwargs):
         own = entry.product.weights(inputs)
-        shape = (1,) * (len(entry.roles) - own.dim()) + tuple(own.shape)
-        placed = embed(couplings, "BIJ", entry.roles, shape)
+        placed = embed(couplings, "BIJ", entry.roles, tuple(own.shape))
         self.exchanges += 1
         return entry.product.with_weights(function, args, kwargs, placed.to(own))
 
 
 class ChangePass(TapPass):
-    """Give `change(output)` in place of the output of some events.
+    """Give `change(output)` in place of the output of some events, wherever their sites run.
 
-    Parameters
-    ----------
-    events  of a recording of the same call; each of their sites is changed whenever it runs.
-    change  tensor -> tensor of the same shape; its leading axis may be another number of images.
+    `events` are of a recording of the same call; `change` keeps the shape of a tensor.
     """
 
     def __init__(
@@ -265,13 +265,12 @@ class ChangePass(TapPass):
         super().__init__(network, taps, until=until)
         self.change, self.count = change, 0
         self.sites = {(event.site, event.name) for event in events}
+        self.to_change = {name for _, name in self.sites}
 
     def dispatch(self, function, args, kwargs):
         """Call the function; change its result, if it is one to change, before taps read it."""
         name = name_of(function)
-        if not any(name == own for _, own in self.sites):
-            return super().dispatch(function, args, kwargs)
-        if (self.site(self.frame()), name) not in self.sites:
+        if name not in self.to_change or (self.site(self.frame()), name) not in self.sites:
             return super().dispatch(function, args, kwargs)
 
         def changed(*args, **kwargs):

@@ -1,8 +1,7 @@
 """Find children before the votes of a layer, and poses after the sum over children.
 
-From the sum, poses are followed through whatever keeps their direction or shape: squash, norms,
-rearrangements. A squash can be written in many ways, so what no rule follows is followed by value:
-numbers that are parallel to the poses found so far, capsule by capsule.
+A squash can be written in many ways, so the sum is followed by value: through numbers that are
+parallel to it, capsule by capsule, however they were made.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,30 +24,33 @@ from capsviz.wrapping.flow import (
     arrange,
     axes_after,
     is_view,
-    storage,
     varying,
 )
-from capsviz.wrapping.layers import Place, Round, voting
-from capsviz.wrapping.products import product, summed_dims
+from capsviz.wrapping.layers import Place, Round, product, summed_dims, voting
 from capsviz.wrapping.recorder import Event
 
 KEEPING = frozenset(
     ("relu", "leaky_relu", "elu", "gelu", "tanh", "layer_norm", "batch_norm", "instance_norm",
      "group_norm", "normalize", "nan_to_num", "clamp")
 )  # fmt: skip
-MASKS = frozenset(("where", "masked_fill", "einsum"))  # where their result has zeros
 PARALLEL = 1e-5  # 1 - cosine, at most
+TINY = 1e-9  # of norms
 
 
 def children(flow: Flow, turn: Round) -> Place | str:
     """Return the children of a layer, before the product with matrices; or why none are found."""
     position = voting(flow, turn.event, turn.product)
-    if turn.product.kind == "einsum" and len(turn.event.inputs) > 2:
-        known = dict(zip(turn.product.letters, turn.roles, strict=True))
-        letters = turn.product.operands[position]
-        own_letters = tuple(known.get(k, "D").replace("E", "D") for k in letters)
-        return Place(turn.event, position, own_letters)
-    roles = [set(role) - {"."} for role in _roles_of_votes(turn, position)]
+    known = dict(zip(turn.product.frame, turn.roles, strict=True))
+    letters = turn.product.operands[position]
+    if len(turn.event.inputs) > 2:
+        return Place(
+            turn.event, position, tuple(known.get(k, "D").replace("E", "D") for k in letters)
+        )
+    sizes = turn.event.inputs[position].shape
+    roles = [
+        {known[k]} - {"."} if n > 1 and k in known else set()
+        for k, n in zip(letters, sizes, strict=True)
+    ]
     source = flow.sources[turn.event.index][position]
     while source is not None and source[0] in flow.derived:
         event = flow.events[source[0]]
@@ -85,19 +86,6 @@ def _count(place: Place, role: str) -> int:
     return prod(n for n, own in zip(place.tensor.shape, place.roles, strict=True) if own == role)
 
 
-def _roles_of_votes(turn: Round, position: int) -> list[str]:
-    """Return the roles of the axes of the operand that holds the votes."""
-    own, roles = turn.event.inputs[position], []
-    for axis, size in enumerate(own.shape):
-        inputs = list(turn.event.inputs)
-        shape = [-1 if k == axis else 1 for k in range(own.dim())]
-        inputs[position] = torch.arange(float(size)).view(shape).expand(own.shape)
-        inside = turn.product.others(inputs)
-        inside = inside.reshape((1,) * (len(turn.roles) - inside.dim()) + tuple(inside.shape))
-        roles.append("".join(turn.roles[k] for k in varying(inside)) or ".")
-    return roles
-
-
 def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set] | None:
     """Return the roles of the input of a product with weights, given those of its result."""
     own = event.inputs[position]
@@ -106,18 +94,14 @@ def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set]
     how = product(event, position)
     if how is None:
         return None
-    if how.kind == "mul":
-        differs = varying(own)  # where children are tiled, an axis holds repeats alone
-        return [
-            r if n > 1 and (r & {"B", "I"} or axis in differs) else set()
-            for axis, (n, r) in enumerate(zip(own.shape, roles[-own.dim() :], strict=True))
-        ]
-    if how.kind == "einsum":
+    if how.summed:
         known = dict(zip(how.output, roles, strict=True))
         return [known.get(letter, {"D"}) for letter in how.operands[position]]
-    outer = roles[: len(roles) - 2][-(own.dim() - 2) or len(roles) :]
-    left = how.kind == "left"
-    return [*outer, roles[-2], {"D"}] if left else [*outer, {"D"}, roles[-1]]
+    differs = varying(own)  # where children are tiled, an axis holds repeats alone
+    return [
+        r if n > 1 and (r & {"B", "I"} or axis in differs) else set()
+        for axis, (n, r) in enumerate(zip(own.shape, roles[-own.dim() :], strict=True))
+    ]
 
 
 def _letters(roles: list[set]) -> Roles:
@@ -139,14 +123,6 @@ class Masked(NamedTuple):
     alone: bool
 
 
-class Followed(NamedTuple):
-    """The tensors that the sum of one iteration leads to."""
-
-    last: Place  # the last that a rule follows
-    alike: list[Place]  # later ones, parallel to it
-    masked: list[Masked]
-
-
 class Poses(NamedTuple):
     """The poses of all iterations of a layer."""
 
@@ -158,9 +134,9 @@ class Poses(NamedTuple):
 def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor]) -> Poses:
     """Find the poses of each iteration.
 
-    Of several parallel tensors, the poses are those whose norms are the scores; without scores,
-    those that the network returns. If neither fits what rules and values follow, other functions of
-    the sum are tried: a squash of each number, a linear map, a batch norm.
+    They are the tensor, parallel to the sum over children or another function of it alone, whose
+    norms are the scores, or that the network returns. If there is none they are the last that is
+    parallel to the sum.
 
     Parameters
     ----------
@@ -169,33 +145,77 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
     """
     ends = [later.total.index for later in rounds[1:]] + [len(flow.events)]
     passes = [followed(flow, turn, end) for turn, end in zip(rounds, ends, strict=True)]
-    masked = [mask for one in passes for mask in one.masked]
-    places, last, doubt = [one.last for one in passes], passes[-1], None
-    for chosen in reversed(_fitting(last, scores, output)):
-        others = [_as(chosen, rounds[-1], *pair) for pair in zip(passes, rounds, strict=True)][:-1]
-        sites = {(place.event.site, place.event.name) for place in (*others, chosen)}
-        if sum((event.site, event.name) in sites for event in flow.events) == len(rounds):
-            return Poses([*others, chosen], [*by_value(flow, chosen), *masked], None)
-    if _are_lengths(last.last, scores) or any(_shows(last.last, one) for one in output):
-        return Poses(places, [*by_value(flow, last.last), *masked], None)
-    kept = {mask.event.index for mask in [*masked, *by_value(flow, last.last)]}
-    later = [one for one in _functions(flow, rounds[-1], last.last) if one.event.index not in kept]
-    fits = [place for place in later if _are_lengths(place, scores)][:1]
-    fits = fits or _returned(flow, rounds[-1], output)
-    fits = [place for place in fits if not _is_stacked(place, rounds)]
-    if len(fits) == 1:
-        (place,) = fits
-        same = [e for e in flow.events if (e.site, e.name) == (place.event.site, place.event.name)]
-        if len(same) == len(rounds):
-            places = [place._replace(event=event) for event in same]
-        else:
-            places = fits
-        return Poses(places, by_value(flow, place), None)
-    if others := last.alike or fits or later:
-        where = ", ".join(dict.fromkeys(one.event.where for one in others))
-        what = "tensors parallel to them" if last.alike else "functions of them"
-        doubt = f"{what} in {where} may be the poses: name them by poses="
-    return Poses(places, [*by_value(flow, last.last), *masked], doubt)
+    last, doubt = passes[-1], None
+    offs = {k: off for k, place in enumerate(last) if (off := _off(place, scores)) is not None}
+    fits = [k for k, off in offs.items() if off <= 1.001 * min(offs.values()) + TINY]
+    fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
+    chosen = (fits or [len(last) - 1])[-1]
+    places = [one[min(chosen, len(one) - 1)] for one in passes[:-1]] + [last[chosen]]
+    if not fits:
+        masks = {mask.event.index for mask in masked(flow, last[-1])}
+        later = [
+            place
+            for place in _functions(flow, rounds[-1], last[-1])
+            if place.event.index not in masks and not _is_stacked(place, rounds)
+        ]
+        found = [place for place in later if _off(place, scores) is not None][:1]
+        found = found or _returned(flow, rounds, output)
+        if len(found) == 1:
+            site = found[0].event.site, found[0].event.name
+            same = [event for event in flow.events if (event.site, event.name) == site]
+            places = [found[0]._replace(event=event) for event in same]
+            places = places if len(places) == len(rounds) else found
+        elif others := found or later:
+            where = ", ".join(dict.fromkeys(one.event.where for one in others))
+            doubt = f"functions of them in {where} may be the poses: name them by poses="
+    return Poses(places, masked(flow, places[-1]), doubt)
+
+
+def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
+    """Follow the sum of an iteration, as far as the event of number `end`.
+
+    Returns
+    -------
+    The sum and every other tensor, in order, that is parallel to it, or made of such a one by a
+    function that usually comes before a squash.
+    """
+    events = flow.events[turn.total.index + 1 : end]
+    sites = [(event.site, event.name) for event in events]
+    places = [Place(turn.total, -1, turn.total_roles)]
+    known: dict[Port | None, Roles] = {(turn.total.index, 0): turn.total_roles}
+    for event in events:
+        once = sites.count((event.site, event.name)) == 1
+        for position in (*range(len(event.inputs)), -1):
+            last, place = places[-1], Place(event, position, ())
+            if place.tensor.numel() != last.tensor.numel() or not once:
+                continue
+            if isinstance(place.tensor, nn.Parameter):
+                continue
+            roles = parallel(last, place.tensor)
+            if roles is None and position < 0:
+                roles = known.get(flow.sources[event.index][0]) if _keeps(flow, event) else None
+            if roles is None:
+                continue
+            place = place._replace(roles=roles)
+            if position < 0:
+                known[event.index, 0] = roles
+            if not torch.equal(rows(place.tensor, roles), rows(last.tensor, last.roles)):
+                places.append(place)
+    return places
+
+
+def _keeps(flow: Flow, event: Event) -> bool:
+    """Return whether an event makes poses of its first input, though of another direction."""
+    if not event.inputs or event.inputs[0].shape != event.outputs[0].shape:
+        return False
+    own, *others = event.inputs
+    fixed = not any(flow.from_images(event, k) for k in range(1, len(event.inputs)))
+    scaled = all(t.numel() < own.numel() and bool(t.all()) for t in others)  # by no mask
+    return (
+        event.name in KEEPING
+        or (event.name in ("add", "sub") and fixed)
+        or (event.name in ("mul", "div") and (fixed or scaled))
+    )
 
 
 def _functions(flow: Flow, turn: Round, poses: Place) -> list[Place]:
@@ -219,15 +239,18 @@ def _functions(flow: Flow, turn: Round, poses: Place) -> list[Place]:
     return result
 
 
-def _returned(flow: Flow, turn: Round, output: list[Tensor]) -> list[Place]:
-    """Return tensors (B, J, E) of the output that come from the sum of an iteration, not masked."""
-    after, result = flow.descendants(turn.total.index), []
+def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
+    """Return tensors (B, J, E) of the output that come from the last sum, and are not masked."""
+    turn, result = rounds[-1], []
+    after = flow.descendants(turn.total.index)
     for tensor in output:
         port, roles = flow.port(tensor), _as_poses(turn, tensor)
         if port is None or port[1] or port[0] not in after or roles is None:
             continue
-        if bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any()):
-            result.append(Place(flow.events[port[0]], -1, roles))
+        place = Place(flow.events[port[0]], -1, roles)
+        several = bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any())
+        if several and not _is_stacked(place, rounds):
+            result.append(place)
     return result
 
 
@@ -249,139 +272,25 @@ def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
     return tuple(roles) if fits else None
 
 
-def _fitting(last: Followed, scores: list[Tensor], output: list[Tensor]) -> list[Place]:
-    """Return later tensors that fit scores or output better than the last one found by a rule."""
-    if _are_lengths(last.last, scores):
-        return []
-    if scores:
-        return [place for place in last.alike if _are_lengths(place, scores)]
-    return [place for place in last.alike if any(_shows(place, one) for one in output)]
-
-
-def _are_lengths(place: Place, scores: list[Tensor]) -> bool:
+def _off(place: Place, scores: list[Tensor]) -> float | None:
+    """Return how far the norms of a place are from the scores; None where these are others."""
     norms = rows(place.tensor, place.roles).norm(dim=2)
-    same = allowed([norms, *scores])
-    return any(
-        norms.shape == one.shape and float((norms - one).abs().max()) < same for one in scores
-    )
+    offs = [float((norms - one).abs().max()) for one in scores if one.shape == norms.shape]
+    return min((off for off in offs if off < allowed([norms, *scores])), default=None)
 
 
 def _shows(place: Place, output: Tensor) -> bool:
     """Return whether an output of the network holds these poses."""
-    if output is place.tensor:
-        return True
-    roles = parallel(place, output)
+    roles = place.roles if output is place.tensor else parallel(place, output)
     return roles is not None and torch.allclose(
         rows(output, roles), rows(place.tensor, place.roles).to(output)
     )
 
 
-def _as(chosen: Place, turn: Round, one: Followed, other: Round) -> Place:
-    """Return the counterpart of `chosen` in another iteration: by its site, or by its norms."""
-    known = [one.last, *one.alike]
-    same = (chosen.event.site, chosen.event.name)
-    for place in known:
-        if (place.event.site, place.event.name) == same and place.position == chosen.position:
-            return place
-    before, after = _norms(Place(turn.total, -1, turn.total_roles)), _norms(chosen)
-    order = before.argsort()
-    expected = np.interp(
-        _norms(Place(other.total, -1, other.total_roles)), before[order], after[order]
-    )
-    return min(known, key=lambda place: float(np.median(np.abs(_norms(place) - expected))))
-
-
-def _norms(place: Place) -> np.ndarray:
-    return rows(place.tensor, place.roles).double().norm(dim=2).flatten().cpu().numpy()
-
-
-class Path(NamedTuple):
-    """Steps from a tensor whose axes are known; `by_value` if it was found by its values."""
-
-    start: Tensor
-    roles: Roles
-    steps: list[Step]
-    by_value: bool
-
-
-def followed(flow: Flow, turn: Round, end: int) -> Followed:
-    """Follow the sum of an iteration; by value, as far as the event of number `end`."""
-    total, last = turn.total, Place(turn.total, -1, turn.total_roles)
-    size = total.outputs[0].numel()
-    paths: dict[Port | int, Path] = {
-        (total.index, 0): Path(total.outputs[0], turn.total_roles, [], False)
-    }
-    reached: set[int] = {total.index}
-    masked: list[Masked] = []
-    alike: list[Place] = []
-
-    def by_value(event: Event, position: int, key: Port | int) -> None:
-        place = Place(event, position, ())
-        if (roles := parallel(last, place.tensor)) is not None:
-            alike.append(place._replace(roles=roles))
-            paths.setdefault(key, Path(place.tensor, roles, [], True))
-
-    for event in flow.events[total.index + 1 :]:
-        sources = _sources(flow, event)
-        if any(isinstance(source, tuple) and source[0] in reached for source in sources):
-            reached.add(event.index)
-        for position, key in enumerate(sources):  # inputs that no recorded function made
-            if event.index < end and _hidden(flow, event, position, size):
-                by_value(event, position, key)
-        own, known = (event.index, 0), False
-        for position, source in enumerate(sources):
-            if source not in paths:
-                continue
-            path = paths[source]
-            longer = path._replace(steps=[*path.steps, Step(event, position)])
-            if event.outputs[0].numel() == size and _keeps(flow, event, position):
-                if (roles := _along(longer)) is None:
-                    continue
-                known, fresh, place = True, not is_view(event), Place(event, -1, roles)
-                if fresh and not _rewritten(flow, event) and _is_masked(event, position, roles):
-                    masked.append(Masked(event, roles, alone=False))
-                    continue
-                paths[own] = longer
-                if fresh and not path.by_value:
-                    last = place
-                elif fresh and event.index < end and parallel(last, place.tensor):
-                    alike.append(place)
-            elif _is_selected(flow, event, position, path):
-                masked.append(Masked(event, (), alone=True))
-                known = True
-            break
-        made = event.index in reached and not _is_allocation(event)
-        if made and not known and event.index < end:
-            by_value(event, -1, own)
-    return Followed(last, alike, masked)
-
-
-def _sources(flow: Flow, event: Event) -> list[Port | int]:
-    """Return what made each input; the tensor's id where nothing recorded did."""
-    sources = flow.sources[event.index]
-    return [id(t) if s is None else s for t, s in zip(event.inputs, sources, strict=True)]
-
-
-def _hidden(flow: Flow, event: Event, position: int, size: int) -> bool:
-    """Return whether an input as large was made unrecorded: in a scripted function, or by index."""
-    own = event.inputs[position]
-    if own.numel() != size or isinstance(own, nn.Parameter):
-        return False
-    source = flow.sources[event.index][position]
-    if source is None or not flow.from_images(event, position):
-        return True
-    return _is_allocation(flow.events[source[0]])
-
-
-def _is_allocation(event: Event) -> bool:
-    """Return whether an event allocates numbers that are written later."""
-    return event.name.endswith("_like") or event.name.startswith("new_")
-
-
 def parallel(place: Place, tensor: Tensor) -> Roles | None:
     """Return the roles of the axes of a tensor whose vectors are parallel to those of a place."""
     own = place.tensor
-    if tensor is own or tensor.numel() != own.numel() or not tensor.is_floating_point():
+    if tensor.numel() != own.numel() or not tensor.is_floating_point():
         return None
     expected = rows(own, place.roles).double()
     if expected.shape[2] < 2 or not expected.isfinite().all():
@@ -405,118 +314,35 @@ def layouts(place: Place, tensor: Tensor) -> Iterator[Roles]:
             yield tuple(next(left) if n > 1 else "." for n in tensor.shape)
 
 
-def _keeps(flow: Flow, event: Event, position: int) -> bool:
-    """Return whether an event turns poses into poses."""
-    if is_view(event):
-        return True
-    if event.name in KEEPING:
-        return position == 0
-    if event.name in MASKS:
-        out = event.outputs[0]
-        return out.shape == event.inputs[position].shape and bool((out == 0).any())
-    own, others = event.inputs[position], [t for k, t in enumerate(event.inputs) if k != position]
-    if event.name in ("add", "sub"):
-        return not any(
-            flow.from_images(event, k) for k in range(len(event.inputs)) if k != position
-        )
-    if event.name == "mul" or (event.name == "div" and position == 0):
-        if any(t is own for t in others):
-            return False
-        small = all(t.numel() < own.numel() for t in others)
-        fixed = not any(
-            flow.from_images(event, k) for k in range(len(event.inputs)) if k != position
-        )
-        return small or fixed or bool((event.outputs[0] == 0).any())
-    return False
-
-
-def _along(path: Path) -> Roles | None:
-    """Return the roles at the end of a path; None if it mixes them."""
-    own_roles = []
-    for axes in axes_after(path.start, path.steps, path.steps[-1].event.outputs[0]):
-        own = {path.roles[axis] for axis in axes}
-        if len(own) > 1:
-            return None
-        own_roles.append(own.pop() if own else ".")
-    return tuple(own_roles)
-
-
 def rows(tensor: Tensor, roles: Roles) -> Tensor:
     """Arrange poses as (B, J, E)."""
     return arrange(tensor, roles, "BJE")
 
 
-def _is_masked(event: Event, position: int, roles: Roles) -> bool:
-    after = rows(event.outputs[0], roles).abs().sum(2)
-    if after.shape[1] < 2 or not ((after > 0).sum(1) <= 1).all():
-        return False
-    own = event.inputs[position]
-    if storage(own) == storage(event.outputs[0]):  # in place: what it was is overwritten
-        return True
-    before = rows(own.expand_as(event.outputs[0]), roles).abs().sum(2)
-    return bool(((before > 0).sum(1) > 1).any())
-
-
-def _rewritten(flow: Flow, event: Event) -> bool:
-    """Return whether a later event overwrites the result of this one."""
-    own = storage(event.outputs[0])
-    return any(
-        storage(later.outputs[0]) == own and not is_view(later)
-        for later in flow.events[event.index + 1 :]
-    )
-
-
-def _is_selected(flow: Flow, event: Event, position: int, path: Path) -> bool:
-    """Return whether an event picks one pose of each image, not the same class's for all."""
-    roles = _along(path) if path.steps else path.roles
-    if roles is None:
-        return False
-    own = rows(path.steps[-1].event.outputs[0] if path.steps else path.start, roles)
-    others = [k for k in range(len(event.inputs)) if k != position]
-    by_image = any(flow.from_images(event, k) for k in others)
-    return picks(event.outputs[0], own, by_image=by_image)
-
-
-def picks(tensor: Tensor, own: Tensor, *, by_image: bool = False) -> bool:
-    """Return whether a tensor holds one of the poses (B, J, E) of each image.
-
-    The class must differ between images, be that of the longest pose, or be chosen `by_image`.
-    """
-    batch, _, numbers = own.shape
-    if tensor.numel() != batch * numbers or not tensor.is_floating_point():
-        return False
-    chosen = (own == tensor.to(own).reshape(batch, 1, numbers)).all(2)
-    longest = chosen[torch.arange(batch), own.norm(dim=2).argmax(1)]
-    several = by_image or not bool(chosen.all(0).any())
-    return bool(chosen.any(1).all()) and (several or bool(longest.all()))
-
-
-def by_value(flow: Flow, poses: Place) -> list[Masked]:
+def masked(flow: Flow, poses: Place) -> list[Masked]:
     """Return events whose result holds one of these poses of each image, the others 0 or left out.
 
-    `kept[rows, classes] = v[rows, classes]` returns no tensor, so it is not recorded. The tensor
-    that was allocated before it holds the kept poses afterwards.
+    Where that one stands alone, its class must differ between images, or be that of the longest.
     """
     own, result = rows(poses.tensor, poses.roles), []
     if own.shape[1] < 2:
         return []
+    batch, _, numbers = own.shape
+    longest = own.norm(dim=2).argmax(1)
     for event in flow.events:
         tensor = event.outputs[0]
         if not tensor.is_floating_point() or tensor is poses.tensor:
             continue
         if tensor.numel() == own.numel():
-            roles = _masked(poses, own, tensor)
-            result += [] if roles is None else [Masked(event, roles, alone=False)]
-        elif picks(tensor, own):
-            result.append(Masked(event, (), alone=True))
+            for roles in layouts(poses, tensor):
+                other = rows(tensor, roles).to(own)
+                kept = (other != 0).any(2)
+                if bool((kept.sum(1) == 1).all()) and torch.equal(other[kept], own[kept]):
+                    result.append(Masked(event, roles, alone=False))
+                    break
+        elif tensor.numel() == batch * numbers:
+            chosen = (own == tensor.to(own).reshape(batch, 1, numbers)).all(2)
+            of_longest = chosen[torch.arange(batch), longest]
+            if bool(chosen.any(1).all() and (of_longest.all() or not chosen.all(0).any())):
+                result.append(Masked(event, (), alone=True))
     return result
-
-
-def _masked(poses: Place, own: Tensor, tensor: Tensor) -> Roles | None:
-    """Return the roles of a tensor that is zero but for one pose of each image; else None."""
-    for roles in layouts(poses, tensor):
-        other = rows(tensor, roles).to(own)
-        kept = (other != 0).any(2)
-        if bool((kept.sum(1) == 1).all()) and torch.equal(other[kept], own[kept]):
-            return roles
-    return None

@@ -1,8 +1,8 @@
 """Wrap a user's capsule network, so that it can be traced and analysed, in three steps.
 
-record   one pass of a few images: `recorder`, `flow` (its graph), `products` and `layers` (routing)
-infer    the parts: `vectors` (children, poses), `outputs` (scores), `decoder`, `grid`, `given`
-verify   the result against itself: `verify`
+record   one pass of a few images: `recorder`, `flow` (its graph), `layers` (routing)
+infer    its parts: `vectors` (children, poses), `outputs` (scores, decoder), `grid`, `given`
+verify   the result: `capsviz.tracing.verify`
 
 What is not given is inferred, and the report gives the evidence. Two candidates are an error.
 The result is a `network.Wrapped`, which reads parts of any pass by `taps`.
@@ -11,14 +11,17 @@ The result is a `network.Wrapped`, which reads parts of any pass by `taps`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from capsviz.nn.images import like_of
-from capsviz.tracing import abilities, evaluating
+from capsviz.tracing import abilities, evaluating, verification, verify
+from capsviz.wrapping import grid as grids
+from capsviz.wrapping import outputs, vectors
 from capsviz.wrapping.environment import (
     as_written,
     names_cuda,
@@ -27,16 +30,21 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
-from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.given import by_hand, mean_and_deviation, whole_grid, whole_shape
-from capsviz.wrapping.infer import Options, infer
+from capsviz.wrapping.flow import Flow, storage
+from capsviz.wrapping.given import (
+    by_hand,
+    mean_and_deviation,
+    read_given,
+    whole_grid,
+    whole_shape,
+)
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, chosen, layers
-from capsviz.wrapping.network import Bare, Fact, Wrapped
-from capsviz.wrapping.outputs import described
-from capsviz.wrapping.recorder import Recorder
-from capsviz.wrapping.taps import Recipe
-from capsviz.wrapping.verify import verify
+from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
+from capsviz.wrapping.recorder import Recorder, record
+from capsviz.wrapping.taps import ChildEntry, Entry, Reader, Recipe, readers_of_layer, tap_of_place
 
+NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
 FIXED = "invalid for input of size"  # torch's message for a view
 
 
@@ -121,10 +129,60 @@ def wrap(
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
         recipe, recorded = _record(network, recipe, searched=couplings == "softmax")
         inferred = infer(network, recipe, recorded, options)
-        how = f"{'given' if call else 'network(images)'}: {described(recorded.output)}"
+        how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
-        verified = verify(kind(network, recipe, inferred), recorded)
-    return kind(network, recipe, inferred, verified, card)
+        recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
+        wrapped = kind(network, recipe, inferred, card)
+        verify(wrapped, recorded.images)
+    return wrapped
+
+
+def _tried(shown: Bare, recorded: Recorded) -> tuple[Recipe, Inferred]:
+    """Return what is known after trying one image, other children, and the sums of a CapsNet."""
+    images, recipe, inferred = recorded.images, shown.recipe, shown.inferred
+    facts = []
+    if _refuses_one(shown, images):
+        recipe = shown.recipe = replace(recipe, smallest=2)
+        facts.append(Fact("batch", "cannot take one image: it is given two of them"))
+    if recipe.cuda:
+        facts.append(Fact("device", "its code asks for a GPU: it is run on the CPU"))
+    if isinstance(shown, Wrapped):
+        if (why := _refuses_children(shown, images)) is not None:
+            inferred = replace(inferred, child_entry=None)
+            finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
+            facts.append(Fact("children", finding))
+        peculiar = verification.differences(shown, images)
+        if recorded.layer is not None and recorded.layer.rounds[-1].biased:
+            peculiar["sums"] = "a bias is added after the softmax"
+        inferred = replace(inferred, peculiar=peculiar)
+        facts += [Fact("note", reason) for reason in peculiar.values()]
+    return recipe, replace(inferred, facts=(*inferred.facts, *facts))
+
+
+def _refuses_one(shown: Bare, images: Tensor) -> bool:
+    """Return whether one image alone fails, or gets other scores than among several."""
+
+    def scores(some: Tensor) -> Tensor:
+        return verification.shown(shown, some, ("lengths",))["lengths"]
+
+    whole = scores(images)
+    try:
+        return bool(verification.apart(scores(images[:1]), whole[:1]))
+    except Exception:  # whatever the user's code does with one image
+        return True
+
+
+def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
+    """Return why children cannot be replaced: those of images must give the images' scores."""
+    if shown.inferred.child_entry is None:
+        return None
+    traced = shown.look(images, keep=("primary", "lengths"))
+    try:
+        again = shown.from_children(traced["primary"]).activations
+        off = verification.apart(again, traced["lengths"])
+        return f"scores then differ by {off:.2g}" if off else None
+    except Exception as error:  # whatever the user's code does with other tensors
+        return f"{type(error).__name__}: {one_line(error)[:80]}"
 
 
 def images_alone(network: nn.Module, images: Tensor):
@@ -135,13 +193,8 @@ def images_alone(network: nn.Module, images: Tensor):
 def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Recipe, Recorded]:
     """Record passes with more and more images until a layer's batch axis can be identified.
 
-    Parameters
-    ----------
-    searched  whether a softmax is looked for that weighs votes for the classes.
-
-    Returns
-    -------
-    The recipe, which runs on the CPU what asks for a GPU, and the recorded pass.
+    Returns the recipe too, which runs on the CPU what asks for a GPU. Unless `searched`, no softmax
+    is looked for that weighs votes for the classes.
     """
     like, classes = like_of(network), recipe.classes
     tried: list[Layer] = []
@@ -211,3 +264,206 @@ def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flo
         "itself) or couplings=lambda output: ..., give the network a `look`, or, if it has none, "
         "wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
     )
+
+
+@dataclass(frozen=True)
+class Options:
+    """The parts that are given to `wrap` by hand; see there."""
+
+    scores: Callable | str | None = None
+    poses: Callable | str | None = None
+    decode: Callable | bool | None = None
+    couplings: Callable | str | None = "softmax"
+    grid: tuple[int, int, int] | str | None = "probe"
+    votes: Callable | str | None = None
+    children: Callable | str | None = None
+
+
+def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options) -> Inferred:
+    """Return all parts of a network; what is not given is looked for in the recorded pass."""
+    known = Inferred()
+    if options.couplings is not None:
+        known = capsules(network, recipe, recorded, options)
+    scores, fact = _scores(recipe, recorded, options.scores, "poses" in known.readers)
+    known = replace(known, scores=scores, facts=(*known.facts, fact))
+    if options.couplings is None:
+        return known
+    shown = Wrapped(network, recipe, known)
+    decode, finding = outputs.find_decoder(shown, recorded, options.decode)
+    places = _places(shown, recorded.images, options.grid)
+    facts = [Fact("decoder", finding), Fact("grid", places.evidence)]
+    passes, setter = 0, None
+    if recorded.layer is not None and (passes := len(recorded.layer.rounds)) > 1:
+        setter, how = _iterations(shown, recorded, recorded.layer)
+        facts.append(Fact("iterations", f"{passes}, {how}"))
+    return replace(
+        known,
+        facts=(*known.facts, *facts),
+        decode=decode,
+        places=places,
+        passes=passes or None,
+        iterations=setter,
+        image_bytes=_bytes(recorded.flow) // recorded.batch,
+    )
+
+
+def capsules(
+    network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options = Options()
+) -> Inferred:  # fmt: skip
+    """Return couplings, votes, children and poses alone."""
+    layer, flow = recorded.layer, recorded.flow
+    readers: dict[str, Reader] = {}
+    facts: list[Fact] = []
+    entries: tuple[Entry, ...] = ()
+    child_entry, children = None, None
+
+    def given(part: str, source: Callable | str) -> int:
+        reader, count, finding = read_given(network, recipe, recorded, part, source, children)
+        readers[part] = reader
+        facts.append(Fact("children" if part == "primary" else part, finding))
+        return count
+
+    if layer is not None:
+        readers, entries = readers_of_layer(layer)
+        children = layer.children
+        facts += _of_layer(layer, recorded.others)
+    elif options.couplings is not None:
+        children = given("couplings", options.couplings)
+    if options.votes is not None:
+        count = given("votes", options.votes)
+        children = children or count
+    if options.children is not None:
+        count = given("primary", options.children)
+        children = children or count
+    elif layer is not None:
+        place = vectors.children(flow, layer.rounds[-1])
+        if isinstance(place, str):
+            facts.append(Fact("children", f"not found: {place}; name them by children="))
+        else:
+            tap = tap_of_place("primary", place)
+            readers["primary"] = (tap,)
+            child_entry = ChildEntry(tap.site, tap.name, place.position, place.roles)
+            sizes = zip(place.tensor.shape, place.roles, strict=True)
+            size = " × ".join(str(n) for n, role in sizes if role == "D")
+            where = f"what {place.event.name} in {place.event.place} makes votes of"
+            facts.append(Fact("children", f"(B, {children}, {size}), {where}"))
+    if options.poses is not None:
+        given("poses", options.poses)
+    elif layer is not None:
+        values = outputs.values_of_scores(
+            recorded.output, recorded.batch, recipe.classes, options.scores
+        )
+        own = vectors.poses(flow, layer.rounds, values, tensors(recorded.output))
+        taps = {place.event.site: tap_of_place("poses", place) for place in own.places}
+        readers["poses"] = tuple(taps.values())
+        place = own.places[-1]
+        how = "made by" if place.position < 0 else "what is given to"
+        shape = f"(B, {recipe.classes}, {layer.rounds[-1].count('E')})"
+        facts.append(Fact("poses", f"{shape}, {how} {place.event.name} in {place.event.place}"))
+        if own.doubt is not None:
+            facts.append(Fact("poses", own.doubt))
+    return Inferred(readers, tuple(facts), None, entries, child_entry, children)
+
+
+def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
+    """Return what a report says of couplings and votes whose softmax was found."""
+    last, count = layer.rounds[-1], len(layer.rounds)
+    facts = [Fact("couplings", f"softmax in {layer.place}, {count} iteration{'s' * (count > 1)}")]
+    if last.scaled:
+        where = f"couplings are scaled in {last.entry.where} before they weigh votes"
+        facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
+    sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
+    facts.append(Fact("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}"))
+    return facts + [Fact("also", str(other)) for other in others]
+
+
+def _scores(
+    recipe: Recipe, recorded: Recorded, scores: Callable | str | None, has_poses: bool
+) -> tuple[Callable | None, Fact]:
+    """Return how scores are made of the output, given or found; None for norms of the poses."""
+    output, expected = recorded.output, (recorded.batch, recipe.classes)
+    if callable(scores):
+        value = scores(output)
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        if shape != expected:
+            raise ValueError(f"scores= must return {expected}, it returned {shape}")
+        return scores, Fact("scores", "given as a function of the output")
+    outputs.require_scores(scores)
+    if scores != "norms":
+        found = outputs.find_scores(output, recorded.flow, *expected, scores)
+        if found is not None:
+            return found.of, Fact("scores", found.evidence)
+    if not has_poses:
+        raise ValueError(
+            f"no scores found: expected an output {expected}, the network "
+            f"returned {outputs.described(output)}; give scores=lambda out: ..."
+        )
+    return None, Fact("scores", "norms of the poses")
+
+
+def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
+    """Return the positions of the children, given or found."""
+    part = next((name for name in ("primary", "votes") if name in shown.parts), None)
+    if given is None or part is None:
+        why = "none, as given" if given is None else "none: neither children nor votes are found"
+        return grids.NOWHERE._replace(evidence=why)
+    return grids.find(lambda some: shown.capsules(some, part), images, given, part)
+
+
+def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
+    """Return the attribute that sets the number of iterations, or None, and the evidence."""
+    passes, sites = len(layer.rounds), {turn.event.site for turn in layer.rounds}
+
+    def count() -> int:
+        run = record(shown.network, lambda: shown.passed(recorded.images[:2]))
+        return sum(event.site in sites for event in run.events)
+
+    fits = setters(shown.network, range(passes - 1, passes + 1), passes, count)
+    if len(fits) == 1:
+        return fits[0], f"set by {fits[0].name}"
+    names = ", ".join(fit.name for fit in fits)
+    return None, f"fixed: {names or 'no attribute found that sets them'}"
+
+
+def candidates(network: nn.Module, values: range, *, named: bool = True) -> list[Setter]:
+    """Return attributes that hold one of these values, named like a number of iterations or not.
+
+    Those of PyTorch's own modules are left out.
+    """
+    return [
+        Setter(module, attribute, value, f"{name}.{attribute}".strip("."))
+        for name, module in network.named_modules()
+        if not type(module).__module__.startswith("torch.")
+        for attribute, value in list(vars(module).items())
+        if type(value) is int and value in values and bool(NAMES.search(attribute)) == named
+    ]
+
+
+def setters(
+    network: nn.Module, values: range, passes: int, count: Callable[[], int]
+) -> list[Setter]:
+    """Return the candidates that, raised by 1, make one iteration more; all are put back.
+
+    The network makes `passes`, and `count` returns how many now. Those of other names are tried
+    only if none of these names fits.
+    """
+    for named in (True, False):
+        tried = candidates(network, values, named=named)
+        if fits := [one for one in tried if _sets(one, passes, count)]:
+            return fits
+    return []
+
+
+def _sets(one: Setter, passes: int, count: Callable[[], int]) -> bool:
+    setattr(one.module, one.attribute, one.value + 1)
+    try:
+        return count() == passes + 1
+    except Exception:  # the user's code, with a number that it was not made for
+        return False
+    finally:
+        setattr(one.module, one.attribute, one.value)
+
+
+def _bytes(flow: Flow) -> int:
+    sizes = {storage(t): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
+    return max(1, sum(sizes.values()))

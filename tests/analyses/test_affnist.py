@@ -213,7 +213,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
         (("--folder", "nowhere"), 1, "there is no folder 'nowhere'"),
         (("--n", "5", "--epochs", "3"), 2, "drop --epochs, --n or add --run"),
         (("--n", "5"), 2, "drop --n or add --run"),
-        (("--run", "--match-accuracy", "99.23"), 2, "must be in (0, 1), got 99.23"),
+        (("--run", "--match-accuracy", "99.23"), 2, "target must be less than 1, got 99.23"),
         (("--run", "--epochs", "0"), 2, "epochs must be at least 1, got 0"),
     ],
 )

@@ -334,7 +334,7 @@ def test_the_command_looks_at_the_embedded_digits(blank, tmp_path):
         (["--fit", "5"], "expected at least 8 training images"),
         (["--fit", "0"], "--fit"),
         (["--warp", "zoom"], "unknown warp 'zoom'"),
-        (["--n", "0"], "expected 1 to"),
+        (["--n", "0"], "0 is not in the range x>=1"),
         (["--n", "9999"], "expected 1 to"),
         (["--checkpoint", "nobody"], "nobody"),
     ],

@@ -25,7 +25,7 @@ from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.nn.random_state import seeded
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
-from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.record import NotFiniteError
 from capsviz.tracing.rerouting import child_gradients
 
 CLASSES = noise.CLASSES

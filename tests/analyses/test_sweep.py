@@ -20,8 +20,7 @@ from capsviz.analyses.sweep import Sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import main
 from capsviz.inputs import context
-from capsviz.inputs.networks import open_networks
-from capsviz.inputs.opening import open_inputs
+from capsviz.inputs.opening import open_inputs, open_networks
 from capsviz.results.sets import Settings
 from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson

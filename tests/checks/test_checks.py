@@ -45,9 +45,8 @@ FAIL = {  # by check, the bugs that it must find
 }
 WARN = {
     "label_leak": "LabelTaken",
-    "wrong_agreement": "OtherParent TenTimesTheLogits TenthOfTheLogits AddedTwice "
-    "AgreementBeforeSquash ReplacedLogits",
-    "wrong_class_squash": "NormForSquare EpsilonOfOne VanishingLengths",
+    "wrong_agreement": "OtherParent TenTimesTheLogits AgreementBeforeSquash ReplacedLogits",
+    "wrong_class_squash": "NormForSquare VanishingLengths",
     "shared_matrix": "OneMatrix",
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
@@ -151,20 +150,31 @@ def test_a_declared_number_of_iterations_is_compared_with_those_made():
     assert verdict.status == "FAIL" and verdict.numbers == {"made": 3, "declared": 4}
 
 
+SMALL = {"channels": 6, "types": 3, "primary_dimensions": 4, "hidden": (8,)}
+AGREEMENT = {  # of routings unlike the paper's
+    "em": ("WARN", "by 0.27, expected 1"),
+    "inverted_attention": ("WARN", "logits are replaced"),
+    "k_means": ("WARN", "logits are replaced"),
+    "max_min": ("SKIPPED", "no softmax weighs votes"),
+    "uniform": ("SKIPPED", "no softmax weighs votes"),
+    "self_attention": ("SKIPPED", "routes in one iteration"),
+    "self_routing": ("SKIPPED", "routes in one iteration"),
+}
+
+
 @pytest.mark.parametrize("routing", discovery.names("capsviz.nn.routing"))
 def test_no_routing_raises_an_alarm(routing):
-    def build():
-        torch.manual_seed(0)
-        return models.build("capsnet", (1, 28, 28), 10, stem="slim", routing=routing)
-
-    assert_capsnet(build(), new=build())
+    torch.manual_seed(0)
+    network = models.build("capsnet", (1, 22, 20), 4, routing=routing, **SMALL)
+    verdict = assert_capsnet(network).verdict("wrong_agreement")
+    status, words = AGREEMENT.get(routing, ("PASS", ""))
+    assert verdict.status == status and words in verdict.message
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors"])
 def test_a_correct_capsnet_raises_no_alarm(preset):
-    small = {"channels": 6, "types": 3, "primary_dimensions": 4, "hidden": (8,)}
     torch.manual_seed(0)
-    network = models.build("capsnet", (1, 22, 20), 4, preset=preset, **small)
+    network = models.build("capsnet", (1, 22, 20), 4, preset=preset, **SMALL)
     report = assert_capsnet(network)
     assert report.verdict("mixed_positions").status == "PASS"
     assert report.verdict("wrong_margin_loss").status == "PASS"
@@ -175,17 +185,18 @@ def test_efficient_capsnet_raises_no_alarm():
     assert_capsnet(models.build("efficient_capsnet", (1, 28, 28), 10))
 
 
-@pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=pytest.mark.slow)])
-def test_shipped_weights_raise_no_alarm_and_pass_all_but_three_checks(name):
-    report = assert_capsnet(checkpoint.load(name))
+def test_shipped_weights_raise_no_alarm_and_pass_all_but_three_checks():
+    report = assert_capsnet(checkpoint.load("digits"))
     assert len(of_status(report, "PASS")) == 25
 
 
-def test_a_network_without_capsules_has_nothing_to_check():
-    report = checks.run(public_layouts.Plain(), (1, 12, 10), 3)
-    assert report.failures == ()
-    skipped = set(of_status(report, "SKIPPED"))
-    assert skipped >= {"wrong_softmax_axis", "mixed_positions", "wrong_squash_axis"}
+def test_a_network_without_capsules_is_refused_but_for_checks_that_are_named():
+    plain = public_layouts.Plain(), (1, 12, 10), 3
+    with pytest.raises(ValueError, match="no capsules were found in Plain: no softmax weighs"):
+        checks.run(*plain)
+    report = checks.run(*plain, only=("mixed_batch", "mixed_positions"))
+    assert report.verdict("mixed_batch").status == "PASS"
+    assert report.verdict("mixed_positions").status == "SKIPPED"
 
 
 def test_a_wrapped_network_can_be_checked():
@@ -268,16 +279,3 @@ def test_the_loss_of_outputs_of_any_kind_is_examined(kind):
     report = checks.run(Network(), public_layouts.SHAPE, public_layouts.CLASSES, loss=loss)
     assert of_status(report, "FAIL") == ["hardcoded_gpu"]
     assert {"wrong_margin_loss", "wrong_reconstruction_weight"} <= set(of_status(report, "PASS"))
-
-
-def test_a_compiled_network_is_checked_as_it_was_written():
-    network = torch.compile(planted.AcrossPlaces(), backend="eager")
-    report = examined(network, only="mixed_positions")
-    assert of_status(report, "FAIL") == ["mixed_positions"]
-    assert report.network == "AcrossPlaces"
-
-
-def test_every_check_describes_itself():
-    for name, module in checks.checks().items():
-        assert all(getattr(module.ABOUT, field) for field in ("paper", "method", "breaks", "fix"))
-        assert discovery.summary(checks.PITFALLS, name).endswith("."), name

@@ -1,6 +1,5 @@
 """Arguments that are not valid, or cannot be true of the network, are refused in one line."""
 
-import numpy as np
 import pytest
 import torch
 from helpers import planted_bugs as planted
@@ -19,21 +18,15 @@ def boom():
     ("facts", "words"),
     [
         ({"iterations": 0}, "at least 1, got 0"),
-        ({"iterations": "three"}, "iterations= must be .*, got 'three'"),
-        ({"iterations": True}, "iterations= must be .*, got True"),
         ({"scores": "nope"}, "unknown scores 'nope'"),
-        ({"scores": 3}, "scores= must be .*, got 3"),
         ({"pair": "nope"}, "pair 'nope' names 0 of the softmaxes: 24 children to 5 parents"),
         ({"decode": 3}, "decode= must be a function .*, got 3"),
         ({"call": 3}, "call= must be a function .*, got 3"),
         ({"new": 3}, "new= must be a network, a torch.nn.Module, got 3"),
-        ({"new": planted.Correct}, "new= must be a network, a torch.nn.Module, got type"),
         ({"train_data": 3}, r"train_data= must be images \(N, C, H, W\), .*, got 3"),
         ({"train_data": boom}, "train_data= raises KeyError: 'boom'"),
         ({"train_data": torch.rand(0, *SHAPE)}, "train_data= holds no images"),
-        ({"test_data": []}, "test_data= holds no images"),
         ({"normalise": (0.1, 0)}, r"a deviation above 0, got \(0.1, 0\)"),
-        ({"normalise": (0.1, -1)}, r"a deviation above 0, got \(0.1, -1\)"),
         ({"images": torch.rand(SHAPE)}, "expected float images"),
         ({"images": torch.rand(3, 1, 13, 11)}, r"images \(N, 1, 11, 13\), got \(3, 1, 13, 11\)"),
         ({"images": 2 * torch.ones(3, *SHAPE)}, r"in \[0, 1\]"),
@@ -51,9 +44,7 @@ def test_facts_that_are_not_valid_are_refused(facts, words):
         (planted.Correct(), (None, None), "give image_shape="),
         (planted.Correct(), ((3, 11, 13), 5), "the network refuses"),
         (planted.Correct(), (12, 3), "expected image_shape"),
-        (planted.Correct(), ((1, -12, 10), 3), "expected image_shape"),
         (planted.Correct(), (SHAPE, "3"), "expected a number of classes"),
-        (planted.Correct(), (SHAPE, 0), "expected a number of classes"),
         (planted.Correct(), (SHAPE, 4), "expected 4 classes, .* 24 children to 5 parents in the"),
         (planted.digits, (SHAPE, 5), r"expected a network, a torch.nn.Module, got function"),
     ],
@@ -62,11 +53,6 @@ def test_a_network_of_another_size_is_refused(network, size, words):
     with pytest.raises((ValueError, TypeError), match=words) as error:
         checks.run(network, *size)
     assert "\n" not in str(error.value)
-
-
-def test_iterations_may_be_of_any_kind_of_whole_number():
-    report = examined(planted.Correct(), only="wrong_iterations", iterations=np.int64(3))
-    assert report.verdict("wrong_iterations").status == "PASS"
 
 
 def test_a_network_without_capsules_has_no_pair():

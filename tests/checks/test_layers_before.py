@@ -95,19 +95,6 @@ def test_a_layer_before_that_is_not_squashed_fails_where_lengths_are_presence():
     assert verdict.status == "FAIL" and "36 children to 6 parents in between" in verdict.message
 
 
-def test_what_is_looked_at_in_another_layer_leaves_the_candidate_as_it_was():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        candidate = checks.Candidate(Deep().eval(), (1, 13, 13), 3)
-    images = candidate.images(3)
-    before = candidate.capsules.look(images, "couplings")["couplings"]
-    (layer,) = candidate.capsules.before
-    other = layer.look(images, "couplings", "poses")
-    assert other["couplings"].shape == (3, 3, 36, 6) and other["poses"].shape == (3, 3, 6, 5)
-    assert torch.equal(candidate.capsules.look(images, "couplings")["couplings"], before)
-    assert layer.before == [] and candidate.capsules.before == [layer]
-
-
 def test_nothing_is_looked_at_in_training_mode():
     """A pass in training mode would move the statistics of batch norms, and what follows."""
     with torch.random.fork_rng():

@@ -1,5 +1,7 @@
 """What the checks say of losses that are wrong, and of functions that are none."""
 
+from functools import partial
+
 import pytest
 import torch
 from helpers import planted_bugs as planted
@@ -44,9 +46,9 @@ def half(term):
 @pytest.mark.parametrize(
     ("present", "absent", "said"),
     [
-        (above(0.9), half(above(0.1)), "the true class costs more"),
-        (below(0.9), half(below(0.1)), "other classes cost more"),
-        (below(0.1), half(above(0.9)), "margins are exchanged: 0.10"),
+        (above(0.9), half(above(0.1)), "0.05 for the true class and 0.05 for the others costs"),
+        (below(0.9), half(below(0.1)), "0.95 for the true class and 0.95 for the others costs"),
+        (half(above(0.1)), below(0.9), "present and absent are exchanged"),
         (below(0.9), torch.zeros_like, "other classes cost nothing"),
         (below(0.9), half(above(0.1, power=1)), "4.00 times as large for the true class, 2.00"),
     ],
@@ -60,8 +62,11 @@ def test_a_margin_loss_that_is_wrong_fails(present, absent, said):
     ("loss", "numbers"),
     [
         (of_terms(below(0.9), half(above(0.4))), {"absent_margin": 0.4}),
-        (planted.other_margins, {"present_margin": 0.8, "absent_margin": 0.2}),
-        (planted.absent_as_heavy, {"absent": 1}),
+        (
+            partial(planted.of_parts, margins=(0.8, 0.2)),
+            {"present_margin": 0.8, "absent_margin": 0.2},
+        ),
+        (partial(planted.of_parts, absent=1.0), {"absent": 1}),
         (planted.hardest_absent, {}),
     ],
 )
@@ -70,10 +75,6 @@ def test_another_margin_loss_is_a_warning_with_its_numbers(loss, numbers):
     assert one.status == "WARN", one
     for name, value in numbers.items():
         assert one.numbers[name] == pytest.approx(value, abs=0.01)
-
-
-def test_present_and_absent_exchanged_fail():
-    assert verdict(planted.exchanged).status == "FAIL"
 
 
 @pytest.mark.parametrize("number", [float("nan"), torch.tensor(torch.inf)])
@@ -99,15 +100,6 @@ def test_a_softmax_of_lengths_fails(loss):
 def test_a_margin_between_classes_is_no_softmax(power):
     one = verdict(lambda out, x, y: multi_margin_loss(out[0], y, p=power), "softmax_in_loss")
     assert one.status == "WARN" and "a margin between classes" in one.message
-
-
-def test_a_margin_of_the_norm_of_a_batch_fails():
-    def loss(output, images, labels):
-        present = output[0][torch.arange(len(labels)), labels]
-        return (0.9 - present.norm()).relu() ** 2
-
-    one = verdict(loss)
-    assert one.status == "FAIL" and "the others" in one.message
 
 
 @pytest.mark.parametrize("check", ["wrong_margin_loss", "softmax_in_loss"])

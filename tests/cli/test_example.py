@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from helpers.plain_capsnet import Foreign
 
 from capsviz.cli import main, options
-from capsviz.inputs.opening import Inputs, open_picture
+from capsviz.inputs.opening import Inputs
 
 
 @pytest.fixture
@@ -36,19 +36,9 @@ def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
     assert list(tmp_path.glob("*-parity-1-*.json"))
 
 
-def test_a_report_of_two_classes_shows_the_last_one(odd, tmp_path):
-    words = ["report", "--only", "rotate", "--n", "2", "--output", str(tmp_path / "page.html")]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
-
-
 @pytest.mark.parametrize("name", [*COMMANDS, "report"])
 def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
     words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
     done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "--digit: parity has no class 2, expected 0 to 1\n" in done.stderr
-
-
-def test_a_picture_of_no_class_is_of_the_usual_one(odd):
-    assert open_picture(odd).name == "parity-1-0"

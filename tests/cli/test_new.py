@@ -8,19 +8,19 @@ import pytest
 from click.testing import CliRunner
 
 from capsviz.cli import main
-from capsviz.commands.new import FOLDERS
+from capsviz.commands.new import KINDS
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_a_skeleton_works_and_its_test_passes(kind, tmp_path):
-    made = CliRunner().invoke(main, ["new", kind, "mine", "--folder", str(tmp_path)])
-    assert made.exit_code == 0, made.output
+def test_every_skeleton_works_and_its_test_passes(tmp_path):
+    for kind in KINDS:
+        words = ["new", kind, f"my_{kind}", "--folder", str(tmp_path)]
+        made, again = (CliRunner().invoke(main, words) for _ in range(2))
+        assert made.exit_code == 0, made.output
+        assert again.exit_code == 2 and "exists" in again.stderr
     environment = os.environ | {"CAPSVIZ_PLUGINS": str(tmp_path), "CAPSVIZ_DATA": str(tmp_path)}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "tests"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    again = CliRunner().invoke(main, ["new", kind, "mine", "--folder", str(tmp_path)])
-    assert again.exit_code == 2 and "exists" in again.stderr
+    assert done.returncode == 0 and done.stdout.count("passed") == 1, done.stdout
 
 
 def test_an_analysis_that_was_just_written_is_a_command(tmp_path):
@@ -39,7 +39,7 @@ def test_an_analysis_that_was_just_written_is_a_command(tmp_path):
     assert wrong.returncode == 2 and "'--least': 1 is not in the range" in wrong.stderr
 
 
-@pytest.mark.parametrize("name", ["two words", "_private", "1st"])
+@pytest.mark.parametrize("name", ["two words", "_private"])
 def test_what_is_no_name_is_refused_in_a_line(name, tmp_path):
     done = CliRunner().invoke(main, ["new", "routing", name, "--folder", str(tmp_path / "x")])
     assert done.exit_code == 2 and "expected a name of letters" in done.stderr

@@ -105,8 +105,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("spec", WRONG)
-@pytest.mark.parametrize("command", ["routing", "predict seven.png", "explore --no-browser"])
+@pytest.mark.parametrize(
+    ("command", "spec"),
+    [
+        *(("routing", spec) for spec in WRONG),
+        ("predict seven.png", "networks.py:heads"),
+        ("explore --no-browser", "networks.py:heads"),
+    ],
+)
 def test_a_network_that_is_wrong_is_refused_in_one_line(run, command, spec):
     done = run(*command.split(), "--network", spec, "--dataset", "digits")
     assert done.exit_code == 2, (done.output, done.exception)
@@ -127,7 +133,7 @@ def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("command", ["routing", "predict seven.png", "explore --no-browser"])
+@pytest.mark.parametrize("command", ["routing", "predict seven.png"])
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -10,10 +10,10 @@ import torch
 from click.testing import CliRunner
 from helpers.training_runs import SMALL, train
 
-from capsviz import checkpoint, results
+from capsviz import results
 from capsviz.analyses.transplant import OverPairs
 from capsviz.cli import main
-from capsviz.inputs.runs import _terms, check
+from capsviz.inputs.runs import check
 from capsviz.nn import models
 from capsviz.training.recipe import Recipe
 
@@ -63,21 +63,6 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
         spread = [getattr(single, name) for single in singly]
         assert ((one.high - one.low) >= min((s.high - s.low).min() for s in spread) - 1e-9).all()
     assert OverPairs().findings(whole) in done.stdout
-
-
-def test_repeated_checkpoints_are_the_same_as_a_glob(blank, runs):
-    named = [word for k in range(3) for word in ("--checkpoint", f"runs/x-{k}")]
-    done, other = transplant(*named, "--json"), transplant("--seeds-of", "runs/x-*", "--json")
-    assert json.loads(done.stdout) == json.loads(other.stdout)
-    assert len(json.loads(done.stdout)["as_own"]["runs"]) == 3
-
-
-def test_a_combined_figure_is_drawn_again_from_its_numbers(runs):
-    transplant("--seeds-of", "runs/x-*")
-    path = "out/transplant-x-digits-40-images-3-runs"
-    first = (runs.parent / f"{path}.png").read_bytes()
-    assert invoke("redraw", f"{path}.json", "--format", "png", "--force").exit_code == 0
-    assert (runs.parent / f"{path}.png").read_bytes() == first
 
 
 def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
@@ -150,57 +135,6 @@ def test_the_accuracy_of_several_runs_is_their_mean(runs):
     assert about["accuracy"]["runs"] == each and np.isclose(
         about["accuracy"]["value"], sum(each) / 3
     )
-    words = ["--split", "validation", "--write-thresholds"]
-    refused(invoke("evaluate", "--seeds-of", "runs/x-*", *words), "name one --checkpoint")
-
-
-def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch):
-    whole = transplant("--seeds-of", "runs/x-*", "--json")
-    tasks = [transplant("--seeds-of", "runs/x-*", "--task", f"{i}/2", "--force") for i in (2, 2, 1)]
-    assert [task.exit_code for task in tasks] == [0, 0, 0], tasks[-1].output
-    for task in tasks[:2]:
-        assert task.stdout == ""
-        assert "1 of 3 training runs are measured" in task.stderr
-    assert "3 training runs of small (seeds 0, 1, 2)" in tasks[2].stdout
-    joined, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
-    assert json.loads(results.to_json(joined)) == json.loads(whole.stdout)
-    assert about["runs"]["seeds"] == [0, 1, 2]
-    monkeypatch.setattr("capsviz.inputs.context.measure_with", None)  # nothing is measured again
-    again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")
-    assert again.exit_code == 0 and "is there already" in again.stderr
-    assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0
-
-
-def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(runs):
-    done = transplant("--seeds-of", "runs/x-*", "--task", "4/5")
-    assert done.exit_code == 0 and done.stdout == ""
-    assert done.stderr == "nothing for task 4/5: there are 3 runs\n"
-    assert not (runs.parent / "out").exists()
-
-
-def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
-    def killed(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("capsviz.results.files.write_result", killed)
-        assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code != 0
-    assert not list((runs.parent / "out/shares").glob("*/*"))
-    assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code == 0
-
-
-def test_other_options_or_weights_are_measured_anew(runs):
-    for options in ((), ("--seed", 3)):
-        transplant("--seeds-of", "runs/x-*", "--task", "1/3", *options)
-    assert len(list((runs.parent / "out/shares").glob("*/*"))) == 2
-    train(runs / "x-0", 0, epochs=2)
-    outcome = transplant("--seeds-of", "runs/x-*", "--task", "2/3")
-    refused(outcome, "epochs")
-
-
-def test_a_task_of_one_run_is_refused(runs):
-    refused(transplant("--checkpoint", "runs/x-0", "--task", "1/2"), "--task", "--seeds-of")
-    refused(transplant("--seeds-of", "runs/x-*", "--task", "4/3"), "expected --task I/N")
 
 
 def card(options, **recipe):
@@ -225,10 +159,3 @@ def test_an_older_card_has_todays_defaults_where_it_names_nothing():
     old["recipe"]["schedule"] = new["recipe"]["schedule"] = "exponential"
     with pytest.raises(ValueError, match=r"'new' is not .*: lr_decay 0.96, not 0.99126"):
         check({"old": old, "new": new})
-
-
-def test_reading_what_runs_have_in_common_draws_nothing():
-    card = checkpoint.read_card(checkpoint.find("digits"))
-    before = torch.get_rng_state()
-    assert _terms(card)["stem"] == "paper"  # younger than the card
-    assert torch.equal(torch.get_rng_state(), before)

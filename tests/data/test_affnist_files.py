@@ -42,12 +42,7 @@ def test_a_whole_test_file_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "folder"),
-    [
-        ("train", "training_batches"),
-        ("validation", "validation_batches"),
-        ("test", "test_batches"),
-    ],
+    ("split", "folder"), [("train", "training_batches"), ("test", "test_batches")]
 )
 def test_batches_are_read_in_the_order_of_their_numbers(tmp_path, split, folder):
     for number in (10, 2, 1):
@@ -61,7 +56,7 @@ def test_images_written_column_by_column_are_recognised(tmp_path):
         data.load("affnist", "test", tmp_path)
 
 
-@pytest.mark.parametrize("size", [0, 100, 400])
+@pytest.mark.parametrize("size", [0, 400])
 def test_an_empty_or_truncated_file_is_said_to_be_one(tmp_path, size):
     path = tmp_path / "affNIST/test.mat"
     write(path, [1, 2])
@@ -78,11 +73,6 @@ def test_images_of_another_size_are_refused(tmp_path):
         {"affNISTdata": {"image": np.zeros((784, 2), np.uint8), "label_int": np.ones((1, 2))}},
     )
     with pytest.raises(ValueError, match=r"expected uint8 images \(1600, 2\).*\(784, 2\)"):
-        data.load("affnist", "test", tmp_path)
-
-
-def test_missing_files_are_said_where_to_put(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"affNIST.*test\.mat or test_batches"):
         data.load("affnist", "test", tmp_path)
 
 
@@ -129,11 +119,11 @@ def test_the_numbers_are_drawn_by_the_specification():
         assert kstest((values - low) / (high - low), "uniform").pvalue > 0.001, name
 
 
-def test_no_ink_is_lost_in_10_000_draws():
+def test_no_ink_is_lost():
     """Against the same maps on a canvas large enough for anything."""
     part = sample(250)
     margin = 30
-    for variant in range(40):
+    for variant in range(8):
         made, numbers = affnist_like.make(part, variant)
         large = part.pad(affnist_like.PAD_PX + margin).images.float()
         whole = warps.warp(large, warps.matrix(tuple(large.shape[2:]), **numbers._asdict()))
@@ -153,30 +143,22 @@ def test_places_fill_the_whole_range_that_keeps_the_ink():
     assert [float(x) for x in (left, right, up, down)] == pytest.approx(expected, abs=0.01)
 
 
-def test_an_empty_image_stays_where_it_is(generator):
-    found = affnist_like.draw(torch.zeros(2, 1, 40, 40), generator=generator)
-    assert found.shift_x_px.abs().max() == found.shift_y_px.abs().max() == 0
-
-
 def test_ink_that_fits_under_no_draw_is_refused(generator, monkeypatch):
     monkeypatch.setattr(affnist_like, "SCALE", (1.1, 1.2))
     with pytest.raises(ValueError, match="too large for a canvas of 40 x 40"):
         affnist_like.draw(torch.ones(2, 1, 40, 40), generator=generator)
 
 
-@pytest.mark.mnist
-def test_variants_follow_one_another_and_do_not_depend_on_their_number(mnist_root):
-    one = data.load("affnist_like", "test", mnist_root, variants=1)
-    two = data.load("affnist_like", "test", mnist_root, variants=2)
-    assert len(one) == 10_000 and len(two) == 20_000 and one.name == "affnist_like"
-    assert torch.equal(two.images[:10_000], one.images)
-    assert torch.equal(two.labels[10_000:], one.labels)
-    assert not torch.equal(two.images[10_000:], one.images)
-
-
-def test_at_least_one_variant_is_asked_for():
-    with pytest.raises(ValueError, match="at least 1 variant of each image, got 0"):
-        data.load("affnist_like", "test", variants=0)
+def test_variants_follow_one_another_and_do_not_depend_on_their_number(monkeypatch):
+    load = lambda split, root, *, download: sample(40)  # noqa: E731
+    monkeypatch.setattr("capsviz.data.mnist.load", load)
+    one = data.load("affnist_like", "test", variants=1)
+    two = data.load("affnist_like", "test", variants=2)
+    assert (one.image_shape, one.classes) == (affnist_like.IMAGE_SHAPE, affnist_like.CLASSES)
+    assert len(one) == 40 and len(two) == 80 and one.name == "affnist_like"
+    assert torch.equal(two.images[:40], one.images)
+    assert torch.equal(two.labels[40:], one.labels)
+    assert not torch.equal(two.images[40:], one.images)
 
 
 def test_more_variants_than_memory_are_refused_before_they_are_made(mnist_root):

@@ -44,34 +44,10 @@ def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
     assert sizes == {"train": 36, "validation": 4, "test": 7}
 
 
-def test_of_many_classes_one_picture_each_is_set_aside_at_least(tmp_path):
-    """A tenth of 60 pictures is 6, and there are 20 classes."""
-    for name in ("train", "test"):
-        make_folder(tmp_path / name, {f"c{k:02d}": 3 for k in range(20)})
-    part = data.load("folder", "validation", tmp_path)
-    assert torch.bincount(part.labels).tolist() == [1] * 20
-    assert len(data.load("folder", "train", tmp_path)) == 40
-
-
 def test_too_few_pictures_of_a_class_to_split_are_refused_in_words(tmp_path):
     make_folder(tmp_path, {"a": 2, "b": 30})
     with pytest.raises(ValueError, match="expected at least 3 of each class, got 2 of one"):
         data.load("folder", "train", tmp_path)
-
-
-def test_the_first_pictures_of_a_folder_are_of_all_classes(tmp_path):
-    for name in data.SPLITS:
-        make_folder(tmp_path / name, {"a": 4, "b": 2, "c": 3}, mode="L")
-    part = data.load("folder", "train", tmp_path)
-    assert part.labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 2, 0]
-    assert part.images[:, 0, 0, 0].tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 9]
-
-
-def test_a_test_folder_with_other_classes_is_refused(tmp_path):
-    make_folder(tmp_path / "train", {"cat": 20, "dog": 20})
-    make_folder(tmp_path / "test", {"dog": 3, "fox": 4})
-    with pytest.raises(ValueError, match=r"'dog', 'fox'.*'cat', 'dog'"):
-        data.load("folder", "test", tmp_path)
 
 
 def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
@@ -95,12 +71,6 @@ def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
     assert upright[14, 26] > 200 and upright[1, 2] < 50
 
 
-def test_colour_folders_keep_three_channels(tmp_path):
-    make_folder(tmp_path, {"a": 10, "b": 10})
-    part = data.load("folder", "train", tmp_path, channels=3, image_size=24)
-    assert part.image_shape == (3, 24, 24)
-
-
 def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
     for kind in (FileNotFoundError, ValueError):
         with pytest.raises(kind, match="needs --data-dir"):
@@ -118,8 +88,7 @@ def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
     ("train", "validation", "test"),
     [
         ("Training", "Valid", "Testing"),
-        ("TRAIN", "VAL", "TEST"),
-        ("train", "Validation", "testing"),
+        ("train", "VAL", "testing"),
     ],
 )
 def test_split_folders_have_known_names_in_any_case(tmp_path, train, validation, test):
@@ -135,9 +104,7 @@ def test_split_folders_have_known_names_in_any_case(tmp_path, train, validation,
     ("folders", "match"),
     [
         (["seg_train/a", "seg_train/b", "seg_test/a", "seg_test/b"], "named like splits"),
-        (["train_images/a", "train_images/b", "val_images/a", "val_images/b"], "named like splits"),
         (["data/train/a", "data/train/b", "data/test/a"], "one class folder, 'data'"),
-        (["train/train/a", "train/train/b", "test/test/a"], "one class folder, 'train'"),
         (["train/a", "train/b", "Training/a", "Training/b"], "are both train images"),
         (["only"], "one class folder, 'only', expected two or more"),
     ],
@@ -178,13 +145,6 @@ def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path):
     assert "\n" not in part.left_out
 
 
-def test_gif_and_jfif_pictures_are_read(tmp_path):
-    make_folder(tmp_path, {"a": 10, "b": 10})
-    for number, ending in enumerate(("gif", "jfif", "webp")):
-        Image.new("RGB", (30, 30)).save(tmp_path / "a" / f"x{number}.{ending}")
-    assert sum(len(data.load("folder", split, tmp_path)) for split in data.SPLITS) == 23
-
-
 def test_training_says_classes_counts_and_what_was_left_out(tmp_path):
     make_folder(tmp_path, {"cat": 10, "dog": 20})
     (tmp_path / "dog" / "readme.md").write_text("dogs")
@@ -215,10 +175,3 @@ def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):
     after = {split: colours(split) for split in data.SPLITS}
     assert sum(len(before[split] - after[split]) for split in data.SPLITS) <= 2
     assert len(before["train"]) == 56 and sum(map(len, after.values())) == 81
-
-
-def test_val_is_a_name_of_the_validation_folder(tmp_path):
-    for name, n in (("train", 20), ("val", 3), ("test", 4)):
-        make_folder(tmp_path / name, {"a": n, "b": n})
-    assert len(data.load("folder", "validation", tmp_path)) == 6
-    assert len(data.load("folder", "train", tmp_path)) == 40

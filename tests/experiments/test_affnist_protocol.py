@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +13,7 @@ from capsviz.data import affnist_like
 from capsviz.experiments import affnist as generalisation
 from capsviz.experiments.affnist import Plan, read, result_path, run
 from capsviz.experiments.affnist import scores as affine_scores
-from capsviz.experiments.affnist.scores import pack, unpack
+from capsviz.experiments.affnist.scores import unpack
 from capsviz.files import LOCK, locked
 from capsviz.nn import models
 
@@ -159,14 +158,6 @@ def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path
         run("resnet", 0, plan(tmp_path, epochs=1))
 
 
-def test_weights_that_matched_another_target_are_not_scored_as_these(little, tmp_path):
-    run("resnet", 0, plan(tmp_path, full=False))
-    result_path(tmp_path, "resnet", 0, "matched").unlink()  # as if it had died while scoring
-    (tmp_path / "runs" / "resnet-0" / "terms.json").unlink()  # as before these were kept
-    with pytest.raises(ValueError, match=r"matched\.safetensors was made with target 0\.01"):
-        run("resnet", 0, plan(tmp_path, target=0.02, full=False))
-
-
 def test_a_run_that_was_begun_on_other_terms_is_not_taken_for_what_is_asked(little, tmp_path):
     unreached = plan(tmp_path, target=0.999, full=False, epochs=1)
     run("resnet", 0, unreached)
@@ -183,18 +174,6 @@ def test_a_run_that_was_begun_on_other_terms_is_not_taken_for_what_is_asked(litt
     assert not terms.exists()
 
 
-def test_terms_are_free_until_something_is_trained(little, tmp_path, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(generalisation, "fit", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run("resnet", 0, plan(tmp_path, target=0.999))
-    run("resnet", 0, plan(tmp_path, full=False))
-    assert json.loads((tmp_path / "runs/resnet-0/terms.json").read_text())["target"] == 0.01
-
-
 def test_a_full_training_can_be_lengthened(little, tmp_path):
     run("resnet", 0, plan(tmp_path))
     run("resnet", 0, plan(tmp_path, epochs=3))
@@ -203,54 +182,17 @@ def test_a_full_training_can_be_lengthened(little, tmp_path):
     assert matched["terms"]["epochs"] == 2
 
 
-def test_damaged_files_of_affnist_are_found_before_training(little, tmp_path, monkeypatch):
-    def broken(*_):
-        raise ValueError("test.mat is not a whole file of affNIST")
-
-    monkeypatch.setattr(generalisation, "real", broken)
-    with pytest.raises(ValueError, match="not a whole file"):
-        run("resnet", 0, plan(tmp_path))
-    assert not list(tmp_path.rglob("*.safetensors"))
-
-
-def test_held_out_images_are_those_of_training_shifted_once(little):
-    a, b = (affine_scores.held_out("validation") for _ in range(2))
-    assert a.image_shape == (1, 40, 40) and torch.equal(a.images, b.images)
-    plain = data.load("mnist", "validation", pad_px=6)
-    assert torch.equal(a.images.flatten(1).sum(1), plain.images.flatten(1).sum(1))
-    assert not torch.equal(a.images, plain.images)
-
-
-def test_hits_survive_packing():
-    hits = np.random.default_rng(0).random(1003) < 0.8
-    np.testing.assert_array_equal(unpack(pack(hits), 1003), hits)
-
-
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"target": 99.23}, r"must be in \(0, 1\), got 99.23"),
+        ({"target": 99.23}, "target must be less than 1, got 99.23"),
         ({"epochs": 0}, "epochs must be at least 1"),
-        ({"checks": 0}, "checks must be at least 1"),
-        ({"limit": -5}, "limit must be at least 1, got -5"),
-        ({"limit": 320_001}, "there are 320000 images, got 320001"),
-        ({"train_limit": 0}, "train_limit must be at least 1, got 0"),
+        ({"limit": 320_001}, "limit must be at most 320000, got 320001"),
     ],
 )
 def test_impossible_plans_are_refused(tmp_path, wrong, text):
     with pytest.raises(ValueError, match=text):
         Plan(tmp_path, **wrong)
-
-
-def test_an_unknown_network_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="unknown network 'capsnet-2', expected one of: capsnet"):
-        run("capsnet-2", 0, Plan(tmp_path))
-
-
-def test_a_file_that_is_no_result_is_named(tmp_path):
-    (tmp_path / "capsnet-0-full.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"capsnet-0-full\.json is not a result.*lacks network"):
-        read(tmp_path)
 
 
 @pytest.mark.parametrize("name", generalisation.NETWORKS)

@@ -1,7 +1,7 @@
 """Published tables: their runs, an interrupted series that goes on, and what the rows say."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from capsviz.cli import main
-from capsviz.experiments import gathering, reproduce, reproductions
+from capsviz.experiments import reproduce, reproductions
 from capsviz.nn import models
 from capsviz.results import tables
 from capsviz.statistics.intervals import wilson
@@ -41,7 +41,6 @@ def table(monkeypatch):
         labels=("Decoder",), cells=cells, caption="A table.\n\nMore.", epochs=50, apart=False
     )
     monkeypatch.setattr(reproduce, "get", lambda name: made)
-    monkeypatch.setattr(gathering, "get", lambda name: made)
     return made
 
 
@@ -114,8 +113,8 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert made == ["without-0", "with-1", "without-1"]
     kept = tmp_path / "1-epochs/with-0.json"
     assert kept.stat().st_mtime_ns == first[kept]
-    header, rows, caption, _ = gathering.gather("any", tmp_path)
-    assert header == ["Decoder", *gathering.MEASURES]
+    header, rows, caption, _ = reproduce.gather("any", tmp_path)
+    assert header == ["Decoder", *reproduce.MEASURES]
     assert [(row[0], row[2], row[3]) for row in rows] == [("yes", "1", "2"), ("no", "1", "2")]
     assert rows[0][6] != "–" and rows[1][6] == "–" and rows[0][7] == "0.25"
     assert "1 epoch of 40 training images" in caption
@@ -129,13 +128,13 @@ def test_a_result_is_of_the_length_and_the_seed_that_its_place_says(table, tmp_p
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(kept.read_bytes())
         with pytest.raises(ValueError, match=r"expected 1-epochs/RUN-0\.json"):
-            gathering.gather("any", tmp_path, epochs=int(other[0]))
+            reproduce.gather("any", tmp_path, epochs=int(other[0]))
         path.unlink()
     about = json.loads(kept.read_text())
     del about["results"]["test"]["error_percent"]
     kept.write_text(json.dumps(about))
     with pytest.raises(ValueError, match=r"not the result of a run \(KeyError: 'error_percent'"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
@@ -158,7 +157,6 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
             assert [p.name for p in (tmp_path / name).rglob("epochs.csv")] == ["epochs.csv"]
             monkeypatch.undo()
             monkeypatch.setattr(reproduce, "get", lambda name: table)
-            monkeypatch.setattr(gathering, "get", lambda name: table)
             other = [*words, "--batch-size", "64", "--folder", str(tmp_path / name)]
             refused = CliRunner().invoke(main, ["reproduce", *other])
             assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
@@ -172,44 +170,9 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
 
 
-def test_a_run_that_was_begun_on_other_terms_is_looked_at_whatever_its_row(
-    table, tmp_path, monkeypatch
-):
-    """The task of another row would else be first with its result, and shut the begun one out."""
-    words = ["reproduce", "any", "--epochs", "2", "--seeds", "1", "--limit", "40"]
-    words += ["--precision", "fp32", "--folder", str(tmp_path)]
-    fit = pipeline.fit
-
-    def stopped(*given, on_epoch, **more):
-        def once(epoch, model):
-            raise KeyboardInterrupt
-
-        return fit(*given, on_epoch=once, **more)
-
-    monkeypatch.setattr(pipeline, "fit", stopped)
-    CliRunner().invoke(main, [*words, "--task", "1/2"])
-    assert [path.name for path in (tmp_path / "2-epochs/runs").iterdir()] == ["with-0"]
-    refused = CliRunner().invoke(main, [*words, "--task", "2/2", "--batch-size", "64"])
-    assert refused.exit_code == 2 and "with-0 was made by another recipe" in refused.stderr
-    assert "batch_size" in refused.stderr
-
-
-def test_folders_of_another_name_are_no_results_and_seeds_are_in_order(table, tmp_path):
-    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
-    (tmp_path / "1-old-epochs").mkdir()
-    cell, folder = table.cells()[0], tmp_path / "1-epochs"
-    for seed in (10, 2):
-        (folder / f"{cell.run}-{seed}.json").write_text("{}")
-    names = [path.stem for path in gathering.paths_of(cell, folder)]
-    assert names == [f"{cell.run}-{seed}" for seed in (0, 2, 10)]
-    for path in gathering.paths_of(cell, folder)[1:]:
-        path.unlink()
-    assert gathering.gather("any", tmp_path).rows and gathering.lengths("any", tmp_path) == [1]
-
-
 def test_the_command_of_a_table_makes_it(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
-    made = gathering.gather("any", tmp_path)
+    made = reproduce.gather("any", tmp_path)
     (command,) = made.commands
     assert command.startswith("capsviz reproduce any --epochs 1 --seeds 1 --batch-size 16 ")
     words = [*command.split()[1:], "--folder", str(tmp_path / "again")]
@@ -254,98 +217,63 @@ def test_results_of_other_rows_on_other_terms_are_refused_before_training(
     [
         ({"with": (0, 1), "without": (0, 1)}, ["--seeds 2"]),
         ({"with": (0, 1)}, ["--seeds 2 --rows with"]),
-        (
-            {"with": (0, 1, 2), "without": (0,)},
-            ["--seeds 1 --rows without", "--seeds 3 --rows with"],
-        ),
-        (
-            {"with": (0, 2), "without": (0, 1)},
-            ["--seeds 1 --rows with", "--seeds 2 --rows without",
-             "--seeds 3 --rows with --task 3/3"],
-        ),
-        ({"without": (1,)}, ["--seeds 2 --rows without --task 2/2"]),
+        ({"with": (0, 2), "without": (0,)}, ["--seeds 1 --rows without", "--seeds 3 --rows with"]),
     ],
-)  # fmt: skip
-def test_the_commands_of_a_table_make_the_runs_that_there_are(table, tmp_path, there, expected):
+)
+def test_the_commands_of_a_table_make_its_runs(table, tmp_path, there, expected):
     for name, seeds in there.items():
         for seed in seeds:
             write(tmp_path, name, seed, card(0.3))
-    commands = gathering.gather("any", tmp_path).commands
+    commands = reproduce.gather("any", tmp_path).commands
     end = " --batch-size 128 --schedule linear --precision bf16"
     start = "capsviz reproduce any --epochs 2"
     assert commands == [f"{start} {which}{end}" for which in expected]
-    made = []
-    for words in (command.split() for command in commands):
-        said = dict(zip(words[3::2], words[4::2], strict=True))
-        rows = tuple(said.get("--rows", "").split(",")) if "--rows" in said else ()
-        runs = [
-            (cell.run, seed)
-            for seed in range(int(said["--seeds"]))
-            for cell in reproduce.choose_rows("any", rows)
-        ]
-        task = tuple(int(n) for n in said.get("--task", "1/1").split("/"))
-        made += reproduce.share(runs, task)
-    assert sorted(made) == sorted((name, seed) for name, seeds in there.items() for seed in seeds)
 
 
 def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
     for seed, error in enumerate((0.3, 0.4, 0.8)):
         write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
-    write(tmp_path, "without", 0, card(0.7, sse=None))
-    rows = gathering.gather("any", tmp_path).rows
+    lossy = card(0.7, sse=None)
+    lossy["dataset"]["notice"] = "these are copies"
+    lossy["training"]["epoch"] = 1  # the best one
+    write(tmp_path, "without", 0, lossy)
+    _, rows, caption, _ = reproduce.gather("any", tmp_path)
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
     assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
     assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
     low, high = wilson(7, 1000)
+    assert rows[1][2] == "2 (best: 1)"
     assert rows[1][4] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
-
-
-def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
-    for seed, epoch in enumerate((3, 4)):
-        found = card(0.3, epochs=4)
-        found["training"]["epoch"] = epoch
-        write(tmp_path, "with", seed, found)
-    write(tmp_path, "without", 0, card(0.3, epochs=4))
-    assert [r[2] for r in gathering.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
-
-
-def test_lengths_are_those_with_rows_to_compare(table, tmp_path):
-    for epochs, names in ((1, ("with",)), (4, ("with", "without")), (30, ("with", "without"))):
-        for name in names:
-            found = card(0.3, epochs=epochs)
-            found["training"]["hardware"] = "one; other"  # a run that was resumed elsewhere
-            write(tmp_path, name, 0, found)
-    (tmp_path / "30-epochs/strange-0.json").write_text("{}")
-    assert gathering.lengths("any", tmp_path) == [4, 30]
-    caption = gathering.gather("any", tmp_path, epochs=4).caption
-    assert "one; other" in caption and caption.count("other;") == 1
+    assert caption.startswith("A table. More. 2 epochs of 55,000 training images, batches of 128, ")
+    how = "schedule linear, bf16, a machine; 1,000 test images."
+    assert how in caption and caption.endswith("Note: these are copies.")
 
 
 def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="no results of the table"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.3, batch_size=64))
     with pytest.raises(ValueError, match=r"differ in batch_size \(128, 64\)"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
     other = card(0.3)
     other["training"]["precision"] = "fp32"
     path = write(tmp_path, "without", 0, other)
     with pytest.raises(ValueError, match=r"differ in precision \(bf16, fp32\)"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
     write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
     with pytest.raises(ValueError, match=r"another recipe \(it differs in learning_rate\)"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"without-0.json is not the result of a run"):
-        gathering.gather("any", tmp_path)
+        reproduce.gather("any", tmp_path)
 
 
 def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_for(
     table, tmp_path
 ):
     def errors(**options):
-        return [row[4][:4] for row in gathering.gather("any", tmp_path, **options).rows]
+        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options).rows]
 
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
@@ -355,66 +283,18 @@ def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_
     write(tmp_path, "without", 0, card(0.1, epochs=10))
     assert errors() == ["0.20", "0.10"]
     with pytest.raises(ValueError, match="no results of the table 'any' after 3 epochs"):
-        gathering.gather("any", tmp_path, epochs=3)
+        reproduce.gather("any", tmp_path, epochs=3)
 
 
 def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path):
     table.apart = True
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
-    write(tmp_path, "with", 0, card(0.2, epochs=10))
-    _, rows, caption, _ = gathering.gather("any", tmp_path)
+    write(tmp_path, "with", 0, card(0.2, epochs=10, batch_size=64))
+    _, rows, caption, _ = reproduce.gather("any", tmp_path)
     assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
-    assert "2 or 10 epochs of 55,000 training images, batches of 128" in caption
-    assert [row[2] for row in gathering.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
-
-
-def test_only_rows_that_are_not_compared_may_be_on_unlike_terms(table, tmp_path):
-    table.apart = True
-    write(tmp_path, "with", 0, card(0.3, batch_size=64))
-    write(tmp_path, "without", 0, card(0.4))
-    _, _, caption, commands = gathering.gather("any", tmp_path)
-    assert "batches of 128 or 64, schedule" in caption
-    assert commands == [
-        "capsviz reproduce any --epochs 2 --seeds 1 --rows without --batch-size 128 "
-        "--schedule linear --precision bf16",
-        "capsviz reproduce any --epochs 2 --seeds 1 --rows with --batch-size 64 "
-        "--schedule linear --precision bf16",
-    ]
-    write(tmp_path, "with", 1, card(0.3))  # of one row
-    with pytest.raises(ValueError, match=r"differ in batch_size \(128, 64\)"):
-        gathering.gather("any", tmp_path)
-
-
-def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
-    lossy = card(0.3)
-    lossy["dataset"]["notice"] = "these are copies"
-    write(tmp_path, "with", 0, lossy)
-    caption = gathering.gather("any", tmp_path).caption
-    assert caption.startswith("A table. More. 2 epochs of 55,000 training images, batches of 128, ")
-    how = "schedule linear, bf16, a machine; 1,000 test images."
-    assert how in caption and caption.endswith("Note: these are copies.")
-
-
-def test_rows_keep_their_own_recipes_but_for_what_the_plan_says(tmp_path):
-    for cell in reproductions.get("datasets").cells():
-        made = reproduce.recipe(cell, 3, reproduce.Plan(tmp_path, epochs=7))
-        assert made == replace(cell.recipe, epochs=7, seed=3, precision="auto")
-
-
-def test_a_table_has_its_published_length_where_none_is_asked_for(table, tmp_path, monkeypatch):
-    table.epochs, lengths = 25, []
-    monkeypatch.setattr(
-        reproduce, "load_split", lambda recipe, *_: lengths.append(recipe.epochs) or stop()
-    )
-
-    def stop():
-        raise KeyboardInterrupt
-
-    for epochs in (None, 3):
-        with pytest.raises(KeyboardInterrupt):
-            reproduce.run("any", 1, reproduce.Plan(tmp_path, epochs=epochs))
-    assert lengths == [25, 3]
+    assert "2 or 10 epochs of 55,000 training images, batches of 128 or 64" in caption
+    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 
 def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):
@@ -446,7 +326,7 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
     folder = ["--folder", str(tmp_path)]
     for words, said in (
         (["papr", *folder], "unknown table 'papr'"),
-        (["paper", "--seeds", "0", *folder], "at least 1 seed"),
+        (["paper", "--seeds", "0", *folder], "--seeds must be at least 1"),
         (["paper", "--epochs", "0", *folder], "epochs must be at least 1"),
         (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
         (["--epochs", "3"], "--epochs without a table: expected one of ablations"),
@@ -471,16 +351,6 @@ def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp
     assert not any(tmp_path.iterdir())
     for wrong in (("--seeds", "0"), ("--epochs", "0"), ("--rows", "other")):
         assert CliRunner().invoke(main, [*words, *wrong]).exit_code == 2
-
-
-def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table, tmp_path):
-    for name in ("with", "without"):
-        write(tmp_path, name, 0, card(0.3, epochs=10))
-    table.epochs = 1
-    words = ["any", "--seeds", "1", "--limit", "40", "--folder", str(tmp_path)]
-    run = CliRunner().invoke(main, ["reproduce", *words])
-    assert run.exit_code == 0
-    assert "1 epoch of 40 training images, batches of 128, schedule linear" in run.stdout
 
 
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):

@@ -19,6 +19,11 @@ RECIPE = Recipe(
     precision="fp32",
     keep="last",
 )
+EVERYTHING = {  # every option of training beside these
+    "crop_px": 19, "shift_px": 1, "flip": True, "brightness": 0.2, "contrast": 0.3,
+    "weight_decay": 1e-3, "decoder_learning_rate": 2e-3, "decoder_weight_decay": 1e-4,
+    "reconstruction_anneal": 0.1, "clip_norm": 0.5, "ema": 0.9, "warmup_epochs": 1.5,
+}  # fmt: skip
 
 
 def one_third(generator):

@@ -24,7 +24,7 @@ MARKS = [
     pytest.mark.slow,
     browsers.NEEDED,
     pytest.mark.skipif(  # not imported, which takes seconds
-        find_spec("gradio") is None, reason="the page needs Gradio: pip install 'capsviz[app]'"
+        find_spec("gradio") is None, reason="the page needs gradio: pip install gradio"
     ),
     pytest.mark.skipif(
         not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"
@@ -99,14 +99,6 @@ def shared(browser, address):
 def visit(shared, address):
     """Open the page in a window; no other address is found, and none may be asked for."""
     yield from visits(shared, address)
-
-
-@pytest.fixture(scope="module")
-def looked_at(shared, address):
-    """One page for tests that look at it and change nothing: to open one costs seconds."""
-    opened = visits(shared, address)
-    yield next(opened)()
-    next(opened, None)
 
 
 def visits(shared, address):

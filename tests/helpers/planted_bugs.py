@@ -109,14 +109,52 @@ def of_status(report, status):
     return [one.check for one in report.verdicts if one.status == status]
 
 
-class AcrossPlaces(Correct):
-    def vectors(self, features):
-        return features.view(len(features), I, D)
+def planted(name, base=Correct, **methods):
+    """A network of that name with other methods than `base`."""
+    return type(name, (base,), methods)
 
 
-class SoftmaxOverChildren(Correct):
-    def couplings(self, logits):
-        return logits.softmax(dim=1)
+def agreement(votes, v):
+    return (votes * v.unsqueeze(1)).sum(dim=-1)
+
+
+def square(s):
+    return s.square().sum(-1, keepdim=True)
+
+
+# Primary capsules: `vectors` of features (B, D * types, rows, columns), and `capsules` of these.
+AcrossPlaces = planted("AcrossPlaces", vectors=lambda _, f: f.view(len(f), I, D))
+SquashOverChildren = planted(
+    "SquashOverChildren", capsules=lambda self, f: self.squash(self.vectors(f), dim=1)
+)
+NoPrimarySquash = planted("NoPrimarySquash", capsules=lambda self, f: self.vectors(f))
+UnitChildren = planted(
+    "UnitChildren", capsules=lambda self, f: functional.normalize(self.vectors(f), dim=-1)
+)
+ChildrenDetached = planted(
+    "ChildrenDetached", capsules=lambda self, f: Correct.capsules(self, f).detach()
+)
+ReluBeforeSquash = planted(
+    "ReluBeforeSquash", features=lambda self, x: Correct.features(self, x).relu()
+)
+
+
+class SquashOverColumns(Correct):
+    def capsules(self, features):
+        u = self.squash(features.view(len(features), TYPES, D, ROWS, COLUMNS))
+        return u.permute(0, 1, 3, 4, 2).reshape(len(features), I, D)
+
+
+# Couplings (B, I, J) of logits.
+SoftmaxOverChildren = planted("SoftmaxOverChildren", couplings=lambda _, b: b.softmax(dim=1))
+TenTimesTheLogits = planted("TenTimesTheLogits", couplings=lambda _, b: (10 * b).softmax(dim=2))
+SoftmaxByHand = planted(
+    "SoftmaxByHand", couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True)
+)
+OverChildrenAndBatch = planted(
+    "OverChildrenAndBatch",
+    couplings=lambda _, b: b.mean(dim=0, keepdim=True).expand_as(b).softmax(dim=1),
+)
 
 
 class ImplicitSoftmax(Correct):
@@ -128,12 +166,46 @@ class ImplicitSoftmax(Correct):
             return functional.softmax(logits)
 
 
+class OverChildrenAndSqueezed(SoftmaxOverChildren):
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x, labels)
+        return lengths.squeeze(), drawn
+
+
+# Logits (B, I, J): how they begin, and what the agreement of votes and poses v makes of them.
+OnGPU = planted("OnGPU", zeros=lambda _, u: torch.zeros(len(u), I, J).cuda())
+OfGPUType = planted(
+    "OfGPUType", zeros=lambda _, u: torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor)
+)
+NeverRouted = planted("NeverRouted", agreed=lambda _, b, votes, v: b)
+AwayFromAgreement = planted(
+    "AwayFromAgreement", agreed=lambda _, b, votes, v: b - agreement(votes, v)
+)
+ReplacedLogits = planted("ReplacedLogits", agreed=lambda _, b, votes, v: agreement(votes, v))
+AgreementDetached = planted(
+    "AgreementDetached", agreed=lambda _, b, votes, v: b + agreement(votes, v).detach()
+)
+AveragedLogits = planted(
+    "AveragedLogits", agreed=lambda _, b, votes, v: b + agreement(votes, v).mean(0, keepdim=True)
+)
+AveragedOverChildren = planted(
+    "AveragedOverChildren",
+    agreed=lambda _, b, votes, v: b + agreement(votes, v).mean(1, keepdim=True),
+)
+OtherParent = planted(
+    "OtherParent", agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1))
+)
+Distance = planted(  # votes that are far from the pose count for it
+    "Distance", agreed=lambda _, b, votes, v: b + (votes - v.unsqueeze(1)).square().sum(dim=-1)
+)
+
+
 class SharedLogits(Correct):
     def zeros(self, u):
         return u.new_zeros(1, I, J)
 
     def agreed(self, logits, votes, v):
-        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).sum(0, keepdim=True)
+        return logits + agreement(votes, v).sum(0, keepdim=True)
 
     def summed(self, c, votes):
         return (c.expand(len(votes), I, J).unsqueeze(-1) * votes).sum(dim=1)
@@ -155,53 +227,44 @@ class KeptLogits(Correct):
         return v
 
 
-class FaintlyKeptLogits(KeptLogits):
-    def agreed(self, logits, votes, v):
-        return logits + 1e-6 * (super().agreed(logits, votes, v) - logits)
+FaintlyKeptLogits = planted(
+    "FaintlyKeptLogits", KeptLogits, agreed=lambda _, b, votes, v: b + 1e-6 * agreement(votes, v)
+)
 
 
-class NoiseByHand(Correct):
-    """Noise of numpy, in evaluation mode too."""
-
-    def features(self, x):
-        return super().features(x) * (1 + 0.1 * float(numpy.random.rand()))
-
-
-class AveragedLogits(Correct):
-    def agreed(self, logits, votes, v):
-        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(0, keepdim=True)
-
-
-class AwayFromAgreement(Correct):
-    def agreed(self, logits, votes, v):
-        return logits - (votes * v.unsqueeze(1)).sum(dim=-1)
-
-
-class Distance(Correct):
-    """Votes that are far from the pose count for it."""
-
-    def agreed(self, logits, votes, v):
-        return logits + (votes - v.unsqueeze(1)).square().sum(dim=-1)
+# Routing of votes, and the squash of class capsules.
+SquashOverClasses = planted("SquashOverClasses", short=lambda self, s: self.squash(s, dim=1))
+NoClassSquash = planted("NoClassSquash", short=lambda _, s: 0.1 * s)
+NormForSquare = planted("NormForSquare", short=lambda _, s: s / (1 + (square(s) + 1e-9).sqrt()))
+UndividedSquash = planted("UndividedSquash", short=lambda _, s: square(s) / (1 + square(s)) * s)
+VanishingLengths = planted("VanishingLengths", short=lambda _, s: s / (1 + square(s)))
+VotesDetached = planted(
+    "VotesDetached", routed=lambda self, votes, b: Correct.routed(self, votes.detach(), b)
+)
+UnitLength = planted(
+    "UnitLength",
+    routed=lambda self, *given: functional.normalize(Correct.routed(self, *given), dim=-1),
+)
+Squeezed = planted("Squeezed", poses=lambda self, x: Correct.poses(self, x).squeeze())
+OneTooMany = planted("OneTooMany", made=lambda self: self.iterations + 1)
+OneTooFew = planted("OneTooFew", made=lambda self: self.iterations - 1)
 
 
-class AveragedOverChildren(Correct):
-    def agreed(self, logits, votes, v):
-        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(1, keepdim=True)
+class SquashOverNothing(Correct):
+    """The last axis has one number: each number of a pose is squashed by itself."""
+
+    def short(self, s):
+        return self.squash(s.unsqueeze(-1)).squeeze(-1)
+
+    def forward(self, x):
+        return self.poses(x)
 
 
-class TenTimesTheLogits(Correct):
-    def couplings(self, logits):
-        return (10 * logits).softmax(dim=2)
+class LargeBias(Correct):
+    """No bug: what training may make of a bias inside routing."""
 
-
-class TenthOfTheLogits(Correct):
-    def couplings(self, logits):
-        return (0.1 * logits).softmax(dim=2)
-
-
-class AddedTwice(Correct):
-    def agreed(self, logits, votes, v):
-        return logits + 2 * (votes * v.unsqueeze(1)).sum(dim=-1)
+    def summed(self, c, votes):
+        return super().summed(c, votes) + 2.0 / E**0.5
 
 
 class AgreementBeforeSquash(Correct):
@@ -217,78 +280,18 @@ class OneMatrix(Correct):
         return self.routed(torch.einsum("jed,bid->bije", self.weight[0], u), self.zeros(u))
 
 
-class NormForSquare(Correct):
-    def short(self, s):
-        return s / (1 + (s.square().sum(-1, keepdim=True) + 1e-9).sqrt())
+class Detached(Correct):
+    def routed(self, votes, logits):
+        fixed = votes.detach()
+        for k in range(self.iterations):
+            last = k == self.iterations - 1
+            v = self.squash(self.summed(self.couplings(logits), votes if last else fixed))
+            if not last:
+                logits = self.agreed(logits, fixed, v)
+        return v
 
 
-class EpsilonOfOne(Correct):
-    def short(self, s):
-        n2 = s.square().sum(-1, keepdim=True)
-        return s * n2 / (1 + n2) / (n2 + 1).sqrt()
-
-
-class SquaredLengths(Correct):
-    def lengths(self, v):
-        return v.square().sum(-1)
-
-
-class LabelInScores(Correct):
-    def forward(self, x, labels=None):
-        lengths, drawn = super().forward(x)
-        return (lengths if labels is None else 0.9 * lengths + 0.1 * labels), drawn
-
-
-class SigmoidScores(Correct):
-    """No bug: scores of short capsules are near 0.5."""
-
-    def lengths(self, v):
-        return (super().lengths(v) - 0.1).sigmoid()
-
-
-class OtherParent(Correct):
-    """The agreement is with the next parent."""
-
-    def agreed(self, logits, votes, v):
-        return super().agreed(logits, votes, v.roll(1, 1))
-
-
-class ReplacedLogits(Correct):
-    def agreed(self, logits, votes, v):
-        return (votes * v.unsqueeze(1)).sum(-1)
-
-
-class NeverRouted(Correct):
-    def agreed(self, logits, votes, v):
-        return logits
-
-
-class SquashOverChildren(Correct):
-    def capsules(self, features):
-        return self.squash(self.vectors(features), dim=1)
-
-
-class SquashOverColumns(Correct):
-    def capsules(self, features):
-        u = self.squash(features.view(len(features), TYPES, D, ROWS, COLUMNS))
-        return u.permute(0, 1, 3, 4, 2).reshape(len(features), I, D)
-
-
-class SquashOverClasses(Correct):
-    def short(self, s):
-        return self.squash(s, dim=1)
-
-
-class SquashOverNothing(Correct):
-    """The last axis has one number: each number of a pose is squashed by itself."""
-
-    def short(self, s):
-        return self.squash(s.unsqueeze(-1)).squeeze(-1)
-
-    def forward(self, x):
-        return self.poses(x)
-
-
+# The squash of all capsules: NaN of outputs or gradients.
 class NaNAtZero(Correct):
     def squash(self, s, dim=-1):
         n2 = (s * s).sum(dim=dim, keepdim=True)
@@ -301,56 +304,45 @@ class NaNGradientAtZero(Correct):
         return s * n2 / (1 + n2) / (n2.sqrt() + 1e-8)
 
 
-class NaNGradientOfLengths(Correct):
-    def lengths(self, v):
-        return v.square().sum(-1).sqrt()
-
-
 class NaNGradientAtLarge(Correct):
     def squash(self, s, dim=-1):
         norm = (s.square().sum(dim=dim, keepdim=True) + 1e-9).sqrt()
         return (1 - 1 / norm.exp()) * s / norm
 
 
-class LargeBias(Correct):
-    """No bug: what training may make of a bias inside routing."""
+# Lengths of poses, and what is drawn of them.
+SquaredLengths = planted("SquaredLengths", lengths=lambda _, v: v.square().sum(-1))
+NaNGradientOfLengths = planted(
+    "NaNGradientOfLengths", lengths=lambda _, v: v.square().sum(-1).sqrt()
+)
+SoftmaxOnLengths = planted(
+    "SoftmaxOnLengths", lengths=lambda self, v: Correct.lengths(self, v).softmax(1)
+)
+NaNAlways = planted("NaNAlways", lengths=lambda self, v: Correct.lengths(self, v) * float("nan"))
+SigmoidScores = planted(  # no bug: scores of short capsules are near 0.5
+    "SigmoidScores", lengths=lambda self, v: (Correct.lengths(self, v) - 0.1).sigmoid()
+)
+NextClassDrawn = planted(
+    "NextClassDrawn", drawn=lambda self, v, y: Correct.drawn(self, v, y.roll(1, 1))
+)
+FirstMask = planted(  # the mask of the first image is that of all
+    "FirstMask", drawn=lambda self, v, y: Correct.drawn(self, v, y[:1].expand(len(v), J))
+)
 
-    def summed(self, c, votes):
-        return super().summed(c, votes) + 2.0 / E**0.5
+
+class UntoldDecoder(Correct):
+    def width(self):
+        return E
+
+    def drawn(self, v, labels):
+        return self.decoder((v * labels.unsqueeze(-1)).sum(1)).view(-1, *SHAPE)
 
 
-class OverChildrenAndBatch(Correct):
-    def couplings(self, logits):
-        return logits.mean(dim=0, keepdim=True).expand_as(logits).softmax(dim=1)
-
-
-class OverChildrenAndSqueezed(SoftmaxOverChildren):
+# Labels at test.
+class LabelInScores(Correct):
     def forward(self, x, labels=None):
-        lengths, drawn = super().forward(x, labels)
-        return lengths.squeeze(), drawn
-
-
-class Collapsed(Correct):
-    def __init__(self):
-        super().__init__()
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.mul_(1e-4)
-
-
-class NoPrimarySquash(Correct):
-    def capsules(self, features):
-        return self.vectors(features)
-
-
-class ReluBeforeSquash(Correct):
-    def features(self, x):
-        return super().features(x).relu()
-
-
-class SoftmaxOnLengths(Correct):
-    def lengths(self, v):
-        return super().lengths(v).softmax(1)
+        lengths, drawn = super().forward(x)
+        return (lengths if labels is None else 0.9 * lengths + 0.1 * labels), drawn
 
 
 class LabelAtTest(Correct):
@@ -378,131 +370,25 @@ class LabelPerhaps(Correct):
         return super().forward(x, chosen)
 
 
-class NaNAlways(Correct):
-    def lengths(self, v):
-        return super().lengths(v) * float("nan")
+# Weights, and what is drawn at random.
+ShortPoses = planted("ShortPoses", spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
+Saturated = planted("Saturated", spread=lambda _: 30.0)  # too large for many children
+Random = planted(
+    "Random",
+    features=lambda self, x: functional.dropout(Correct.features(self, x), 0.5, training=True),
+)
+NoiseByHand = planted(  # of numpy, in evaluation mode too
+    "NoiseByHand",
+    features=lambda self, x: Correct.features(self, x) * (1 + 0.1 * float(numpy.random.rand())),
+)
 
 
-class NoClassSquash(Correct):
-    def short(self, s):
-        return 0.1 * s
-
-
-class UndividedSquash(NoClassSquash):
-    def short(self, s):
-        n2 = s.square().sum(-1, keepdim=True)
-        return n2 / (1 + n2) * s
-
-
-class VanishingLengths(Correct):
-    def short(self, s):
-        return s / (1 + s.square().sum(-1, keepdim=True))
-
-
-class UnitLength(Correct):
-    def routed(self, votes, logits):
-        return functional.normalize(super().routed(votes, logits), dim=-1)
-
-
-class UnitChildren(Correct):
-    def capsules(self, features):
-        return functional.normalize(super().capsules(features), dim=-1)
-
-
-class ShortPoses(Correct):
-    """Untrained, as `nn.Conv2d` begins: nothing moves a coupling further than float32 shows."""
-
-    def spread(self):
-        return 1e-3
-
-
-class Detached(Correct):
-    def routed(self, votes, logits):
-        fixed = votes.detach()
-        for k in range(self.iterations):
-            last = k == self.iterations - 1
-            v = self.squash(self.summed(self.couplings(logits), votes if last else fixed))
-            if not last:
-                logits = self.agreed(logits, fixed, v)
-        return v
-
-
-class VotesDetached(Correct):
-    def routed(self, votes, logits):
-        return super().routed(votes.detach(), logits)
-
-
-class ChildrenDetached(Correct):
-    def capsules(self, features):
-        return super().capsules(features).detach()
-
-
-class AgreementDetached(Correct):
-    def agreed(self, logits, votes, v):
-        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).detach()
-
-
-class FirstMask(Correct):
-    """The mask of the first image is that of all."""
-
-    def drawn(self, v, labels):
-        return super().drawn(v, labels[:1].expand(len(v), J))
-
-
-class OneTooMany(Correct):
-    def made(self):
-        return self.iterations + 1
-
-
-class OneTooFew(Correct):
-    def made(self):
-        return self.iterations - 1
-
-
-class Squeezed(Correct):
-    def poses(self, x):
-        return super().poses(x).squeeze()
-
-
-class SoftmaxByHand(Correct):
-    def couplings(self, logits):
-        e = logits.exp()
-        return e / e.sum(dim=2, keepdim=True)
-
-
-class OnGPU(Correct):
-    def zeros(self, u):
-        return torch.zeros(len(u), I, J).cuda()
-
-
-class OfGPUType(Correct):
-    def zeros(self, u):
-        return torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor)
-
-
-class UntoldDecoder(Correct):
-    def width(self):
-        return E
-
-    def drawn(self, v, labels):
-        return self.decoder((v * labels.unsqueeze(-1)).sum(1)).view(-1, *SHAPE)
-
-
-class NextClassDrawn(Correct):
-    def drawn(self, v, labels):
-        return super().drawn(v, labels.roll(1, 1))
-
-
-class Saturated(Correct):
-    """Weights of deviation 1, which are too large for many children."""
-
-    def spread(self):
-        return 30.0
-
-
-class Random(Correct):
-    def features(self, x):
-        return functional.dropout(super().features(x), 0.5, training=True)
+class Collapsed(Correct):
+    def __init__(self):
+        super().__init__()
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.mul_(1e-4)
 
 
 def loss(output, images, labels):
@@ -510,21 +396,25 @@ def loss(output, images, labels):
     return of_parts(output, images, labels)
 
 
-def of_parts(
-    output, images, labels, power=2, pixels=torch.sum, absent=0.5, classes=torch.sum,
-    margins=(0.9, 0.1), swapped=False,
-):  # fmt: skip
+def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=(0.9, 0.1)):
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
-    present = 1 - present if swapped else present
     short, long = (margins[0] - lengths).clamp_min(0), (lengths - margins[1]).clamp_min(0)
     margin = present * short**power + absent * (1 - present) * long**power
     squares = (drawn - images).square().flatten(1)
-    return classes(margin, 1).mean() + 0.0005 * pixels(squares, 1).mean()
+    return margin.sum(1).mean() + 0.0005 * pixels(squares, 1).mean()
 
 
-def margin_not_squared(output, images, labels):
-    return of_parts(output, images, labels, power=1)
+def margin_not_squared(*given):
+    return of_parts(*given, power=1)
+
+
+def mean_of_pixels(*given):
+    return of_parts(*given, pixels=torch.mean)
+
+
+def softmax_in_the_loss(output, images, labels):
+    return loss((output[0].softmax(1), output[1]), images, labels)
 
 
 def hardest_absent(output, images, labels):
@@ -534,27 +424,6 @@ def hardest_absent(output, images, labels):
     present = (right * (0.9 - lengths).relu().square()).sum(1)
     absent = ((1 - right) * (lengths - 0.1).relu().square()).amax(1)
     return (present + 0.5 * (J - 1) * absent).mean() + 0 * drawn.mean()
-
-
-def exchanged(output, images, labels):
-    """Present and absent."""
-    return of_parts(output, images, labels, swapped=True)
-
-
-def other_margins(output, images, labels):
-    return of_parts(output, images, labels, margins=(0.8, 0.2))
-
-
-def mean_of_pixels(output, images, labels):
-    return of_parts(output, images, labels, pixels=torch.mean)
-
-
-def softmax_in_the_loss(output, images, labels):
-    return loss((output[0].softmax(1), output[1]), images, labels)
-
-
-def absent_as_heavy(output, images, labels):
-    return of_parts(output, images, labels, absent=1.0)
 
 
 def digits(count=20, normalised=False):

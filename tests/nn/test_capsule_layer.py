@@ -147,23 +147,6 @@ def test_gradients_reach_every_parameter(name):
         assert unused or (parameter.grad is not None and parameter.grad.abs().max() > 0), key
 
 
-def test_layers_stand_upon_each_other():
-    first = layer(routing="em", kernel=2, stride=1, child_pose=(4, 4), parent_pose=(4, 4))
-    second = CapsuleLayer(
-        first.grid, 10, child_pose=(4, 4), parent_pose=(4, 4), routing="em", transform="type",
-        coordinates=True, final_temperature=0.1,
-    ).double()  # fmt: skip
-    actual = second(*first(draw(B, COUNT, 16), active()))
-    assert actual.poses.shape == (B, 10, 16) and actual.activations.shape == (B, 10)
-    assert len(second.weight) == 3
-
-
-def test_a_layer_moves_to_another_type_with_its_places():
-    layer_ = layer(kernel=2, coordinates=True).float()
-    assert layer_(children(layer_).float()).poses.dtype == torch.float32
-    assert set(layer_.state_dict()) == {"weight"}
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [

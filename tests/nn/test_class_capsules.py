@@ -1,4 +1,3 @@
-import copy
 import math
 from inspect import signature
 from types import SimpleNamespace
@@ -9,10 +8,10 @@ from helpers import literal as twins
 from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
+from capsviz.nn.children import PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
-from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import em
 
 
@@ -50,22 +49,10 @@ def test_a_primary_capsule_is_the_channels_of_one_type_at_one_place(primary_laye
                     torch.testing.assert_close(found[b, i], torch.tensor(twins.squash(s)))
 
 
-def test_primary_capsules_do_not_depend_on_the_memory_format(primary_layer):
-    features = draw32(2, 2, 9, 7)
-    last = features.contiguous(memory_format=torch.channels_last)
-    torch.testing.assert_close(primary_layer(last), primary_layer(features))
-
-
 def test_primary_capsules_are_float32_under_autocast(primary_layer):
     with torch.autocast("cpu", torch.bfloat16):
         found = primary_layer(draw32(2, 2, 9, 7))
     assert found.dtype == torch.float32 and found.norm(dim=-1).max() < 1
-
-
-def test_votes_are_matrix_products_of_each_child_with_each_parents_matrix(class_layer):
-    primary = draw32(B, I, D)
-    expected = twins.votes(primary, class_layer.weight.detach())
-    torch.testing.assert_close(class_layer.votes(primary).double(), expected, rtol=1e-5, atol=1e-6)
 
 
 def layer_of(name, **options):
@@ -103,12 +90,6 @@ def test_the_fast_path_gives_the_parents_of_the_path_that_shows_everything(name,
 def literally(layer, *inputs):
     with literal():
         return layer.couple(*inputs)
-
-
-def test_the_bias_of_dynamic_routing_goes_both_ways():
-    layer = layer_of("dynamic", bias=True)
-    primary = draw32(B, I, D)
-    torch.testing.assert_close(layer(primary), layer.route(primary)[1].poses[-1])
 
 
 @every_routing
@@ -187,40 +168,11 @@ def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do
     assert CapsNet(**(network.config | {"vote_std": 0.1})).config["vote_std"] == 0.1
 
 
-@every_routing
-def test_weights_and_evidence_are_those_of_the_routing(name):
-    layer, primary = layer_of(name), draw32(B, I, D)
-    activations = draw32(B, I, seed=9).sigmoid()
-    votes, routed = layer.route(primary, activations=activations)
-    weights = layer.weights(routed.couplings[-1], activations)
-    evidence = layer.evidence(votes, routed, activations)
-    assert weights.shape == evidence.shape == (B, I, J)
-    module = routing.get(name)
-    if not hasattr(module, "weights"):
-        assert torch.equal(weights, routed.couplings[-1])
-    if not hasattr(module, "evidence"):  # the length of the parent's input along its pose
-        total = torch.einsum("bij,bije->bje", weights, votes)
-        along = (total * routed.poses[-1]).sum(2) / functional.lengths(routed.poses[-1])
-        torch.testing.assert_close(evidence.sum(1), along)
-
-
-def test_weights_of_before_there_were_other_routings_still_load():
-    old = {"weight": draw32(I, J, E, D), "bias": draw32(J, E)}
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
-    assert layer.state_dict().keys() == old.keys()
-    layer.load_state_dict(old)
-
-
 def test_a_routing_without_a_fused_form_serves_as_well(class_layer):
     primary = draw32(B, I, D)
     expected = class_layer(primary)
     class_layer._fused = None
     torch.testing.assert_close(class_layer(primary), expected)
-
-
-def test_a_layer_can_be_copied(class_layer):
-    primary = draw32(B, I, D)
-    torch.testing.assert_close(copy.deepcopy(class_layer)(primary), class_layer(primary))
 
 
 def test_the_bias_is_added_in_routing_and_trained(class_layer):
@@ -232,11 +184,6 @@ def test_the_bias_is_added_in_routing_and_trained(class_layer):
     with torch.no_grad():
         class_layer.bias += 1
     assert not torch.allclose(class_layer(primary), plain)
-
-
-def test_a_layer_without_bias_has_only_its_matrices():
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E)
-    assert {name: p.shape for name, p in layer.named_parameters()} == {"weight": (I, J, E, D)}
 
 
 @pytest.mark.parametrize("name", routing.available())
@@ -253,31 +200,6 @@ def test_routing_stays_float32_under_autocast(name, fused):
     torch.testing.assert_close(found, expected)
 
 
-def test_the_traced_path_takes_other_iterations_and_couplings(class_layer):
-    primary, given = draw32(B, I, D), draw32(B, I, J, seed=1).softmax(2)
-    _, routed = class_layer.route(primary, iterations=2, couplings=given)
-    assert len(routed.poses) == 2
-    torch.testing.assert_close(routed.couplings[1], given)
-
-
-@pytest.mark.parametrize("option", ["detach", "leaky"])
-def test_an_option_goes_to_both_paths_of_the_routing(option):
-    torch.manual_seed(0)
-    sizes = {"child_dimensions": D, "parent_dimensions": E, "std": 1.0}
-    layer = ClassCapsules(I, J, **sizes, **{option: True})
-    primary = draw32(B, I, D).requires_grad_()
-    dynamic = routing.get("dynamic")
-    expected = dynamic.route(layer.votes(primary), **{option: True}).poses[-1]
-    for poses in (layer(primary), layer.route(primary)[1].poses[-1]):
-        torch.testing.assert_close(poses, expected)
-        found, right, plain = (
-            torch.autograd.grad(p.square().sum(), primary, retain_graph=True)[0]
-            for p in (poses, expected, dynamic.route(layer.votes(primary)).poses[-1])
-        )
-        torch.testing.assert_close(found, right)
-        assert not torch.allclose(found, plain)
-
-
 @pytest.mark.parametrize("option", ["detach", "leaky"])
 def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch):
     def route(votes, *, iterations, bias, couplings):
@@ -291,12 +213,6 @@ def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch
     monkeypatch.setattr(routing, "get", lambda name: fused)
     with pytest.raises(ValueError, match=f"has no option '{option}'"):  # the other path has it
         ClassCapsules(I, J, routing="half", **{option: True})
-
-
-def test_a_bias_is_refused_by_a_routing_that_has_none_or_learns_its_own():
-    for name in ("k_means", "self_attention"):
-        with pytest.raises(ValueError, match=f"the routing '{name}' has no option 'bias'"):
-            ClassCapsules(I, J, routing=name, bias=True)
 
 
 def test_what_cannot_be_built_is_refused():

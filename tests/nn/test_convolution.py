@@ -76,12 +76,6 @@ def test_second_derivatives_are_right(shape, way):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-def test_convolutions_pass_gradgradcheck(way):
-    inputs = [draw(2, 2, 4, 5, seed=1), draw(3, 2, 2, 2, seed=2), draw(3, seed=3)]
-    inputs = [x.requires_grad_() for x in inputs]
-    assert torch.autograd.gradgradcheck(lambda *x: convolve(*x, 2), inputs)
-
-
 @every_shape
 def test_the_literal_way_is_conv2d_itself(shape, way):
     inputs, stride = case(shape)
@@ -137,34 +131,3 @@ def test_the_backward_pass_may_lie_inside_autocast(shape, way):
     for a, b in zip(found, expected, strict=True):
         scale = float(b.abs().max())
         torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
-
-
-@every_shape
-def test_no_images_give_no_result_and_float64_stays_so_under_autocast(shape, way):
-    (images, weight, bias), stride = case(shape)
-    assert convolve(images[:0], weight, bias, stride).shape[0] == 0
-    with torch.autocast("cpu", torch.bfloat16):
-        assert convolve(images, weight, bias, stride).dtype == torch.float64
-
-
-def test_no_way_is_taken_that_these_tests_do_not_see(monkeypatch):
-    """Each of the ways is really taken by some shape above."""
-    seen = []
-    for name in ("_all_patches", "conv2d"):
-        real = getattr(convolution, name)
-        monkeypatch.setattr(
-            convolution, name, lambda *a, real=real, name=name: seen.append(name) or real(*a)
-        )
-    images, weight = draw(1, 1, 9, 9), draw(90, 1, 9, 9)
-    monkeypatch.setattr(allocator, "kept", lambda: False)
-    convolve(images, weight, draw(90))
-    assert seen == ["conv2d"]  # PyTorch's own, unless freed memory is kept
-    monkeypatch.setattr(allocator, "kept", lambda: True)
-    seen.clear()
-    convolve(images, weight, draw(90))
-    assert seen == ["_all_patches", "conv2d"]
-    made = convolve(images.requires_grad_(), weight[:8], draw(8))
-    assert "_Product" not in type(made.grad_fn).__name__
-    monkeypatch.setattr(convolution, "WIDE", 1)
-    made = convolve(images.requires_grad_(), weight[:8], draw(8))
-    assert "_Product" in type(made.grad_fn).__name__

@@ -11,10 +11,7 @@ from capsviz.nn.decoders import Decoder
 
 J, E, SHAPE = 3, 5, (2, 7, 6)
 NAMES = decoders.available()
-SIZES = [
-    *((1, 28, 28), (1, 36, 36), (3, 24, 24), (3, 32, 32), (1, 40, 40), (2, 32, 32)),
-    *((1, 29, 31), (1, 17, 18), (1, 1, 1), (3, 2, 5)),
-]
+SIZES = [(1, 28, 28), (3, 24, 24), (1, 29, 31), (1, 17, 18), (1, 1, 1), (3, 2, 5)]
 
 every_decoder = pytest.mark.parametrize("name", NAMES)
 
@@ -36,10 +33,6 @@ def decoder(request):
 @pytest.fixture
 def poses():
     return torch.randn(4, J, E, generator=torch.Generator().manual_seed(0))
-
-
-def test_the_two_decoders_are_there():
-    assert {"fully_connected", "deconvolution"} <= set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +154,6 @@ def test_one_image_alone_cannot_train_batch_norm_and_is_refused(name, poses):
     assert build(name).train()(poses[:1], torch.tensor([0])).shape == (1, *SHAPE)
 
 
-def test_images_stay_float32_under_autocast(decoder, poses):
-    with torch.autocast("cpu", torch.bfloat16):
-        assert decoder(poses, torch.tensor([0, 1, 2, 0])).dtype == torch.float32
-
-
 @every_decoder
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
@@ -183,8 +171,3 @@ def test_the_numbers_that_a_decoder_keeps_for_its_gradients_are_about_those_it_c
         images = decoder(torch.rand(4, 10, 16), torch.tensor([0, 1, 2, 3]))
     assert images.requires_grad
     assert 0.5 * sum(kept.values()) < decoder.activations < 3 * sum(kept.values())
-
-
-def test_an_unknown_decoder_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown decoder 'deconv', expected one of: deconvol"):
-        Decoder("deconv", J, E, SHAPE)

@@ -21,13 +21,6 @@ def test_it_is_the_convolution_for_odd_and_even_numbers_of_points(size, stride, 
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_as_many_products_are_made_as_are_counted():
-    for rows, columns, taps in ((6, 6, 5), (6, 7, 5), (1, 1, 1), (1, 3, 2), (5, 5, 3)):
-        shape = fourier.Shape(1, 1, taps, 1, rows, columns)
-        pixels, kernels, synthesis = fourier._forms(rows, columns, taps, torch.float64)
-        assert len(pixels) == len(kernels) == synthesis.shape[1] == shape.products
-
-
 def test_the_paper_s_convolution_takes_a_fifth_of_the_products():
     """The numbers of the module's text."""
     images, weight = torch.empty(PAPER[0], device="meta"), torch.empty(PAPER[1], device="meta")
@@ -73,14 +66,6 @@ def test_kernels_that_were_written_to_are_transformed_again(write):
             found = fourier.convolve(images, weight, bias)
             torch.testing.assert_close(found, conv2d(images, weight, bias))
             write(weight)
-
-
-def test_networks_that_take_turns_have_their_own_kernels():
-    images, bias = draw(3, 2, 8, 8, seed=1), draw(4, seed=3)
-    for k, seed in ((5, 1), (5, 2), (3, 1), (5, 1)):
-        weight = draw(4, 2, k, k, seed=seed)
-        found = fourier.convolve(images, weight, bias)
-        torch.testing.assert_close(found, conv2d(images, weight, bias))
 
 
 def test_maps_that_lie_otherwise_have_their_own_transform_of_the_same_kernels():

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from helpers import literal as twins
@@ -11,13 +13,6 @@ def test_squash_is_equation_1(scale):
     x = draw(3, 7) * scale
     expected = torch.tensor([twins.squash(row) for row in x], dtype=torch.float64)
     torch.testing.assert_close(functional.squash(x), expected, rtol=1e-6, atol=1e-12)
-
-
-@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2])
-def test_squash_takes_the_axis_it_is_told(dim):
-    x = draw(3, 5, 7)
-    expected = functional.squash(x.movedim(dim, -1)).movedim(-1, dim)
-    torch.testing.assert_close(functional.squash(x, dim), expected)
 
 
 def test_squash_keeps_the_direction_and_orders_lengths():
@@ -41,33 +36,14 @@ def test_squash_passes_gradcheck():
     assert torch.autograd.gradcheck(functional.squash, draw(2, 3, 4).requires_grad_())
 
 
-def test_lengths_are_norms_over_the_last_axis():
-    poses = draw(2, 5, 7)
-    assert functional.lengths(poses).shape == (2, 5)
-    torch.testing.assert_close(functional.lengths(poses), poses.norm(dim=-1))
-
-
-def test_lengths_have_a_finite_gradient_at_zero():
-    poses = torch.zeros(2, 5, 7, requires_grad=True)
-    found = functional.lengths(poses)
-    found.sum().backward()
-    assert found.max() <= 1e-5 and torch.equal(poses.grad, torch.zeros(2, 5, 7))
-
-
-def test_margin_loss_is_equation_4():
+@pytest.mark.parametrize(("present", "absent", "weight"), [(0.9, 0.1, 0.5), (0.8, 0.3, 0.2)])
+def test_margin_loss_is_equation_4(present, absent, weight):
     lengths = torch.rand(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0, 4, 2, 2, 1, 3])
-    expected = twins.margin_loss(lengths, [{int(k)} for k in labels])
-    found = functional.margin_loss(lengths, labels)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
-
-
-def test_margin_loss_takes_its_margins_and_weight_from_the_caller():
-    lengths = torch.rand(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([0, 4, 2, 2, 1, 3])
-    present = [{int(k)} for k in labels]
-    expected = twins.margin_loss(lengths, present, m_plus=0.8, m_minus=0.3, down_weight=0.2)
-    found = functional.margin_loss(lengths, labels, present=0.8, absent=0.3, down_weight=0.2)
+    own = {"m_plus": present, "m_minus": absent, "down_weight": weight}
+    expected = twins.margin_loss(lengths, [{int(k)} for k in labels], **own)
+    margins = {"present": present, "absent": absent, "down_weight": weight}
+    found = functional.margin_loss(lengths, labels, **margins)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
@@ -86,25 +62,17 @@ def test_margin_loss_does_not_pull_on_classes_beyond_their_margin():
     torch.testing.assert_close(lengths.grad, torch.tensor([[0.0, 0.0, 0.4]]))
 
 
-def test_reconstruction_loss_sums_squares_over_the_pixels_of_each_image():
+@pytest.mark.parametrize(
+    ("loss", "power"),
+    [(functional.reconstruction_loss, 2), (functional.reconstruction_loss_l1, 1)],
+)
+def test_reconstruction_losses_sum_differences_over_the_pixels_of_each_image(loss, power):
     images, made = torch.rand(3, 2, 4, 5), torch.rand(3, 2, 4, 5)
     expected = [
-        sum((a - b) ** 2 for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True))
+        sum(abs(a - b) ** power for a, b in zip(x.flatten(), y.flatten(), strict=True))
         for x, y in zip(images, made, strict=True)
     ]
-    torch.testing.assert_close(
-        functional.reconstruction_loss(images, made), torch.tensor(expected), rtol=1e-5, atol=1e-5
-    )
-
-
-def test_the_l1_loss_sums_absolute_differences_over_the_pixels_of_each_image():
-    images, made = torch.rand(3, 2, 4, 5), torch.rand(3, 2, 4, 5)
-    expected = [
-        sum(abs(a - b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True))
-        for x, y in zip(images, made, strict=True)
-    ]
-    found = functional.reconstruction_loss_l1(images, made)
-    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(loss(images, made), torch.stack(expected), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
@@ -121,10 +89,6 @@ def test_standardise_is_that_of_tensorflow_for_each_image(dtype):
         expected = torch.tensor([(x - mean) / deviation for x in numbers]).view(2, 4, 5)
         tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
         torch.testing.assert_close(made, expected.double(), rtol=tolerance, atol=tolerance)
-
-
-def test_no_image_is_standardised_to_no_image():
-    assert functional.standardise(torch.zeros(0, 3, 8, 8)).shape == (0, 3, 8, 8)
 
 
 @pytest.mark.parametrize("labels", [[2, 0, 2], [[2, 0], [1, 1], [3, 2]]])
@@ -161,11 +125,6 @@ def test_mask_keeps_one_pose_in_its_place():
             assert torch.equal(masked[b, j], expected)
 
 
-def test_predict_names_the_longest_capsule():
-    lengths = torch.tensor([[0.1, 0.9, 0.3], [0.5, 0.2, 0.4]])
-    assert functional.predict(lengths).tolist() == [1, 0]
-
-
 def test_random_couplings_are_uniform_on_the_simplex(generator):
     c = functional.random_couplings((50, 200, 4), generator=generator)
     assert c.shape == (50, 200, 4) and c.min() > 0
@@ -174,14 +133,6 @@ def test_random_couplings_are_uniform_on_the_simplex(generator):
     assert abs(c[..., 0].mean() - 1 / 4) < 0.01
     assert abs(c[..., 0].var() - 3 / 80) < 0.002
     assert abs((c[..., 0] > 0.5).float().mean() - 1 / 8) < 0.015
-
-
-def test_random_couplings_repeat_for_the_same_generator():
-    draws = [
-        functional.random_couplings((2, 3, 4), generator=torch.Generator().manual_seed(seed))
-        for seed in (5, 5, 6)
-    ]
-    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
 
 
 @pytest.mark.parametrize("function", [functional.squash, functional.squash_exp, functional.lengths])
@@ -194,3 +145,55 @@ def test_half_precision_is_finite_at_zero_and_beyond_256(function):
     assert slope.isfinite().all() and (slope[0] == 0).all() == (
         function is not functional.squash_exp
     )
+
+
+# Losses of activations
+
+
+def activations_and_labels():
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(4, 6, generator=generator, dtype=torch.float64), torch.tensor([5, 0, 2, 2])
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+def test_the_spread_loss_is_equation_3_of_matrix_capsules(progress):
+    activations, labels = activations_and_labels()
+    margin = 0.2 + 0.7 * progress
+    for row, label, loss in zip(
+        activations, labels, functional.spread_loss(activations, labels, progress=progress),
+        strict=True,
+    ):  # fmt: skip
+        others = [float(a) for j, a in enumerate(row) if j != label]
+        expected = sum(max(0.0, margin - (float(row[label]) - a)) ** 2 for a in others)
+        assert float(loss) == pytest.approx(expected)
+
+
+def test_cross_entropy_is_of_the_share_of_the_true_class():
+    activations, labels = activations_and_labels()
+    losses = functional.cross_entropy(activations, labels)
+    for row, label, loss in zip(activations, labels, losses, strict=True):
+        assert float(loss) == pytest.approx(-math.log(row[label] / row.sum()), abs=1e-5)
+    assert torch.isfinite(functional.cross_entropy(torch.zeros(2, 6), labels[:2])).all()
+
+
+def test_several_present_classes_count_together():
+    activations, _ = activations_and_labels()
+    present = torch.zeros(4, 6)
+    present[:, [1, 4]] = 1
+    shares = (activations / activations.sum(1, keepdim=True)).log()
+    expected = -(shares[:, 1] + shares[:, 4]) / 2
+    assert torch.allclose(functional.cross_entropy(activations, present), expected, atol=1e-5)
+    least = activations[:, [1, 4]].amin(1)
+    spread = functional.spread_loss(activations, present)
+    for b in range(4):
+        absent = [float(activations[b, j]) for j in (0, 2, 3, 5)]
+        assert float(spread[b]) == pytest.approx(
+            sum(max(0.0, 0.9 - (float(least[b]) - a)) ** 2 for a in absent)
+        )
+
+
+def test_cross_entropy_of_no_present_class_is_nothing():
+    labels = torch.eye(4)
+    labels[2] = 0
+    loss = functional.cross_entropy(torch.rand(4, 4), labels)
+    assert loss[2] == 0 and (loss[[0, 1, 3]] > 0).all()

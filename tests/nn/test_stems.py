@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from capsviz import discovery
-from capsviz.nn import children, models, routing, stems
+from capsviz.nn import models, routing, stems
 from capsviz.tracing import trace
 
 DTYPE = torch.float64
@@ -23,14 +23,14 @@ def test_a_place_sees_its_receptive_field_and_no_more(name):
     stem = stems.build(name, (1, 31, 30), 2, 3).eval()
     images = torch.rand(1, 1, 31, 30, requires_grad=True)
     features = stem(images)
-    types, rows, columns = stem.grid
-    assert features.shape == (1, 2 * 3, rows, columns) and types == 2
+    rows, columns = stems.positions(name, (1, 31, 30))
+    assert features.shape == (1, 2 * 3, rows, columns)
     for row, column in {(0, 0), (rows - 1, columns - 1), (rows // 2, 0)}:
         (gradient,) = torch.autograd.grad(
             features[0, :, row, column].sum(), images, retain_graph=True
         )
         reached = gradient[0, 0].nonzero()
-        seen = stem.receptive_field(row, column)
+        seen = stems.window(stems.layers(name), (1, 31, 30), row, column)
         for axis, part in enumerate(seen):
             assert part.start <= reached[:, axis].min() <= reached[:, axis].max() < part.stop
         corner = gradient[0, 0][seen[0].start :, seen[1].start :]
@@ -42,10 +42,6 @@ def test_efficient_capsnet_has_the_papers_number_of_weights():
     assert sum(p.numel() for p in model.parameters()) == 161_824
     assert model.grid == (16, 1, 1) and model.settings.iterations == 1
     assert model.receptive_field(0, 0) == (slice(0, 27), slice(0, 27))
-
-
-def test_the_residual_stem_makes_288_capsules_of_a_cropped_photograph():
-    assert models.build("capsnet", (3, 24, 24), 10, stem="resnet").grid == (8, 6, 6)
 
 
 @pytest.mark.parametrize("name", routing.available())
@@ -65,37 +61,6 @@ def test_every_routing_learns_and_is_traced_on_a_slim_stem(name):
     assert ((seen.lengths >= 0) & (seen.lengths <= 1)).all()
     again = models.build("capsnet", **model.config)
     again.load_state_dict(model.state_dict())
-
-
-def test_a_capsule_is_the_channels_of_one_type_at_one_place():
-    features = torch.arange(2 * 6 * 2 * 3.0).view(2, 6, 2, 3)
-    capsules = children.lay_out(features, 2)
-    for kind in range(2):
-        for row in range(2):
-            for column in range(3):
-                i = (kind * 2 + row) * 3 + column
-                expected = features[:, 3 * kind : 3 * kind + 3, row, column]
-                assert torch.equal(capsules[:, i], expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"stem": "thin"}, "unknown stem 'thin'"),
-        ({"primary": "crush"}, "unknown primary 'crush'"),
-        ({"objective": "hinge"}, "unknown objective 'hinge'"),
-        ({"stem": "slim", "preset": "authors"}, "the preset 'authors' has the paper's stem"),
-        ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass"),
-    ],
-)
-def test_what_makes_no_network_is_refused(options, words):
-    with pytest.raises(ValueError, match=words):
-        models.build("capsnet", (1, 28, 28), 10, **options)
-
-
-def test_images_too_small_for_a_stem_are_refused():
-    with pytest.raises(ValueError, match="too small for the stem 'slim', which sees 27 pixels"):
-        models.build("capsnet", (1, 20, 28), 10, stem="slim")
 
 
 @pytest.mark.parametrize("name", ["em", "self_routing", "variational"])

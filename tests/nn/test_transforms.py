@@ -11,9 +11,9 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, linearize, vm
 
 from capsviz.nn import capsule_layer, convolution, fourier, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer
+from capsviz.nn.children import PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
-from capsviz.nn.primary_capsules import PrimaryCapsules
 
 pytestmark = [  # of PyTorch's own, in jvp and in linearize
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),

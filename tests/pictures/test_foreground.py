@@ -90,14 +90,6 @@ def test_bright_ink_is_no_sheet_of_paper(digits):
     assert foreground.find_sheet(block) is None
 
 
-def test_averaging_keeps_shape_and_mean():
-    picture = np.random.default_rng(0).random((300, 600)).astype(np.float32)
-    small = foreground.average(picture, 100)
-    assert small.shape == (50, 100) and small.mean() == pytest.approx(picture.mean(), abs=1e-4)
-    assert np.allclose(small, picture.reshape(50, 6, 100, 6).mean((1, 3)), atol=1e-5)
-    assert foreground.average(picture, 600) is picture
-
-
 def test_pieces_are_counted_by_their_own_ink_and_dirt_is_none():
     assert foreground.pieces(two_bars()) == 2
     joined = two_bars()

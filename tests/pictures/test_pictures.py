@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from PIL.PngImagePlugin import PngInfo
 
 from capsviz import pictures
 
@@ -19,16 +18,6 @@ def stroke(size=(280, 280), ink=255, ground=0, mode="L", where=(60, 40, 90, 230)
 def save(tmp_path, image, name="x.png"):
     image.save(tmp_path / name)
     return tmp_path / name
-
-
-def test_a_drawing_is_scaled_and_centred_as_mnist_was(tmp_path):
-    image = pictures.read(save(tmp_path, stroke()), SHAPE)
-    assert image.shape == (1, 1, 28, 28) and image.min() >= 0 and image.max() <= 1
-    ink = image[0, 0] > 0.5
-    rows, columns = ink.any(1).nonzero(), ink.any(0).nonzero()
-    assert int(rows.max() - rows.min()) + 1 == 20
-    assert abs(float(rows.float().mean()) - 13.5) <= 0.5
-    assert abs(float(columns.float().mean()) - 13.5) <= 0.6
 
 
 def test_inversion_can_be_forced_either_way(tmp_path):
@@ -53,23 +42,6 @@ def test_ink_on_a_transparent_ground_is_seen_whether_black_or_white(tmp_path, in
     assert abs(pictures.read(save(tmp_path, image), SHAPE) - plain).max() < 1e-6
 
 
-def test_sixteen_bit_pictures_keep_their_range(tmp_path):
-    deep = np.asarray(stroke()).astype(np.uint16) * 257
-    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
-    image = pictures.read(save(tmp_path, Image.fromarray(deep)), SHAPE)
-    assert abs(image - plain).max() < 1e-3
-
-
-def test_a_picture_of_4000_pixels_is_read(tmp_path):
-    path = save(tmp_path, stroke((4000, 3000), where=(900, 400, 1300, 2500)))
-    assert pictures.read(path, SHAPE).max() > 0.9
-
-
-def test_grey_ground_and_faint_ink_are_stretched(tmp_path):
-    image = pictures.read(save(tmp_path, stroke(ink=90, ground=180)), SHAPE)
-    assert image.max() > 0.95 and float(image[0, 0, 0].max()) == 0
-
-
 def test_colour_networks_get_three_channels_resized(tmp_path):
     path = save(tmp_path, stroke(mode="RGB", ink=(255, 0, 0), ground=(0, 0, 255)))
     image = pictures.read(path, pictures.Frame((3, 32, 20)))
@@ -87,18 +59,6 @@ def test_pictures_of_a_pixel_or_three_are_refused(tmp_path, size):
 def test_what_is_not_a_picture_is_refused(tmp_path, content):
     (tmp_path / "x.png").write_bytes(content)
     with pytest.raises(ValueError, match="is not a picture that can be read"):
-        pictures.read(tmp_path / "x.png", SHAPE)
-
-
-def test_damage_that_a_decoder_stumbles_over_is_told_with_the_name(tmp_path):
-    path = save(tmp_path, Image.effect_noise((60, 60), 80).convert("RGB"), "x.qoi")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"x\.qoi' is not a picture that can be read"):
-        pictures.read(path, SHAPE)
-    text = PngInfo()
-    text.add_text("comment", "a" * 3_000_000, zip=True)
-    stroke().save(tmp_path / "x.png", pnginfo=text)
-    with pytest.raises(ValueError, match=r"x\.png' is not a picture that can be read"):
         pictures.read(tmp_path / "x.png", SHAPE)
 
 

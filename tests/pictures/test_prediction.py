@@ -1,6 +1,5 @@
 """Prediction of files: right on photographs, unharmed by bad files, bounded in memory."""
 
-import copy
 import itertools
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from conftest import build_tiny
 from helpers.photographs import photograph
-from helpers.plain_capsnet import Foreign
 from PIL import Image
 
 from capsviz import checkpoint, data, pictures
@@ -17,7 +15,6 @@ from capsviz.statistics.detection import Limits
 from capsviz.training import thresholds
 
 CLASSES = ("a", "b", "c")
-SNEAKER = 7  # of Fashion-MNIST
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +48,6 @@ def right(model, paths, **given):
 
     seen = prediction.of_files(model, paths, failed=failed, **given)
     return sum(one.prediction.classes[0] == one.path.stem[-1] for one in seen)
-
-
-def test_a_network_that_shares_no_layer_with_ours_reconstructs_too(tiny_images):
-    foreign = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
-    found, made = prediction.predict(foreign, tiny_images, CLASSES, limits=Limits(distance=1.0))
-    sse = (tiny_images - made).flatten(1).square().sum(1)
-    assert [one.sse for one in found] == pytest.approx(sse.tolist(), rel=1e-5)
-    assert [one.unlike for one in found] == (sse.sqrt() > 1).tolist()
 
 
 def test_classes_lengths_and_errors_are_the_networks_own(tiny, tiny_images):
@@ -104,23 +93,9 @@ def test_a_network_without_decoder_is_flagged_by_the_length_alone(tiny_images):
     assert {(one.sse, one.unlike, *one.reasons) for one in flagged} == {(None, True, "length")}
 
 
-def test_lengths_that_are_no_numbers_are_refused(tiny, tiny_images):
-    broken = copy.deepcopy(tiny)
-    with torch.no_grad():
-        broken.conv1.bias[0] = float("nan")
-    with pytest.raises(ArithmeticError, match="no numbers"):
-        prediction.predict(broken, tiny_images, CLASSES, limits=None)
-
-
 def test_photographs_of_digits_are_read_by_the_mnist_weights(mnist, tmp_path):
     paths = write(tmp_path / "photos", data.load("digits", "test"), 20, photograph)
     assert right(mnist[0], paths) >= 18
-
-
-@pytest.mark.mnist
-def test_photographs_of_mnist_digits_are_read(mnist, mnist_root, tmp_path):
-    part = data.load("mnist", "test", mnist_root)
-    assert right(mnist[0], write(tmp_path / "photos", part, 20, photograph)) >= 18
 
 
 @pytest.mark.mnist
@@ -193,18 +168,6 @@ def test_a_row_of_digits_is_flagged_and_its_pieces_told_a_digit_is_not(mnist, tm
     assert len(lines) == 1 and "is empty" in lines[0] and "blank" in lines[0]
 
 
-@pytest.mark.mnist
-def test_most_shoes_are_flagged(mnist, mnist_root):
-    model, limits = mnist
-    try:
-        part = data.load("fashion_mnist", "test", mnist_root, download=False)
-    except FileNotFoundError:
-        pytest.skip("Fashion-MNIST is not here")
-    shoes = part.images[part.labels == SNEAKER][:64] / 255
-    flagged, _ = prediction.predict(model, shoes, [str(k) for k in range(10)], limits=limits)
-    assert np.mean([one.unlike for one in flagged]) > 0.9
-
-
 def test_bad_files_are_named_and_do_not_stop_the_others(mnist, tmp_path, digits):
     paths = write(tmp_path / "x", data.load("digits", "test"), 3)
     (tmp_path / "x" / "001b.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
@@ -236,39 +199,6 @@ def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):
     assert len(opened) == 8
 
 
-def test_prediction_does_not_depend_on_the_batch(mnist, tmp_path, monkeypatch):
-    paths = write(tmp_path / "x", data.load("digits", "test"), 5)
-    lengths = []
-    for size in (1, 5):
-        monkeypatch.setattr(prediction, "BATCH", size)
-        seen = prediction.of_files(mnist[0], paths, failed=pytest.fail)
-        lengths.append([one.prediction.lengths for one in seen])
-    assert np.allclose(*lengths, atol=1e-5)
-
-
-def test_colour_networks_get_the_picture_resized(tmp_path):
-    from capsviz.nn import models
-
-    torch.manual_seed(0)
-    network = models.build("capsnet", (3, 21, 19), 3, channels=5, types=2).eval()
-    model = stored(tmp_path, network)
-    Image.new("RGB", (60, 40), (255, 128, 0)).save(tmp_path / "x.png")
-    ((_, found, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
-    assert list(steps) == ["original", "input", "reconstruction"] and len(found.classes) == 3
-    assert steps["input"].shape == (21, 19, 3) and np.allclose(
-        steps["input"][0, 0], [1, 0.502, 0], atol=1e-3
-    )
-
-
-def test_a_network_of_padded_digits_gets_digits_of_the_same_size(mnist, tmp_path, digits):
-    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0)
-    picture.save(tmp_path / "x.jpg")
-    plain, padded = (
-        pictures.prepare(tmp_path / "x.jpg", pictures.Frame((1, 28, 28), pad)) for pad in (0, 6)
-    )
-    assert torch.equal(padded.image, torch.nn.functional.pad(plain.image, (6,) * 4))
-
-
 def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
     from capsviz.nn import models
 
@@ -287,13 +217,6 @@ def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
     torch.testing.assert_close(read, whole.crop(24).images / 255, atol=1e-6, rtol=0)
     ((_, _, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
     assert steps["original"].shape == (32, 32, 3) and steps["input"].shape == (24, 24, 3)
-
-
-def test_steps_that_are_kept_are_small(mnist, tmp_path, digits):
-    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0).resize((1400, 1000))
-    picture.save(tmp_path / "x.png")
-    ((_, _, steps, _),) = prediction.of_files(mnist[0], [tmp_path / "x.png"], failed=pytest.fail)
-    assert max(max(step.shape) for step in steps.values()) == prediction.STEP_PX
 
 
 def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):

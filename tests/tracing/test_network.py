@@ -1,19 +1,17 @@
 """What a network offers, as `abilities` answers it, and how often it is verified."""
 
-import pytest
-import torch
 from conftest import build_tiny
 from helpers.plain_capsnet import Foreign
 from torch import nn
 
 from capsviz.nn import models
-from capsviz.tracing import abilities, trace, verification, verify
+from capsviz.tracing import abilities
 from capsviz.tracing.needs import missing
 
 
 def test_our_own_network_has_every_part():
     able = abilities(build_tiny())
-    assert able.has_capsules and able.decodes and able.encodes and able.routes_again
+    assert able.has_capsules and able.decodes and able.routes_again
     assert able.replaceable_couplings and able.replaceable_iterations and able.replaceable_children
     assert able.grid == (2, 3, 2) and able.grids == ((2, 3, 2),) and able.has_receptive_fields
     assert able.routing == "dynamic" and able.image_shape == (1, 21, 19) and able.classes == 3
@@ -43,7 +41,7 @@ def test_what_a_look_does_not_take_cannot_be_replaced():
 
     able = abilities(Fixed())
     assert able.replaceable_iterations and not able.replaceable_couplings
-    assert not (able.replaceable_children or able.decodes or able.encodes)
+    assert not (able.replaceable_children or able.decodes)
     needs = ("couplings", "interventions", "decode", "grid", "from_children")
     assert missing(Fixed(), needs) == ["interventions", "decode", "grid", "from_children"]
 
@@ -54,11 +52,3 @@ def test_a_network_says_which_parts_it_gives_and_what_can_be_replaced():
     able = abilities(model)
     assert able.gives("children") and able.gives("last") and not able.gives("votes")
     assert able.replaceable_children and not able.replaceable_couplings
-
-
-def test_a_network_that_was_verified_is_not_verified_again_by_a_trace(monkeypatch):
-    model, images = Foreign((1, 21, 19), classes=3).train(), torch.rand(2, 1, 21, 19)
-    verify(model, images)
-    assert model.training  # left as it was found
-    monkeypatch.setattr(verification, "mistakes", lambda *_: pytest.fail("verified again"))
-    trace(model, images)

@@ -9,7 +9,7 @@ from conftest import build_strong
 from helpers.plain_capsnet import Foreign
 
 from capsviz.nn.functional import lengths
-from capsviz.tracing import KEEP, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing import control_couplings, coupling_sd, trace
 
 
 @pytest.fixture(params=["strong", "leaky", "max_min", "foreign"])
@@ -69,16 +69,6 @@ def test_shuffled_couplings_are_the_images_own_in_another_order(model, tiny_imag
     assert moved >= 8  # of iterations after the first, whose couplings are all alike
 
 
-def test_an_entry_of_the_controls_is_that_of_a_run_with_its_couplings(tiny_images):
-    model = build_strong()
-    found = trace(model, tiny_images, couplings="shuffled", seed=4)
-    for r in range(3):
-        given = trace(model, tiny_images, couplings=found.couplings[r])
-        torch.testing.assert_close(found.poses[r], given.poses[-1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(found.activations[r], given.lengths, rtol=0, atol=1e-5)
-    torch.testing.assert_close(found.lengths, given.lengths, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["random", "shuffled", "matched"])
 def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_images):
     model = build_strong()
@@ -89,15 +79,6 @@ def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_imag
     torch.testing.assert_close(alone.lengths, whole.lengths, rtol=0, atol=1e-5)
     other = trace(model, tiny_images, couplings=kind, seed=4)
     assert not torch.allclose(other.couplings, whole.couplings)
-
-
-def test_couplings_of_one_pass_are_held_against_an_even_share(tiny_images):
-    """Where there is no first iteration with even couplings, a control still spreads as widely."""
-    own = torch.tensor([[0.5, 0.1, 0.6], [0.3, 0.8, 0.1]]).expand(1, 2, 2, 3)
-    even = even_couplings(own)
-    torch.testing.assert_close(even, torch.tensor([[0.4] * 3] * 2))
-    found = control_couplings("matched", own, torch.Generator().manual_seed(0))
-    assert float(coupling_sd(found[0, 0])) == pytest.approx(deviation(own[0, 0]), 1e-5)
 
 
 def test_a_layer_whose_places_see_some_children_takes_uniform_alone():
@@ -172,46 +153,7 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
             trace(model, tiny_images, layer=layer)
 
 
-def test_couplings_of_another_layer_are_refused_with_both_shapes(tiny, tiny_images):
-    for shape in ((13, 3), (12, 4), (3, 12), (7, 12, 3), (36,)):
-        with pytest.raises(ValueError, match=r"expected couplings \(8, 12, 3\), got"):
-            trace(tiny, tiny_images, couplings=torch.full(shape, 1 / 3))
-    with pytest.raises(ValueError, match="expected finite couplings"):
-        trace(tiny, tiny_images, couplings=torch.full((12, 3), torch.nan))
-
-
-def test_the_one_routed_layer_has_number_0_too(tiny, tiny_images):
-    assert trace(Minimal().eval(), tiny_images, layer=0).pose_shape == (5,)
-    assert torch.equal(
-        trace(tiny, tiny_images, layer=0).couplings, trace(tiny, tiny_images).couplings
-    )
-
-
 @pytest.mark.parametrize("iterations", [0, -1, 1.5, "two", True])
 def test_iterations_that_are_no_number_of_passes_are_refused(tiny, tiny_images, iterations):
     with pytest.raises(ValueError, match=rf"iterations must be .*{iterations}"):
         trace(tiny, tiny_images, iterations=iterations)
-
-
-def test_numbers_may_be_of_any_kind_of_whole_number(tiny, tiny_images):
-    numbers = {"iterations": np.int64(2), "chunk": np.uint8(3), "seed": torch.tensor(0)}
-    assert len(trace(tiny, tiny_images, couplings="random", **numbers).couplings) == 2
-    for name, wrong in (("chunk", 2.5), ("chunk", True), ("seed", None), ("seed", "one")):
-        with pytest.raises(ValueError, match=rf"{name} must be a whole number, got {wrong!r}"):
-            trace(tiny, tiny_images, **{name: wrong})
-
-
-def test_names_to_keep_may_come_one_by_one(tiny, tiny_images):
-    assert trace(tiny, tiny_images, keep=iter(["lengths", "poses"])).poses is not None
-    assert trace(tiny, tiny_images, keep=iter(KEEP)).votes is not None
-
-
-def test_even_couplings_have_the_networks_own_type():
-    own = torch.full((2, 4, 5, 10), 0.1, dtype=torch.double)
-    even = even_couplings(own)
-    assert even.dtype == torch.double and (even == 0.1).all()
-    assert (even_couplings(own.float()) == own.float()[0, 0]).all()
-
-
-def test_with_one_parent_there_is_nothing_to_match(generator):
-    assert control_couplings("matched", torch.ones(3, 2, 4, 1), generator).eq(1).all()

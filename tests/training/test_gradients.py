@@ -21,12 +21,6 @@ class Own(nn.Linear):
     """Somebody's network."""
 
 
-@pytest.mark.parametrize("name", ["capsnet", "cnn", "resnet", "average"])
-def test_networks_of_capsviz_are_known(name):
-    options = {"types": 2, "channels": 8} if name == "capsnet" else {}
-    assert models.of_capsviz(models.build(name, (1, 28, 28), 3, **options))
-
-
 def test_ones_own_network_or_routing_is_not_of_capsviz(plugin):
     assert not models.of_capsviz(Own(2, 2))
     plugin("routing/mine.py", ROUTING)

@@ -49,12 +49,10 @@ def build(image_shape, classes, **options):
 """
 
 
-@pytest.fixture(params=["in its file", "beside it", "in another package"])
+@pytest.fixture(params=["beside it", "in another package"])
 def tiny(request, plugin, tmp_path, monkeypatch):
     """Offers the network `tiny`, whose class is there or elsewhere."""
-    if request.param == "in its file":
-        plugin("models/tiny.py", NET + BUILD)
-    elif request.param == "beside it":
+    if request.param == "beside it":
         plugin("models/tiny/__init__.py", "from ._net import Tiny\n" + BUILD)
         plugin("models/tiny/_net.py", NET)
     else:
@@ -77,14 +75,6 @@ def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
         "tiny"
         in CliRunner().invoke(main, ["describe", "--checkpoint", str(tmp_path / "run")]).output
     )
-
-
-def test_a_network_of_ones_own_is_saved_and_opened_again(tiny, tmp_path, embedded):
-    model = models.build("tiny", (1, 28, 28), 10, width=2)
-    path = capsviz.save(model, tmp_path / "mine", embedded("train"))
-    again = capsviz.load(path)
-    assert again.card["model"] == {"name": "tiny", "config": again.card["model"]["config"]}
-    assert again.config["width"] == 2
 
 
 def test_a_network_of_ones_own_is_built_afresh(tiny):

@@ -5,11 +5,8 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from capsviz import checkpoint
-from capsviz.discovery import folder
 from capsviz.training import run as pipeline
 from capsviz.training.recipe import (
-    MOST_SEED,
     Recipe,
     differing,
     read_option,
@@ -32,36 +29,20 @@ def test_a_recipe_survives_toml(tmp_path):
     assert read_recipe(path) == recipe
 
 
-@pytest.mark.parametrize("name", checkpoint.shipped())
-def test_every_shipped_weight_file_has_its_recipe(name):
-    recipe = read_recipe(folder("capsviz.trained") / f"{name}.toml")
-    assert checkpoint.load(name).card["recipe"]["dataset"] == recipe.dataset
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("epohcs = 3", "(did you mean 'epochs'?)"),
         ("epochs = 0", "epochs must be at least 1, got 0"),
-        ("epochs = 'three'", "x.toml"),
         ("learning_rate = -1", "learning_rate must be greater than 0, got -1"),
         ("schedule = 'steps'", "unknown schedule 'steps', expected one of: exponential, linear"),
         ("epochs = ", "not a TOML file"),
         ("epochs = 2.5", "epochs must be a valid integer, got 2.5"),
-        ("seed = true", "seed must be a valid integer, got True"),
-        ("flip = 1", "flip must be a valid boolean, got 1"),
         ("ema = 1", "ema must be less than 1, got 1"),
-        ("clip_norm = 0.0", "clip_norm must be"),
         ("clip_norm = inf", "clip_norm must be a finite number, got inf"),
-        ("reconstruction_anneal = 0", "reconstruction_anneal must be"),
-        ("weight_decay = -0.1", "weight_decay must be"),
-        ("decoder_weight_decay = nan", "decoder_weight_decay must be"),
-        ("decoder_learning_rate = 2", "decoder_learning_rate must be"),
-        ("brightness = 1.5", "brightness must be at most 1, got 1.5"),
         ("[options]\nclasses = 3", "classes comes from the data set: drop"),
         ("[dataset_options]\npad_px = 1", "use --pad-px"),
         ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
-        ("dataset_options = 3", "dataset_options must be a valid dictionary, got 3"),
         (f"seed = {10**20}", "seed must be from -4398046511104 to 4398046511104, got 1000"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
     ],
@@ -104,11 +85,6 @@ def test_no_reconstruction_with_a_weight_of_it_is_refused(how):
     assert recipe.options["reconstruction_weight"] == 0
 
 
-def test_the_seeds_of_all_epochs_can_be_had_from_the_largest():
-    for seed in (-MOST_SEED, MOST_SEED):
-        torch.Generator().manual_seed(seed * 1_000_003 + 10_000 + (100 << 40))
-
-
 def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
     flags = {"epochs": 2, "preset": "authors", "types": None, "reconstruction": False}
     name, recipe = pipeline.prepare("digits", flags)
@@ -148,8 +124,6 @@ def test_precision_auto_is_decided_by_the_processor(fast, meant, monkeypatch):
         ("kernel=9", ("kernel", 9)),
         ("padding=valid", ("padding", "valid")),
         ("channels = [128, 256]", ("channels", [128, 256])),
-        ("dropout=0.25", ("dropout", 0.25)),
-        ("routing_bias=true", ("routing_bias", True)),
     ],
 )
 def test_an_option_is_read_as_in_a_recipe(text, expected):
@@ -160,12 +134,6 @@ def test_an_option_is_read_as_in_a_recipe(text, expected):
 def test_what_is_no_option_is_refused(text):
     with pytest.raises(ValueError, match="expected NAME=VALUE"):
         read_option(text)
-
-
-def test_padding_reaches_the_data():
-    assert Recipe(pad_px=6).data_options == {"pad_px": 6} and Recipe().data_options == {}
-    with pytest.raises(ValueError, match="pad_px must be at least 0, got -1"):
-        Recipe(pad_px=-1)
 
 
 def test_images_to_look_at_are_cropped_and_images_to_train_on_are_whole():

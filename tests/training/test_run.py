@@ -8,12 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.bright_thirds import RECIPE as SMALL
-from helpers.bright_thirds import two_thirds
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from capsviz import checkpoint, data, files
 from capsviz.inputs.opening import open_inputs
+from capsviz.tracing.finite import NotFiniteError
 from capsviz.training import cards, history, train
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
@@ -61,7 +59,9 @@ def test_the_shipped_weights_of_a_data_set_see_the_images_that_their_card_names(
     assert asked == [("multimnist", {"pairs": 4})] * 2
 
 
-@pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
+@pytest.mark.parametrize(
+    ("cost", "stored"), [(0.0004, "float16"), (0.1, "float32"), (None, "float32")]
+)
 def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
     cost, stored, finished, splits, tmp_path, monkeypatch
 ):
@@ -71,6 +71,10 @@ def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
     def worse(model, part):
         found = evaluate(model, part)
         measured.append(found)
+        if cost is None:  # numbers too large for float16
+            if len(measured) == 2:
+                raise NotFiniteError("infinite")
+            return found
         return found._replace(accuracy=0.9 - cost * len(measured))
 
     monkeypatch.setattr(cards, "evaluate", worse)
@@ -101,13 +105,6 @@ def test_a_run_that_was_killed_while_it_ended_is_ended(finished, splits, tmp_pat
     assert checkpoint.load(path).card["results"] == finished[2]["results"]
     assert checkpoint.sha256(path) == checkpoint.sha256(finished[1])
     assert (folder / "x.toml").is_file()
-
-
-def test_a_card_of_other_weights_does_not_end_a_run(finished, splits, tmp_path):
-    folder = shutil.copytree(finished[0], tmp_path / "run")
-    (folder / "x.safetensors").write_bytes(b"those of a longer run, whose card was never written")
-    path, _ = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
-    assert checkpoint.sha256(path) == checkpoint.sha256(finished[1])
 
 
 def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
@@ -188,15 +185,6 @@ def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_p
     assert pipeline.run("x", recipe, splits, tmp_path, **asked, resume=True) == (path, card)
 
 
-def test_the_events_of_a_run_hold_its_weights_and_gradients(finished):
-    events = EventAccumulator(str(finished[0] / "tensorboard"), {"histograms": 0}).Reload()
-    tags = events.Tags()
-    assert "input_and_reconstruction" in tags["images"] and "train_loss" in tags["scalars"]
-    for kind in ("weights", "gradients"):
-        steps = [event.step for event in events.Histograms(f"{kind}/capsules.weight")]
-        assert steps == [1, 2]
-
-
 def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
     recipe = replace(RECIPE, crop_px=20, pad_px=1, epochs=1, limit=64)
     splits = {split: pipeline.load(recipe, split) for split in data.SPLITS}
@@ -218,22 +206,3 @@ def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(spli
     with pytest.raises(ValueError, match="the validation split of digits has other classes"):
         pipeline.run("x", RECIPE, fewer, tmp_path, device=torch.device("cpu"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path):
-    part = two_thirds(generator)
-    splits = dict.fromkeys(data.SPLITS, part)
-    path, card = pipeline.run(
-        "pairs", replace(SMALL, epochs=1), splits, tmp_path, device=torch.device("cpu")
-    )
-    assert card["dataset"]["things"] == 2 and card["results"]["test"]["confusion"] is None
-    assert set(card["results"]["test"]["per_class"]) == {"a", "b", "c"}
-    assert checkpoint.load(path).card == card
-
-
-def test_weights_too_large_for_float16_are_kept_as_they_are(splits, tmp_path):
-    options = {"stem": "slim", "types": 2, "routing": "em", "final_temperature": 1e-4}
-    recipe = replace(RECIPE, options=options, epochs=1, limit=32)
-    path, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
-    assert card["weights"]["stored_as"] == "float32"
-    assert checkpoint.load(path).capsules.learned["beta_a"].min() < -1e5  # -inf in float16

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.bright_thirds import RECIPE, fit_until, one_third, same, two_thirds, weights
+from helpers.bright_thirds import (
+    EVERYTHING,
+    RECIPE,
+    fit_until,
+    one_third,
+    same,
+    two_thirds,
+    weights,
+)
 from helpers.crop_windows import windows
 
 from capsviz import checkpoint
@@ -16,11 +24,6 @@ from capsviz.training.history import best_epoch, finished, read_history
 from capsviz.training.train import build_model, fit
 from capsviz.transforms.augment import to_float
 
-EVERYTHING = {
-    "crop_px": 19, "shift_px": 1, "flip": True, "brightness": 0.2, "contrast": 0.3,
-    "weight_decay": 1e-3, "decoder_learning_rate": 2e-3, "decoder_weight_decay": 1e-4,
-    "reconstruction_anneal": 0.1, "clip_norm": 0.5, "ema": 0.9, "warmup_epochs": 1.5,
-}  # fmt: skip
 STILL = replace(RECIPE, shift_px=0, schedule="constant")
 
 
@@ -80,30 +83,6 @@ def test_gradients_are_clipped_by_the_norm_of_all_together(parts, tmp_path, long
         )
 
 
-def test_each_groups_weight_decay_enters_its_gradient(parts, tmp_path):
-    recipe = replace(STILL, weight_decay=0.5, decoder_weight_decay=1.0)
-    gradients, initial = one_step(recipe, parts[0], tmp_path)
-    state = weights(tmp_path)
-    for number, (name, gradient) in enumerate(gradients.items()):
-        decay = 1.0 if name.startswith("decoder.") else 0.5
-        expected = 0.1 * (gradient + decay * initial[name].detach())
-        torch.testing.assert_close(state[f"adam.{number}.exp_avg"], expected, rtol=2e-3, atol=1e-7)
-
-
-def test_the_decoder_moves_at_its_own_rate(parts, tmp_path):
-    recipe = replace(STILL, learning_rate=1e-4, decoder_learning_rate=1e-2)
-    recipe = replace(recipe, options={**RECIPE.options, "reconstruction_weight": 1.0})
-    gradients, initial = one_step(recipe, parts[0], tmp_path)
-    state = weights(tmp_path)
-    for name, gradient in gradients.items():  # Adam's first step: rate * g / (|g| + 1e-8)
-        rate = 1e-2 if name.startswith("decoder.") else 1e-4
-        moved = initial[name].detach() - state[f"model.{name}"]
-        clear = gradient.abs() > 1e-6
-        assert clear.any(), name
-        expected = rate * gradient[clear].sign()
-        torch.testing.assert_close(moved[clear], expected, rtol=2e-2, atol=1e-6)
-
-
 def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other(parts, tmp_path):
     recipe = replace(RECIPE, epochs=2, ema=0.45)
     expected = {k: v.double() for k, v in build_model(recipe, parts[0]).state_dict().items()}
@@ -127,13 +106,6 @@ def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other
     assert same(found.state_dict(), shown[-1])
     (best,) = tmp_path.glob("best-*.safetensors")
     assert same(checkpoint.read_tensors(best)[0], shown[best_epoch(history) - 1])
-
-
-def test_a_network_with_batch_norm_can_be_averaged(parts, tmp_path):
-    recipe = replace(RECIPE, model="resnet", options={}, epochs=1, ema=0.5)
-    model, history = fit(recipe, *parts, tmp_path)
-    count = next(v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked"))
-    assert int(count) == 4 and history[0].validation_margin_loss < float("inf")
 
 
 def spied(monkeypatch):
@@ -188,26 +160,6 @@ def test_images_of_several_things_are_trained_on_with_each_thing_alone(
         torch.testing.assert_close(images, alone.sum(1))
 
 
-def test_two_things_in_one_image_are_learned(generator, tmp_path):
-    several = two_thirds(generator, 48)
-    recipe = replace(RECIPE, epochs=25, learning_rate=5e-3, shift_px=1)
-    _, history = fit(recipe, several, several, tmp_path)
-    assert history[0].validation_accuracy < 0.9 < history[-1].validation_accuracy
-    assert history[-1].train_accuracy > 0.9
-    assert history[-1].validation_sse < history[0].validation_sse
-
-
-def test_images_of_several_things_that_do_not_fit_are_computed_in_parts(
-    generator, tmp_path, monkeypatch
-):
-    several = two_thirds(generator)
-    whole, _ = fit(RECIPE, several, several, tmp_path / "a")
-    monkeypatch.setattr("capsviz.memory.available", lambda device: whole.training_bytes(3))
-    split, _ = fit(RECIPE, several, several, tmp_path / "b")
-    for a, b in zip(whole.parameters(), split.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
-
-
 def test_batches_that_must_stay_whole_are_refused_where_they_do_not_fit(
     parts, tmp_path, monkeypatch
 ):
@@ -246,40 +198,3 @@ def test_a_run_stops_after_epochs_without_a_better_one(parts, tmp_path, plateau)
     longer = replace(recipe, early_stop=5)
     _, history = fit(longer, *parts, tmp_path, resume=True)
     assert len(history) == 8 and finished(longer, history)
-
-
-def test_an_interrupted_run_counts_the_epochs_before_it(parts, tmp_path, plateau):
-    recipe = replace(RECIPE, epochs=8, early_stop=3)
-    fit_until(5, recipe, *parts, tmp_path)
-    _, history = fit(recipe, *parts, tmp_path, resume=True)
-    assert len(history) == 6
-
-
-def test_a_run_that_is_as_long_as_asked_did_not_stop_early(parts, tmp_path, plateau):
-    lines = []
-    _, history = fit(replace(RECIPE, epochs=6, early_stop=3), *parts, tmp_path, report=lines.append)
-    assert len(history) == 6 and lines == []
-
-
-def test_an_annealed_run_is_not_lengthened(parts, tmp_path):
-    recipe = replace(RECIPE, epochs=1, schedule="constant")
-    fit(recipe, *parts, tmp_path / "a")
-    assert len(fit(replace(recipe, epochs=2), *parts, tmp_path / "a", resume=True)[1]) == 2
-    recipe = replace(recipe, reconstruction_anneal=0.5)
-    fit(recipe, *parts, tmp_path / "b")
-    with pytest.raises(ValueError, match=r"another recipe .*epochs"):
-        fit(replace(recipe, epochs=2), *parts, tmp_path / "b", resume=True)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-def test_no_step_waits_for_the_gpu_with_every_option_on(parts, tmp_path):
-    def on_step(epoch, step, steps, loss, accuracy):
-        torch.cuda.set_sync_debug_mode("default" if step == steps else "error")
-
-    recipe = replace(RECIPE, epochs=2, **EVERYTHING)
-    try:
-        fit(recipe, parts[0], parts[1].crop(19), tmp_path, device="cuda", on_step=on_step)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")

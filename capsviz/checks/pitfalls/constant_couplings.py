@@ -6,8 +6,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§2, procedure 1, line 7",
-    method="votes and last couplings of seven images are compared; if couplings are the same, once "
-    "more with sums of votes that are a million times as large",
     breaks="a weighted mean of the votes remains",
     fix="after each iteration but the last, add the agreement to the logits of each image",
     after=("not_repeatable", "mixed_batch", "wrong_softmax_axis"),
@@ -17,7 +15,7 @@ SAME = 1e-7
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Measure the spread of votes and couplings over images."""
+    """Compare votes and couplings of seven images; if these are the same, with larger sums."""
     candidate.caller.require_different()
     images = candidate.images(7)
     parts = layer.look(images, "votes", "couplings")

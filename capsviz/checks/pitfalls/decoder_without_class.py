@@ -8,8 +8,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4.1: all but the capsule of the class are masked out",
-    method="one pose is decoded as two classes, then beside other poses; and which pose a pass of "
-    "images alone keeps",
     breaks="the pose must encode the class again, and reconstructions of two classes cannot "
     "differ; of another class than the prediction, they say nothing about it",
     fix="keep the position of the class: give the decoder `(poses * one_hot[:, :, None])"
@@ -20,36 +18,38 @@ SAME, FAINT = 1e-6, 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Decode poses of length 1 as class 0 and as class 1.
+    """Decode one pose as two classes, and beside other poses; find which pose a pass keeps.
 
     A decoder that gets only the pose of the class, as in DeepCaps, is a design; one that gets all
     poses draws no class.
     """
-    astray = getattr(candidate.decode, "astray", 0)  # unknown for a decoder that is given
+    decode = candidate.decode
+    astray = getattr(decode, "astray", 0)  # unknown for a decoder that is given
     if astray and candidate.caller.way == "images":
-        count = len(candidate.inside.recorded.images)
+        count = len(candidate.caller.recorded.images)
         return fails(
             f"{astray} of {count} reconstructions are of another class than the longest capsule",
             astray=astray,
         )
     poses = candidate.poses(candidate.images(4))
-    one = poses.amax(1, keepdim=True)
-    one = normalize(one, dim=-1).expand_as(poses).contiguous()
+    one = normalize(poses.amax(1, keepdim=True), dim=-1).expand_as(poses).contiguous()
     classes = torch.zeros(len(one), dtype=torch.long, device=one.device)
-    first, second = (candidate.decode(one, classes + k) for k in (0, 1))
-    off = float((first - second).abs().max())
-    message = f"reconstructions of one pose as two classes differ by {off:.2g}"
-    moved = float((candidate.decode(-one, classes) - first).abs().max())
-    if moved < FAINT:
+    first = decode(one, classes)
+
+    def moved(poses, classes) -> float:
+        return float((decode(poses, classes) - first).abs().max())
+
+    opposite, off = moved(-one, classes), moved(one, classes + 1)
+    if opposite < FAINT:
         raise SkippedError(
-            f"the opposite pose changes the reconstruction by {moved:.2g} at most: weights are "
+            f"the opposite pose changes the reconstruction by {opposite:.2g} at most: weights are "
             "tiny or have collapsed"
         )
+    message = f"reconstructions of one pose as two classes differ by {off:.2g}"
     if off > SAME:
         return passes(message, change=off)
-    others = one.clone()
-    others[:, 1:] *= -1
-    beside = float((candidate.decode(others, classes) - first).abs().max())
+    others = torch.cat((one[:, :1], -one[:, 1:]), 1)
+    beside = moved(others, classes)
     if beside > SAME:
         return fails(
             f"{message}, and by {beside:.2g} with the poses of other classes: the decoder gets all "

@@ -5,14 +5,13 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, passes, warns
 
 ABOUT = About(
     paper="§2, equation 3",
-    method="exponentials divided by their sum, in the code that weighs the votes",
     breaks="exponentials overflow for logits beyond 88 in float32",
     fix="use `torch.softmax(logits, dim)`",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Find the function that makes the couplings."""
+    """Find exponentials divided by their sum, in the code that weighs the votes."""
     softmaxes = [one.softmax for one in candidate.capsules.rounds if one.softmax is not None]
     if not softmaxes:
         raise SkippedError("couplings come from no softmax")

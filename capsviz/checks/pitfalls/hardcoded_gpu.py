@@ -10,8 +10,7 @@ from capsviz.wrapping.leaves import leaves
 from capsviz.wrapping.taps import TapPass
 
 ABOUT = About(
-    paper="none: a matter of code",
-    method="calls of `.cuda()`, and devices of that name, in one pass",
+    paper="none",
     breaks="the network cannot be run, tested or examined on another machine",
     fix="create tensors on the device of the input: `torch.zeros(..., device=x.device)`",
     after=(),
@@ -35,7 +34,7 @@ class Requests(TapPass):
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Watch one pass of two images."""
+    """Watch one pass for `.cuda()` and devices of that name."""
     mode = Requests(candidate.network)
     candidate.caller.run(mode, candidate.images(2))
     lines = list(dict.fromkeys(mode.lines))

@@ -1,16 +1,13 @@
 """The result of an image depends on the other images of its batch."""
 
 import torch
-from torch import Tensor
 
 from capsviz.checks.calling import DOUBLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
-from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="§2, procedure 1: logits b_ij belong to one image",
-    method="one image among noise, and among black and white images, in float64",
     breaks="accuracy depends on the batch at test, and couplings belong to no image",
     fix="give each image logits of its own, zeros (B, I, J), and take no mean over the batch in "
     "the agreement",
@@ -20,20 +17,32 @@ POSITION = 3  # of seven: a leak from the first image leaves the first unchanged
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare the results of one of seven images, the first or a later one, among others."""
+    """Compare the results of one image among noise, black and white images, in float64."""
     candidate.caller.require_different()
     one = candidate.images(1)
     noise = [candidate.images(6, seed=seed) for seed in (1, 2)]
     flat = [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]
-    off, limit = 0.0, DOUBLE
-    for position, others in ((0, noise), (POSITION, [*noise, *flat])):
-        batches = [torch.cat((some[:position], one, some[position:])) for some in others]
-        change, rounding = candidate.caller.in_double(
-            lambda network, dtype, position=position, batches=batches: _change(
-                candidate, position, [batch.to(dtype) for batch in batches], network
+
+    def change(network, dtype) -> float:
+        changes = []
+        for position, others in ((0, noise), (POSITION, [*noise, *flat])):
+            batches = [torch.cat((some[:position], one, some[position:])) for some in others]
+            first, *rest = (
+                [
+                    tensor[position].double()
+                    for tensor in candidate.caller.floats(batch.to(dtype), network)
+                    if tensor.dim() > 0 and len(tensor) == len(batch)
+                ]
+                for batch in batches
             )
-        )
-        off, limit = (change if not change <= off else off), max(limit, rounding)
+            if not first:
+                raise SkippedError("no output has one part for each image")
+            changes += [
+                (a - b).abs().max() for other in rest for a, b in zip(first, other, strict=True)
+            ]
+        return float(torch.stack(changes).max())  # NaN if one is
+
+    off, limit = candidate.caller.in_double(change)
     if not off <= limit:  # NaN too
         return fails(
             f"results of an image change by {off:.2g} with the other images of its batch, "
@@ -41,18 +50,3 @@ def examine(candidate: Candidate) -> Judgement:
         )  # fmt: skip
     kind = "float64" if limit == DOUBLE else "float32"
     return passes(f"results change by {off:.1g} with the other images, in {kind}", change=off)
-
-
-def _change(candidate: Candidate, position: int, batches: list[Tensor], network) -> float:
-    first, *others = (
-        [
-            tensor[position].double()
-            for tensor in tensors(candidate.call(batch, network))
-            if tensor.dim() > 0 and len(tensor) == len(batch) and tensor.is_floating_point()
-        ]
-        for batch in batches
-    )
-    if not first:
-        raise SkippedError("no output has one part for each image")
-    changes = [(a - b).abs().max() for other in others for a, b in zip(first, other, strict=True)]
-    return float(torch.stack(changes).max())  # NaN if one is

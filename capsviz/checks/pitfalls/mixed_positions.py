@@ -4,12 +4,11 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.primary import last_before
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4: [32 × 6 × 6] capsules, each an 8D vector of one position",
-    method="the features before the capsules are changed at one position at a time: which capsules "
-    "change?",
     breaks="a capsule has no position and no pose, and every map of it means nothing, though the "
     "network trains to 99 %",
     fix="use `view(B, types, D, H, W).permute(0, 1, 3, 4, 2).reshape(B, types * H * W, D)`",
@@ -20,11 +19,11 @@ CLOSE = 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the positions that each capsule depends on."""
+    """Change the features at one position at a time, and find which capsules change."""
     primary = candidate.primary
     events = primary.features
     if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule
-        events = primary.mixtures
+        events = last_before(*primary.source, normalised=False)
     features = [event.outputs[0] for event in events]
     shapes = {tuple(t.shape[2:]) for t in features}
     if any(t.dim() != 4 for t in features) or len(shapes) != 1:
@@ -50,12 +49,9 @@ def examine(candidate: Candidate) -> Judgement:
 
     capsules = primary.of(change, candidate.images(count + 1), events)
     moved = (capsules[1:] - capsules[:1]).abs().amax(2)
-    moved = moved > CLOSE * moved.amax()
-    of_each = moved.sum(0)
-    most, total = int(of_each.max()), len(of_each)
-    mixed = int((of_each > 1).sum())
-    whole = primary.above.of_classes and _are_maps(capsules)
-    if most == count and mixed == total and not whole:
+    of_each = (moved > CLOSE * moved.amax()).sum(0)
+    most, mixed, total = int(of_each.max()), int((of_each > 1).sum()), len(of_each)
+    if most == count and mixed == total and not _are_maps(capsules):
         raise SkippedError("a layer between features and capsules mixes all positions")
     if mixed:
         return fails(
@@ -68,9 +64,9 @@ def examine(candidate: Candidate) -> Judgement:
 
 
 def _are_maps(capsules: Tensor) -> bool:
-    """Whether each component of a capsule follows one position, but for a factor of them all.
+    """Whether capsules are whole maps, squashed: a position changes one component, and the length.
 
-    That is so if a capsule is a whole map, squashed: each position changes its length.
+    The length changes all components by one factor.
     """
     change = capsules[1:] / capsules[:1]
     moved = (change / change.median(2, keepdim=True).values - 1).abs() > CLOSE

@@ -7,7 +7,6 @@ from capsviz.checks.verdict import About, Judgement
 
 ABOUT = About(
     paper="§2, equation 1, for long s",
-    method="outputs and gradients for random features a thousand times as large as usual",
     breaks="features that have grown, or one bright image, make all weights NaN",
     fix="take no exponential of a norm: `1 - torch.exp(-norm)` for `1 - 1 / torch.exp(norm)`",
     after=("not_repeatable", "nan_output", "nan_at_zero"),
@@ -15,5 +14,5 @@ ABOUT = About(
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Run a pass with large features, and take its gradients."""
+    """Take outputs and gradients for random features a thousand times as large as usual."""
     return judge_finite(candidate, noise(1e3, seed=3))

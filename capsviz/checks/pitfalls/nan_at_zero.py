@@ -8,14 +8,13 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails
 
 ABOUT = About(
     paper="§2, equation 1, at s = 0",
-    method="outputs and gradients for features of zero",
     breaks="one black image, or one dead capsule, makes all weights NaN",
     fix="put the epsilon inside the root: `scale = n2 / (1 + n2) / (n2 + eps).sqrt()`",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Run a pass with features of zero, and take its gradients."""
+    """Take outputs and gradients for features of zero."""
     capsules = candidate.lower.of(torch.zeros_like, candidate.images(2))
     judgement = judge_finite(candidate, torch.zeros_like)
     if "outputs" in judgement.numbers:

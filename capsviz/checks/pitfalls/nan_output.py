@@ -2,11 +2,9 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
-from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
-    paper="none: a matter of code",
-    method="every number of the output for seven images",
+    paper="none",
     breaks="NaN spreads to all weights in one step of training, and compares as false with "
     "everything",
     fix="find the first NaN by `torch.autograd.set_detect_anomaly(True)`; look at the weights, "
@@ -16,8 +14,8 @@ ABOUT = About(
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the numbers that are NaN or infinite."""
-    outputs = [t for t in tensors(candidate.call(candidate.images(7))) if t.is_floating_point()]
+    """Count the numbers that are NaN or infinite, for seven images."""
+    outputs = candidate.caller.floats(candidate.images(7))
     if not outputs:
         raise SkippedError("the output holds no tensors of numbers")
     broken = sum(int((~tensor.isfinite()).sum()) for tensor in outputs)

@@ -10,7 +10,6 @@ from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="§5: one accuracy for one network",
-    method="the same images twice, from one random state in float64, and from two random states",
     breaks="no measurement of the network can be repeated; all other checks are upset",
     fix="use dropout, noise and random masks only if `self.training`, and call `eval()` at test",
     after=("nan_output",),
@@ -19,7 +18,7 @@ NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may cha
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare all tensors of two outputs."""
+    """Compare the outputs for the same images from one random state, and from two."""
     kept, limit = candidate.caller.in_double(
         lambda network, dtype: _off(candidate, (0, 0), network, dtype)
     )

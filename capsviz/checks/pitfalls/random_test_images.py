@@ -6,7 +6,6 @@ from capsviz.nn.random_state import seeded
 
 ABOUT = About(
     paper="§5: images are shifted in training; no other augmentation is used",
-    method="the first test images are read twice",
     breaks="the reported error is that of other images than the test set, and of others each time",
     fix="give random transforms to the training set only",
     needs="`test_data`",
@@ -15,7 +14,7 @@ ABOUT = About(
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Read eight images twice, from two random states."""
+    """Read the first test images twice, from two random states."""
     with seeded(0):
         first = candidate.pictures("test_data", 8)
     with seeded(1):

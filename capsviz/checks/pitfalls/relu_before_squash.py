@@ -6,14 +6,13 @@ from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
     paper="§4: PrimaryCapsules is a convolution with equation 1 as its non-linearity",
-    method="signs of the components, for features of both signs",
     breaks="poses lie in one corner of their space, so that they cannot point apart",
     fix="apply ReLU after the first convolution only",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the negative components."""
+    """Count the negative components, for features of both signs."""
     primary = candidate.primary
     capsules = primary.of(noise(seed=3), candidate.images(7))
     share = float((capsules < 0).float().mean())

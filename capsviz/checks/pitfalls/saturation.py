@@ -4,8 +4,7 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
-    paper="none; the authors' code draws the matrices with a standard deviation of 0.1",
-    method="mean activation of the class capsules before training, about 0.04 or less if correct",
+    paper="none; the authors draw matrices with a deviation of 0.1",
     breaks="lengths start near 1, where the squash is flat: training starts slowly or dies",
     fix="draw the matrices small: `0.1 * torch.randn(...)`, smaller for more primary capsules",
     needs="an untrained network",
@@ -15,7 +14,7 @@ USUAL, HIGH = 0.1, 0.5
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure the mean length of the untrained class capsules, or their activation without one."""
+    """Measure the mean activation of class capsules before training: about 0.04 if correct."""
     untrained = candidate.untrained()
     with untrained.caller.still():
         images, by_length = untrained.images(7), untrained.capsules.by_length

@@ -7,7 +7,6 @@ from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
     paper="§3, equation 4: the margins are of lengths",
-    method="scores are compared with the lengths of the poses, their softmax and their squares",
     breaks="with 10 classes no softmax of lengths exceeds 0.232, so that a margin of 0.9 is never "
     "reached; squares move both margins",
     fix="give the lengths themselves to the margin loss",
@@ -16,7 +15,7 @@ CLOSE = 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare scores with the lengths of the poses."""
+    """Compare scores with the lengths of the poses, their softmax and their squares."""
     images = candidate.images(7)
     lengths = candidate.poses(images).norm(dim=-1)
     scores = candidate.scores(images)

@@ -7,7 +7,6 @@ from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 
 ABOUT = About(
     paper="§4.1: the decoder ends in a sigmoid, and pixels are intensities",
-    method="training images against reconstructions of very large poses",
     breaks="a sigmoid cannot reach targets of -0.42 to 2.82: the decoder learns black",
     fix="reconstruct the image in [0, 1]; normalise only inside of the network",
     needs="`train_data`, and a decoder",
@@ -16,7 +15,7 @@ SLACK = 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count the training pixels that no reconstruction reaches."""
+    """Compare training images with reconstructions of very large poses."""
     targets = candidate.pictures("train_data", 64).double()
     low, high = float(targets.min()), float(targets.max())
     poses = candidate.poses(candidate.images(7))

@@ -5,8 +5,6 @@ from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
     paper="§2, equation 1, and §4",
-    method="lengths for features 10,000 times as large, which must be 1.000, and for a thousandth, "
-    "which must not",
     breaks="the length of a primary capsule does not say whether its part is present; long ones "
     "outvote all others",
     fix="squash the vectors of the primary capsules, each over its own components",
@@ -15,7 +13,7 @@ SMALL, GROWTH, ONE, ALIKE = 1e-3, 10, 1.01, 0.01
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure lengths for large features, for larger ones and for small ones."""
+    """Measure lengths for large features, which must be 1.000, and small ones, which must not."""
     primary, by_length = candidate.primary, candidate.capsules.by_length
     first, second = primary.large_lengths()
     low, high = float(first.min()), float(first.max())

@@ -7,14 +7,12 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
+from capsviz.checks.primary import noise
 from capsviz.checks.verdict import About, ApartError, Judgement, SkippedError, fails, passes, warns
 from capsviz.wrapping.flow import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
-    method="the sums of votes of the first iteration are replaced by noise, and by its negative: "
-    "do the next couplings follow votes · poses, with a slope of 1, and do the third still depend "
-    "on the first?",
     breaks="primary capsules send to class capsules that they do not agree with: no part finds its "
     "whole",
     fix="use `logits + (votes * v.unsqueeze(1)).sum(-1)`: a plus, and each parent's own pose",
@@ -25,7 +23,10 @@ CLEAR, TINY, FAINT, ALIKE, EXACT = 0.3, 1e-30, 1e-3, 1e-3, 0.1
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
-    """Correlate the couplings of the second iteration with the agreement in the first."""
+    """Put noise in place of the first sums: the next couplings must follow votes · poses.
+
+    The slope must be 1, and the third couplings must still depend on the first.
+    """
     try:
         iterations = layer.rounds
     except ApartError as error:
@@ -48,18 +49,19 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     size = (change.norm() * agreement.norm()).clamp_min(TINY)
     along = float((change * agreement).sum() / size)
     message = f"couplings correlate with the agreement of votes and poses by {along:.2f}"
-    if change.shape[1] > 1 and _spread(change) < ALIKE < _spread(agreement):
+    spread, usual = (_off(one, one.mean(1, keepdim=True)) for one in (change, agreement))
+    if change.shape[1] > 1 and spread < ALIKE < usual:
         return fails(
             "all primary capsules get the same couplings, whatever their votes: the agreement is "
-            "averaged over them", spread=_spread(change),
+            "averaged over them", spread=spread,
         )  # fmt: skip
-    if along > CLEAR and _forgets(layer, images):
-        message += ", but the third iteration forgets the first: logits are replaced, not added to"
-        return warns(message, correlation=along)
     if along < -CLEAR and layer.by_length:
         return fails(f"{message}, expected 1: routing moves away from agreement", correlation=along)
     if along <= CLEAR:
         return warns(f"{message}, expected 1", correlation=along)
+    if _forgets(layer, images):
+        message += ", but the third iteration forgets the first: logits are replaced, not added to"
+        return warns(message, correlation=along)
     even = _centred((one.second + opposite.second) / 2 - one.first)
     if not layer.by_length or float(even.norm()) > EXACT * float(change.norm()):
         return passes(message, correlation=along)  # no product with a pose: it has its own scale
@@ -105,11 +107,6 @@ def _off(change: Tensor, expected: Tensor) -> float:
     return float((change - expected).norm() / change.norm())
 
 
-def _spread(tensor: Tensor) -> float:
-    """How far (B, I, J) differs between primary capsules, relative to its size."""
-    return _off(tensor, tensor.mean(1, keepdim=True).expand_as(tensor))
-
-
 def _forgets(layer: Capsules, images: Tensor) -> bool:
     """Whether the third couplings are the same whatever the sums of the first iteration were."""
     if len(layer.rounds) < 3:
@@ -123,13 +120,13 @@ def _forgets(layer: Capsules, images: Tensor) -> bool:
 
 def _with_noise(layer: Capsules, images: Tensor, signs) -> tuple[list[Tensor], list[Tensor]]:
     """Noise times a sign, put in place of the sums of the first iterations, and all couplings."""
-    generator, left, put = torch.Generator().manual_seed(6), iter(signs), []
+    random, left, put = noise(seed=6), iter(signs), []
 
     def change(total):
         sign = next(left, None)
         if sign is None:
             return total
-        put.append(sign * torch.randn(total.shape, generator=generator).to(total))
+        put.append(sign * random(total))
         return put[-1]
 
     return put, layer.with_sums(change, images, "couplings", len(signs))

@@ -3,21 +3,19 @@
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 from capsviz.wrapping.flow import SUMS
-from capsviz.wrapping.infer import candidates, setters
 from capsviz.wrapping.layers import votes_base
 from capsviz.wrapping.recorder import record
+from capsviz.wrapping.wrapping import candidates, setters
 
 ABOUT = About(
     paper="§2, procedure 1, and §4: r = 3",
-    method="softmaxes that weigh votes are counted, and the attribute that sets their number is "
-    "changed",
     breaks="results for three iterations are those of another number",
     fix="apply one softmax in each of `range(iterations)`; in the last, leave out only the update",
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare with the number that is given, or that an attribute holds."""
+    """Count softmaxes that weigh votes, and change the attribute for their number."""
     weighed = len(candidate.capsules.rounds)
     made = weighed + _uniform_first(candidate)
     if candidate.iterations is not None:
@@ -40,18 +38,13 @@ def _judge(made: int, declared: int, by: str) -> Judgement:
 
 def _uniform_first(candidate: Candidate) -> int:
     """1 if a sum or mean of the votes without couplings comes before the first softmax."""
-    flow, first = candidate.inside.recorded.flow, candidate.capsules.rounds[0]
+    flow, first = candidate.caller.recorded.flow, candidate.capsules.rounds[0]
     votes = votes_base(flow, first)
-    return int(
-        any(
-            event.name in SUMS and event.inputs and flow.base(event, 0) == votes
-            for event in flow.events[: first.event.index]
-        )
-    )
+    events = [event for event in flow.events[: first.event.index] if event.name in SUMS]
+    return int(any(event.inputs and flow.base(event, 0) == votes for event in events))
 
 
 def _count(candidate: Candidate) -> int:
     sites = {one.event.site for one in candidate.capsules.rounds}
-    images = candidate.images(2)
-    run = record(candidate.network, lambda: candidate.call(images))
+    run = record(candidate.network, lambda: candidate.call(candidate.images(2)))
     return sum(event.site in sites for event in run.events)

@@ -1,12 +1,10 @@
 """The reconstruction error weighs far less than in the paper, or differently."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.response import Response
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 
 ABOUT = About(
     paper="§4.1: the sum of squares, scaled by 0.0005",
-    method="the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01",
     breaks="a mean over pixels in place of the sum gives the decoder a gradient 784 times too weak",
     fix="sum the squares of an image, and take the mean over images: 0.0005 · sum",
     needs="`loss`",
@@ -16,10 +14,10 @@ STEP, LITTLE, AS_WRITTEN = 0.1, 5e-5, (5e-4, 1e-2)
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Compare the second difference of the loss by the targets with that by a length."""
-    loss = Response(candidate)
+    """Measure the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01."""
+    loss = candidate.loss
     images = loss.images
-    below, at, above = (loss.to_targets(images + k * STEP) for k in (-1, 0, 1))
+    below, at, above = (loss.of(loss.output, images + k * STEP) for k in (-1, 0, 1))
     pixels = images[0].numel()
     curve = (above - 2 * at + below) / (2 * pixels * STEP**2)
     slope = abs(above - below) / pixels

@@ -1,16 +1,14 @@
 """Primary capsules are squashed over another axis than their own components."""
 
-import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.primary import PrimaryCapsules
+from capsviz.checks.primary import PrimaryCapsules, noise
 from capsviz.checks.squashing import judge_lengths
 from capsviz.checks.verdict import About, Judgement, SkippedError
 
 ABOUT = About(
     paper="§2, equation 1",
-    method="lengths of primary capsules for large features, which must be 1.000 each",
     breaks="the length of a capsule depends on other capsules, and is no probability",
     fix="use `squash(s, dim=-1)`, where the last axis holds the components of one capsule",
     after=("not_repeatable", "unsquashed_primary"),
@@ -19,7 +17,7 @@ USUAL, SAME = 0.1, 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure lengths for features that are 10,000 times as large."""
+    """Measure lengths of primary capsules for large features, which must be 1.000 each."""
     primary = candidate.primary
     large, _ = primary.large_lengths()
     if float((large - primary.lengths(USUAL)).abs().max()) < SAME:
@@ -29,14 +27,14 @@ def examine(candidate: Candidate) -> Judgement:
 
 def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
     """How much the components of capsules (I, D) move with one number of the features."""
-    generator = torch.Generator().manual_seed(4)
-    bases = []
+    random = noise(size, seed=4)
+    changed_one: list[bool] = []
 
     def change(tensor):
-        bases.append(size * torch.randn(tensor[:1].shape, generator=generator).to(tensor))
-        changed = bases[-1].repeat(2, *[1] * (tensor.dim() - 1))
-        if len(bases) == 1:  # of several convolutions the first
+        changed = random(tensor[:1]).repeat(2, *[1] * (tensor.dim() - 1))
+        if not changed_one:  # of several convolutions the first
             changed[1].view(-1)[0] *= -3
+        changed_one.append(True)
         return changed
 
     first, second = primary.of(change, primary.caller.images(2))

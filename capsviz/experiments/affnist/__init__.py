@@ -14,14 +14,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from capsviz import data
-from capsviz.checkpoint.tensors import read_tensors, write_tensors
+from capsviz.checkpoint import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.experiments.affnist.scores import (
@@ -37,8 +39,9 @@ from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
-from capsviz.training.recipe import Precision, Recipe, resolve_precision
+from capsviz.training.recipe import Inside, Positive, Precision, Recipe, resolve_precision
 from capsviz.training.train import build_model, fit
+from capsviz.validation import validated
 
 NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
     "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),
@@ -52,34 +55,25 @@ KEYS = (
     "network", "seed", "state", "terms", "parameters", "held_out", "test", "affnist_like",
     "affnist",
 )  # of a result  # fmt: skip
+Images = Annotated[int, Field(ge=1, le=VARIANTS * ORIGINALS)]
 STATES = ("matched", "full")
 APART = ("epochs", "limit")  # terms in which a run may continue differently
 
 
-@dataclass(frozen=True)
+@validated
 class Plan:
     """Settings of a series; each result holds its `terms`."""
 
     folder: Path  # of results and runs
-    target: float = 0.9923  # held-out accuracy at which "matched" weights are kept
-    checks: int = 4  # of that accuracy in each epoch
-    epochs: int = 50  # of a full training
-    batch_size: int = 128  # as the authors; smaller ones reach the target in fewer epochs
+    target: Inside = 0.9923  # held-out accuracy at which "matched" weights are kept
+    checks: Positive = 4  # of that accuracy in each epoch
+    epochs: Positive = 50  # of a full training
+    batch_size: Positive = 128  # as the authors; smaller ones reach the target in fewer epochs
     ema: float | None = None  # decay of averaged weights, which need fewer epochs
     full: bool = True  # train on after the target is reached
-    limit: int | None = None  # images of affnist_like, of 320,000; None: all
-    train_limit: int | None = None  # training images, for trials
+    limit: Images | None = None  # images of affnist_like; None: all
+    train_limit: Positive | None = None  # training images, for trials
     precision: Precision = "auto"
-
-    def __post_init__(self):
-        if not 0 < self.target < 1:
-            raise ValueError(f"the accuracy to match must be in (0, 1), got {self.target:g}")
-        for name in ("checks", "epochs", "batch_size", "limit", "train_limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.limit is not None and self.limit > VARIANTS * ORIGINALS:
-            raise ValueError(f"limit: there are {VARIANTS * ORIGINALS} images, got {self.limit}")
 
     @property
     def n(self) -> int:
@@ -121,11 +115,7 @@ def run(
 ) -> None:
     """Train one network from one seed and score it, unless its results exist.
 
-    Parameters
-    ----------
-    root     folder of the data; None as in `data.load`.
-    report   called with a line for each check, epoch and result.
-    on_step  as for `train.fit`.
+    `report` is called with a line for each check, epoch and result, `on_step` as by `train.fit`.
 
     Raises
     ------
@@ -133,12 +123,13 @@ def run(
                      may be lengthened.
     BlockingIOError  if another process is training this network there.
     """
+    recipe(network, seed, plan)  # refuses an unknown network
+    with locked(plan.folder / "runs" / f"{network}-{seed}"):
+        _run(network, seed, plan, root, device, report, on_step)
+
+
+def _run(network, seed, plan, root, device, report, on_step) -> None:
     settings, output = recipe(network, seed, plan), plan.folder / "runs" / f"{network}-{seed}"
-    with locked(output):
-        _run(network, seed, plan, settings, output, root, device, report, on_step)
-
-
-def _run(network, seed, plan, settings, output, root, device, report, on_step) -> None:
     conditions, weights = terms(plan, device), output / "matched.safetensors"
     matched, full = (result_path(plan.folder, network, seed, state) for state in STATES)
     clear(output, weights.name, "terms.json")
@@ -155,11 +146,35 @@ def _run(network, seed, plan, settings, output, root, device, report, on_step) -
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
         model = build_model(settings, train).to(device)
         average = None if settings.ema is None else Average(model, settings.ema)
-        check = _Check(model, average, validation, conditions, weights, to_the_end, report, on_step)
+
+        def check(epoch: int, step: int, steps: int, loss, accuracy) -> None:
+            """Keep the first weights that reach the target."""
+            on_step(epoch, step, steps, loss, accuracy)
+            at = [max(1, steps * (k + 1) // plan.checks) for k in range(plan.checks)]
+            if weights.exists() or step not in at:
+                return
+            with weights_that_count(model, average):
+                held_out_accuracy = float(right(model, validation).mean())
+                reached = held_out_accuracy >= plan.target
+                if reached:
+                    training = {"epoch": epoch, "step": step, "steps": steps}
+                    about = json.dumps({"training": training, "terms": conditions})
+                    write_tensors(weights, model.state_dict(), {"about": about})
+            report(
+                f"epoch {epoch}, step {step} of {steps}: held-out accuracy {held_out_accuracy:.2%}"
+            )
+            if reached and not to_the_end:
+                raise _Reached
+
+        def told(epoch: Epoch, _) -> None:
+            report(
+                f"{network}-{seed}: epoch {epoch.epoch}, loss {epoch.train_loss:.4f}, held-out "
+                f"accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
+            )
+
         return fit(
             settings, train, validation, output, model=model, average=average, device=device,
-            resume=True, report=report, on_step=check,
-            on_epoch=lambda epoch, _: report(f"{network}-{seed}: {_line(epoch)}"),
+            resume=True, report=report, on_step=check, on_epoch=told,
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
@@ -189,41 +204,6 @@ def _run(network, seed, plan, settings, output, root, device, report, on_step) -
         model, history = trained(to_the_end=True)
         seconds = sum(epoch.seconds for epoch in history)
         store(full, "full", model, {"epoch": len(history), "step": None, "seconds": seconds})
-
-
-class _Check:
-    """The `on_step` of `fit` that keeps the first weights to reach the target."""
-
-    def __init__(self, model, average, validation, terms, weights, to_the_end, report, on_step):
-        self.model, self.average, self.validation = model, average, validation
-        self.terms, self.weights = terms, weights
-        self.to_the_end, self.report, self.on_step = to_the_end, report, on_step
-
-    def __call__(self, epoch: int, step: int, steps: int, loss, accuracy) -> None:
-        self.on_step(epoch, step, steps, loss, accuracy)
-        checks = self.terms["checks"]
-        at = [max(1, steps * (k + 1) // checks) for k in range(checks)]
-        if self.weights.exists() or step not in at:
-            return
-        with weights_that_count(self.model, self.average):
-            held_out_accuracy = float(right(self.model, self.validation).mean())
-            reached = held_out_accuracy >= self.terms["target"]
-            if reached:
-                training = {"epoch": epoch, "step": step, "steps": steps}
-                about = json.dumps({"training": training, "terms": self.terms})
-                write_tensors(self.weights, self.model.state_dict(), {"about": about})
-        self.report(
-            f"epoch {epoch}, step {step} of {steps}: held-out accuracy {held_out_accuracy:.2%}"
-        )
-        if reached and not self.to_the_end:
-            raise _Reached
-
-
-def _line(epoch: Epoch) -> str:
-    return (
-        f"epoch {epoch.epoch}, loss {epoch.train_loss:.4f}, "
-        f"held-out accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
-    )
 
 
 def result_path(folder: Path, network: str, seed: int, state: str) -> Path:

@@ -22,12 +22,7 @@ NAMES = affnist_like.Transforms._fields
 
 
 def draw(n: int, root=None) -> dict[str, np.ndarray]:
-    """Return fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
-
-    Raises
-    ------
-    FileNotFoundError  without MNIST.
-    """
+    """Return fields of `affnist_like.Transforms` for the first n test images, each (n,) float32."""
     plain = data.load("mnist", "test", root, download=False)
     variants = [affnist_like.transforms(plain, v) for v in range(-(-n // len(plain)))]
     columns = zip(*variants, strict=True)
@@ -49,12 +44,7 @@ def store(folder: Path, n: int, root=None) -> Path:
 
 
 def read(folder: Path, n: int, root=None) -> dict[str, np.ndarray] | None:
-    """Return the first n transforms: from a folder, as shipped, or drawn; None without MNIST.
-
-    Raises
-    ------
-    ValueError  for a file that is not one of these.
-    """
+    """Return the first n transforms: from a folder, as shipped, or drawn; None without MNIST."""
     for place in (folder, discovery.folder("capsviz.trained") / "affnist"):
         if (stored := _read(place / FILE, n)) is not None:
             return stored

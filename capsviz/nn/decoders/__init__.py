@@ -27,10 +27,6 @@ class Decoder(nn.Module):
     image_shape          (C, H, W) of the reconstruction.
     norm                 batch norm before the ReLU of every hidden layer.
     options              of that file, as `hidden` of "fully_connected".
-
-    Raises
-    ------
-    ValueError  for an unknown name, or a file that offers no such layers.
     """
 
     def __init__(
@@ -61,11 +57,6 @@ class Decoder(nn.Module):
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Poses (B, J, E), of which `classes` (B,) are kept, -> images (B, C, H, W) in [0, 1],
         float32 at least.
-
-        Raises
-        ------
-        ValueError  when one image alone is to train a decoder with batch norm, or its layers give
-                    no images.
         """
         if self.norm and self.training and len(poses) == 1:
             raise ValueError(

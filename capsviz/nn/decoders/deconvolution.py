@@ -38,12 +38,4 @@ def _rectified(maps: int, norm: bool) -> list[nn.Module]:
 def _doubling(before: int, after: int, size: list[int], norm: bool) -> nn.ConvTranspose2d:
     """From half of `size`, rounded up, to `size`."""
     rows, columns = (1 - side % 2 for side in size)
-    return nn.ConvTranspose2d(
-        before,
-        after,
-        KERNEL,
-        stride=2,
-        padding=KERNEL // 2,
-        output_padding=(rows, columns),
-        bias=not norm,
-    )
+    return nn.ConvTranspose2d(before, after, KERNEL, 2, KERNEL // 2, (rows, columns), bias=not norm)

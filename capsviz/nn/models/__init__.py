@@ -72,13 +72,7 @@ def of_capsviz(model: nn.Module) -> bool:
 
 
 def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:
-    """Make a network by its name.
-
-    Raises
-    ------
-    ValueError   for an unknown name, option or size.
-    MemoryError  if its weights do not fit.
-    """
+    """Make a network by its name; MemoryError if its weights do not fit."""
     try:
         model = load(PACKAGE, name, what="model").build(image_shape, classes, **options)
     except RuntimeError as error:

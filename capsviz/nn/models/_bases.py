@@ -1,19 +1,72 @@
-"""Bases of the networks: their settings, and what training minimises."""
+"""What networks share: settings that are checked, what training minimises, parts of a trace."""
 
+import math
+from collections.abc import Collection
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from capsviz.nn import functional, objectives
+from capsviz.discovery import parameters, unknown
+from capsviz.nn import decoders, functional, routing
 from capsviz.nn.computation import channels_last
-from capsviz.nn.decoders import Decoder
 from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.nn.models import Objective, Output, Scores
+from capsviz.nn.routing import Routing
+from capsviz.nn.routing_layer import RoutingLayer, by_round
+from capsviz.validation import check
 
 METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
+
+
+def settings_from(kind: type, image_shape, classes: int, options: dict):
+    """The `Config` of a network's file from what `build` is given.
+
+    ValueError for an unknown option, or one whose value is not of the type of its field.
+    """
+    known = get_type_hints(kind)
+    del known["image_shape"], known["classes"]
+    if strange := sorted(set(options) - set(known)):
+        name = kind.__module__.rpartition(".")[2]
+        raise ValueError(unknown(f"{name} option", strange[0], sorted(known)))
+    for option, value in options.items():
+        check(option, value, known[option])
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    return kind(image_shape=tuple(image_shape), classes=classes, **options)
+
+
+def routing_values(config, options: dict) -> dict:
+    """Return the settings of a routing where no others are given: one pass, its own objective."""
+    module = routing.get(config.routing)
+    values: dict[str, Any] = {}
+    if "iterations" not in options and "iterations" not in parameters(module.route):
+        values["iterations"] = 1
+    if config.objective == "auto":
+        values["objective"] = getattr(module, "OBJECTIVE", "margin")
+    return values
+
+
+def require_positive(settings, *names: str) -> None:
+    """Raise ValueError unless each named setting, or each number in it, is at least 1."""
+    for name in names:
+        value = getattr(settings, name)
+        if min(value if isinstance(value, tuple) else (value,), default=0) < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def require_classes(settings) -> None:
+    """Raise ValueError for fewer than two classes."""
+    if settings.classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
+
+
+def require_known(settings, **known: list[str]) -> None:
+    """Raise ValueError unless each named setting is one of the names that are known of it."""
+    for name, names in known.items():
+        if getattr(settings, name) not in names:
+            raise ValueError(unknown(name, getattr(settings, name), names))
 
 
 class Network(nn.Module):
@@ -36,16 +89,16 @@ class Network(nn.Module):
 class ClassPoses(Network):
     """A network whose classes have poses, and a `decoder` of them, which may be None."""
 
-    decoder: Decoder | None
+    decoder: decoders.Decoder | None
 
-    def build_decoder(self, numbers: int) -> Decoder | None:
+    def build_decoder(self, numbers: int) -> decoders.Decoder | None:
         """Return the decoder that the settings ask for, of poses of so many numbers."""
         c = self.settings
         if c.reconstruction_weight <= 0:
             return None
         sizes = {"hidden": c.hidden} if c.decoder == "fully_connected" else {}
         shape = (c.classes, numbers, c.image_shape)
-        return Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
+        return decoders.Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
 
     @property
     def whole_batches(self) -> bool:
@@ -57,6 +110,23 @@ class ClassPoses(Network):
         if self.decoder is None:
             raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
         return self.decoder(poses, classes)
+
+    def inside(
+        self,
+        capsules: RoutingLayer,
+        votes: Tensor,
+        routed: Routing,
+        children: Tensor,
+        keep: Collection[str],
+    ) -> dict[str, Any]:
+        """Parts of a trace of a routed layer, its children's activations (B, count) given."""
+        parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
+        if capsules.weighs:
+            parts["weights"] = capsules.weights(routed.couplings, children)
+        if "evidence" in keep and routing.has_evidence(self.settings.routing):
+            parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
+            parts["quantity"] = routing.quantity(capsules.routing_name)
+        return parts
 
     def objective(
         self,
@@ -70,24 +140,23 @@ class ClassPoses(Network):
 
         Parameters
         ----------
-        output  of `forward`, for the images of B examples.
-        images  (B, C, H, W) to be reconstructed; where K things are in one image, (B, K, C, H, W),
-                each thing alone: decoded from its own class, and averaged over K.
-        labels  (B,) classes; or (B, K), each of which is present.
-        reconstruction_factor
-                on the weight of the reconstruction.
-        progress
-                share of training that is done, for a loss that grows stricter.
+        output                 of `forward`, for the images of B examples.
+        images                 (B, C, H, W) to be reconstructed; where K things are in one image,
+                               (B, K, C, H, W), each thing alone: decoded from its own class, and
+                               averaged over K.
+        labels                 (B,) classes; or (B, K), each of which is present.
+        reconstruction_factor  on the weight of the reconstruction.
+        progress               share of training that is done, for a loss that grows stricter.
 
         Raises
         ------
         ValueError  if there is not one image to reconstruct for each label.
         """
         c = self.settings
-        margin = objectives.of(
+        margin = functional.objective(
             c.objective,
             output.lengths,
-            functional.multi_hot(labels, c.classes),
+            multi_hot(labels, c.classes),
             progress=progress,
             present=c.margin_present,
             absent=c.margin_absent,
@@ -114,14 +183,40 @@ class ClassPoses(Network):
         return measure(images.flatten(0, 1), reconstructions).view(labels.shape).mean(1)
 
 
+def require_class_poses(settings) -> None:
+    """Raise ValueError for classes, weights, margins, temperatures or names out of range.
+
+    A setting that a network lacks, or that is None, is fine.
+    """
+    require_classes(settings)
+    for name in ("reconstruction_weight", "absent_weight", "vote_std"):
+        value = getattr(settings, name, None)
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number from 0, got {value}")
+    for name in ("final_temperature", "floor"):
+        value = getattr(settings, name, None)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a number above 0, got {value}")
+    if not 0 <= settings.margin_absent < settings.margin_present <= 1:
+        raise ValueError(
+            "expected 0 <= margin_absent < margin_present <= 1, "
+            f"got {settings.margin_absent} and {settings.margin_present}"
+        )
+    require_known(
+        settings,
+        decoder=decoders.available(),
+        objective=["auto", *functional.OBJECTIVES],
+        reconstruction_metric=sorted(METRICS),
+    )
+
+
 class Classifier(Network):
     """A network whose `scores(images) -> (B, J)` become probabilities by a softmax."""
 
-    def __init__(self, settings):
+    def __init__(self, kind: type, image_shape, classes: int, options: dict):
         super().__init__()
-        if settings.classes < 2:
-            raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
-        self.settings = settings
+        self.settings = settings_from(kind, image_shape, classes, options)
+        require_classes(self.settings)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
@@ -139,15 +234,13 @@ class Classifier(Network):
     ) -> Objective:
         """Cross entropy; the margin loss of the probabilities beside it, for comparison.
 
-        Probabilities sum to one, so they cannot all be near it: for K classes in each image, labels
-        (B, K), the target of the cross entropy is 1/K for each, and the margin loss, which asks
-        for 0.9 of each, cannot come to zero. Nothing is reconstructed here.
+        For K classes in each image, labels (B, K), the target of the cross entropy is 1/K for
+        each, and the margin loss cannot come to zero, as probabilities sum to one.
         """
         target = labels
         if labels.dim() == 2:
             target = one_hot(labels, output.logits.shape[1]).to(output.logits.dtype).mean(1)
-        present = multi_hot(labels, output.lengths.shape[1])
-        margin = margin_loss(output.lengths.detach(), present)
+        margin = margin_loss(output.lengths.detach(), multi_hot(labels, output.lengths.shape[1]))
         return Objective(cross_entropy(output.logits, target), margin)
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import PlainClassifier
-from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn.models._bases import PlainClassifier, require_positive
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,12 @@ class Config:
     strides: tuple[int, int] = (1, 2)
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "AverageConvNet":
-    """A ConvNet from the fields of `Config`; ValueError for unknown or impossible ones."""
-    return AverageConvNet(settings_from(Config, "average", image_shape, classes, options))
-
-
 class AverageConvNet(PlainClassifier):
     """Two convolutions with ReLU, the average over all positions, one linear layer."""
 
-    def __init__(self, settings: Config):
-        super().__init__(settings)
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
+        super().__init__(Config, image_shape, classes, options)
+        settings = self.settings
         require_positive(settings, "kernel", "channels", "strides")
         channels, height, width = settings.image_shape
         k, (first, second), (step1, step2) = settings.kernel, settings.channels, settings.strides
@@ -50,3 +45,6 @@ class AverageConvNet(PlainClassifier):
         """Images (B, C, H, W) -> logits (B, J)."""
         features = self.conv2(self.conv1(images).relu()).relu()
         return self.classes(features.mean((2, 3)))
+
+
+build = AverageConvNet

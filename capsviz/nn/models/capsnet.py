@@ -9,37 +9,29 @@ Two presets, because paper and code differ:
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.discovery import unknown
-from capsviz.nn import (
-    allocator,
-    children,
-    convolution,
-    functional,
-    routing,
-    stems,
-)
-from capsviz.nn.children import Capsules
+from capsviz.discovery import parameters, unknown
+from capsviz.nn import allocator, children, convolution, functional, routing, stems
+from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
 from capsviz.nn.models import Output
-from capsviz.nn.models._bases import ClassPoses
-from capsviz.nn.models._settings import (
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
     require_known,
     require_positive,
-    require_shared,
+    routing_values,
     settings_from,
 )
-from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import by_round, initial_std
+from capsviz.nn.routing_layer import initial_std
 
 # Parts of a trace that need its votes
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
@@ -56,9 +48,7 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
-    standardised: bool = (
-        False  # each image to mean 0 and deviation 1 first, as the authors' CIFAR-10
-    )
+    standardised: bool = False  # each image to mean 0, deviation 1 first: the authors' CIFAR-10
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
     channels: int = 256  # of the paper's first convolution
     types: int = 32  # primary capsule types
@@ -87,36 +77,13 @@ class Config:
     @property
     def grid(self) -> tuple[int, int, int]:
         """(types, rows, columns) of the primary capsules."""
-        layers = stems.layers(self.stem)
-        rows, columns = (stems.places(side, layers) for side in self.image_shape[1:])
-        return self.types, rows, columns
+        return self.types, *stems.positions(self.stem, self.image_shape)
 
     @property
     def children(self) -> int:
         """I, the number of primary capsules."""
         types, rows, columns = self.grid
         return types * rows * columns
-
-
-def routing_values(config: Config, options: dict) -> dict:
-    """Return settings that follow from routing and stem where no others are given."""
-    module = routing.get(config.routing)
-    takes = signature(module.route).parameters
-    one_pass, mixture = "iterations" not in takes, "final_temperature" in takes
-    values = {
-        "iterations": 1 if one_pass and "iterations" not in options else config.iterations,
-        "types": options.get("types", STEM_TYPES.get(config.stem, config.types)),
-        "primary": _own(config.primary, getattr(module, "CHILDREN", "squash")),
-        "objective": _own(config.objective, getattr(module, "OBJECTIVE", "margin")),
-    }
-    if mixture and "final_temperature" not in options:
-        children = replace(config, types=values["types"]).children
-        values["final_temperature"] = config.classes / max(children, 1)
-    return values
-
-
-def _own(choice: str, own: str) -> str:
-    return own if choice == "auto" else choice
 
 
 def preset_values(preset: str, classes: int) -> dict:
@@ -133,24 +100,17 @@ def preset_values(preset: str, classes: int) -> dict:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    channels, height, width = config.image_shape
-    smallest = 2 * KERNEL - 1
     if config.stem != "paper" and config.preset != "paper":
         raise ValueError(f"the preset '{config.preset}' has the paper's stem, not '{config.stem}'")
     if config.primary != "squash" and config.preset != "paper":
         raise ValueError(
             f"the preset '{config.preset}' is of squashed capsules, not '{config.primary}'"
         )
-    if config.stem == "paper" and (min(height, width) < smallest or channels < 1):
-        raise ValueError(
-            f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
-            f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
-        )
-    require_shared(config)
+    require_class_poses(config)
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
-    require_known(config, stem=stems.available(), primary=["auto", *children.KINDS])
+    require_known(config, primary=["auto", *children.KINDS])
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(
@@ -158,11 +118,6 @@ def check(config: Config) -> None:
         f"the transformation of {config.children:,} primary into {config.classes} class capsules",
         "use fewer capsule types, fewer classes or smaller images",
     )
-
-
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
-    """A CapsNet, as `CapsNet` makes it."""
-    return CapsNet(image_shape, classes, **options)
 
 
 class CapsNet(ClassPoses):
@@ -188,10 +143,18 @@ class CapsNet(ClassPoses):
         self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
     ):
         super().__init__()
-        config = settings_from(Config, "capsnet", image_shape, classes, options)
+        config = settings_from(Config, image_shape, classes, options)
         preset = preset_values(config.preset, classes)
         config = replace(config, **{k: v for k, v in preset.items() if k not in options})
         config = replace(config, **routing_values(config, options))
+        module = routing.get(config.routing)
+        if "types" not in options:
+            config = replace(config, types=STEM_TYPES.get(config.stem, config.types))
+        if config.primary == "auto":
+            config = replace(config, primary=getattr(module, "CHILDREN", "squash"))
+        if "final_temperature" in parameters(module.route) and "final_temperature" not in options:
+            final = config.classes / max(config.children, 1)
+            config = replace(config, final_temperature=final)
         check(config)
         if config.vote_std is None:
             config = replace(config, vote_std=initial_std(config.transform, config.children))
@@ -208,7 +171,7 @@ class CapsNet(ClassPoses):
             self.stem = stems.build(config.stem, config.image_shape, types, dim)
             self.to_capsules = children.build(config.primary, types, dim)
             if config.primary in children.WITH_LOGITS:
-                kernel, stride, padding = self.stem.layers[-1]
+                kernel, stride, padding = stems.layers(config.stem)[-1]
                 self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
         self.capsules = ClassCapsules(
             config.children,
@@ -273,25 +236,21 @@ class CapsNet(ClassPoses):
     ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`; votes only where asked for."""
         primary, active = self.encode(images)
-        parts: dict[str, Any] = {"primary": primary}
+        parts: dict[str, Any] = {
+            "primary": primary,
+            "child_activations": functional.lengths(primary) if active is None else active,
+        }
         if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
-            poses, activations = self.capsules.couple(primary, active)
+            poses, parts["lengths"] = self.capsules.couple(primary, active)
         else:
             votes, routed = self.capsules.route(
                 primary, activations=active, couplings=couplings, iterations=iterations
             )
-            poses, activations = routed.poses[-1], routed.activations[-1]
-            parts |= {"votes": votes, **routed._asdict()}
-        parts["lengths"] = activations
-        children = functional.lengths(primary) if active is None else active
-        parts["child_activations"] = children
-        if "couplings" in parts and self.capsules.weighs:
-            parts["weights"] = self.capsules.weights(parts["couplings"], children)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
-            parts["evidence"] = by_round(self.capsules.evidence, votes, routed, children)
-            parts["quantity"] = self.capsules.quantity
+            children, poses = parts["child_activations"], routed.poses[-1]
+            parts |= self.inside(self.capsules, votes, routed, children, keep)
         if self.decoder is not None and "reconstruction" in keep:
-            parts["reconstruction"] = self.decode(poses, functional.predict(activations))
+            classes = functional.predict(parts["lengths"])
+            parts["reconstruction"] = self.decode(poses, classes)
         return parts
 
     @property
@@ -301,10 +260,8 @@ class CapsNet(ClassPoses):
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
         """Rows and columns of the image that the primary capsules of one position can see."""
-        if not self.of_paper:
-            return self.stem.receptive_field(row, column)
-        size = 2 * KERNEL - 1
-        return slice(2 * row, 2 * row + size), slice(2 * column, 2 * column + size)
+        c = self.settings
+        return stems.window(stems.layers(c.stem), c.image_shape, row, column)
 
     @property
     def image_bytes(self) -> int:
@@ -346,3 +303,6 @@ class CapsNet(ClassPoses):
                 if module.bias is not None:
                     nn.init.constant_(module.bias, 0.1)
         nn.init.trunc_normal_(self.capsules.weight, std=0.1, a=-0.2, b=0.2)
+
+
+build = CapsNet

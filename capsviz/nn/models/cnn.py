@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import PlainClassifier
-from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn.models._bases import PlainClassifier, require_positive
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,12 @@ class Config:
     dropout: float = 0.5  # before the last layer
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CNN":
-    """A CNN from the fields of `Config`; ValueError for unknown or impossible ones."""
-    return CNN(settings_from(Config, "cnn", image_shape, classes, options))
-
-
 class CNN(PlainClassifier):
     """Convolutions with ReLU, flattened, fully connected layers with ReLU, dropout, classes."""
 
-    def __init__(self, settings: Config):
-        super().__init__(settings)
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
+        super().__init__(Config, image_shape, classes, options)
+        settings = self.settings
         rows, columns = _check(settings)
         image_channels = settings.image_shape[0]
         layers: list[nn.Module] = []
@@ -71,9 +66,7 @@ def _check(settings: Config) -> tuple[int, int]:
             f"{len(settings.channels)} unpadded {settings.kernel}x{settings.kernel} convolutions: "
             f"expected at least {lost + 1} x {lost + 1}, or padding 'same'"
         )
-    if settings.kernel > min(settings.image_shape[1:]):
-        raise ValueError(
-            f"kernel must be at most as large as the images of {settings.image_shape[1]} x "
-            f"{settings.image_shape[2]}, got {settings.kernel}"
-        )
     return rows, columns
+
+
+build = CNN

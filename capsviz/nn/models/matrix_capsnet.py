@@ -13,22 +13,27 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import memory
+from capsviz.discovery import parameters
 from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.models import Output
-from capsviz.nn.models._bases import ClassPoses
-from capsviz.nn.models._settings import require_positive, require_shared, settings_from
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
+    require_positive,
+    routing_values,
+    settings_from,
+)
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing_layer import ParentNorm, by_round
+from capsviz.nn.routing_layer import ParentNorm
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
@@ -70,7 +75,7 @@ class Config:
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
     require_positive(config, "channels", "types", "hidden")
-    require_shared(config)
+    require_class_poses(config)
     if min(config.pose) < 2:
         raise ValueError(
             f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
@@ -95,24 +100,9 @@ def check(config: Config) -> None:
     )
 
 
-def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Config:
-    """The settings that options ask for, a routing's own where they do not.
-
-    Raises as `matrix_capsnet.build` does.
-    """
-    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
-    module = routing.get(config.routing)
-    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
-        config = replace(config, iterations=1)
-    if config.objective == "auto":
-        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
-    check(config)
-    return config
-
-
 def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
     """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
-    if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
+    if "final_temperature" not in parameters(routing.get(config.routing).route):
         return {}
     types, rows, columns = grid
     slots = types * (rows * columns if kernel is None else kernel**2)
@@ -120,27 +110,21 @@ def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -
     return {"final_temperature": parents / slots if final is None else final}
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "MatrixCapsNet":
-    """A network from the fields of `Config`.
-
-    Raises
-    ------
-    ValueError   for an unknown option, a value of another type or out of range, poses that are no
-                 matrix of at least 2 x 2, fewer than two classes, or images too small.
-    MemoryError  if the weights alone would not fit.
-    """
-    return MatrixCapsNet(chosen(image_shape, classes, options))
-
-
 class MatrixCapsNet(ClassPoses):
-    """Figure 1 of the paper, with a decoder if it is asked for."""
+    """Figure 1 of the paper, with a decoder if it is asked for.
+
+    Parameters and errors are those of `CapsNet`, options the fields of `Config`.
+    """
 
     settings: Config
     pose_shape: tuple[int, int]
     layers: Sequence[CapsuleLayer]  # an nn.ModuleList, as `norms` is
 
-    def __init__(self, config: Config):
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
+        config = settings_from(Config, image_shape, classes, options)
+        config = replace(config, **routing_values(config, options))
+        check(config)
         self.settings, self.pose_shape = config, config.pose
         numbers = config.pose[0] * config.pose[1]
         kernel, stride, padding = KERNELS[0]
@@ -207,7 +191,7 @@ class MatrixCapsNet(ClassPoses):
     ) -> Parents:
         """The classes, of children (B, count, 16) of a layer that need not be those of an image.
 
-        Couplings are put in, in that layer alone; ValueError for a layer that is not there.
+        Couplings are put in, in that layer alone.
         """
         first, active = self._number(layer), activations
         parents = self._normed(first, self.layers[first](children, active, couplings))
@@ -226,8 +210,7 @@ class MatrixCapsNet(ClassPoses):
     ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
 
-        Couplings are put in, and iterations changed, in that layer alone; ValueError for a layer
-        that is not there, or iterations of a routing that has one pass.
+        Couplings are put in, and iterations changed, in that layer alone.
         """
         number = self._number(layer)
         capsules, norm = self.layers[number], self.norms[number]
@@ -236,19 +219,13 @@ class MatrixCapsNet(ClassPoses):
             poses, active = self._normed(n, self.layers[n](poses, active))
         active = functional.lengths(poses) if active is None else active
         votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
-        parts: dict[str, Any] = {"primary": poses, "child_activations": active, "votes": votes}
         routed = self._each_normed(number, routed)
-        parts |= routed._asdict()
+        parts: dict[str, Any] = {"primary": poses, "child_activations": active}
+        parts |= self.inside(capsules, votes, routed, active, keep)
+        if "evidence" in parts and isinstance(norm, ParentNorm):
+            parts["evidence"] = parts["evidence"] / norm.logit_std
         if capsules.links is not None:
             parts["links"] = capsules.links
-        if capsules.weighs:
-            parts["weights"] = capsules.weights(routed.couplings, active)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
-            parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
-            if isinstance(norm, ParentNorm):
-                parts["evidence"] = parts["evidence"] / norm.logit_std
-            parts["quantity"] = capsules.quantity
-        parts["lengths"] = routed.activations[-1]
         if self.decoder is not None and "reconstruction" in keep:
             poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
             if number + 1 < len(self.layers):
@@ -281,17 +258,13 @@ class MatrixCapsNet(ClassPoses):
         """Return the same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
         if isinstance(self.norms[layer], nn.Identity):
             return routed
-        poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
-        if self.layers[layer].links is None:
-            poses, active = routed.poses, routed.activations
-        each = [
-            self._normed(layer, Parents(p.flatten(1, -2), a.flatten(1)))
-            for p, a in zip(poses, active, strict=True)
-        ]
-        poses = torch.stack([one.poses for one in each]).view(poses.shape)
-        active = torch.stack([one.activations for one in each]).view(active.shape)
-        if self.layers[layer].links is not None:
-            poses, active = poses.transpose(-3, -2), active.transpose(-2, -1)
+        capsules, pairs = self.layers[layer], zip(routed.poses, routed.activations, strict=True)
+        each = [self._normed(layer, capsules.by_type(*pair)) for pair in pairs]
+        poses = torch.stack([one.poses for one in each])
+        active = torch.stack([one.activations for one in each])
+        if capsules.links is not None:  # of types and places, as they were
+            sizes = capsules.parent_types, -1
+            poses, active = (x.unflatten(2, sizes).transpose(2, 3) for x in (poses, active))
         return routed._replace(poses=poses, activations=active)
 
     @property
@@ -329,3 +302,6 @@ class MatrixCapsNet(ClassPoses):
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
         work = routing.workspace_bytes(self.conv1.weight.device)
         return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes + work
+
+
+build = MatrixCapsNet

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from capsviz.nn import stems
-from capsviz.nn.models._bases import Classifier
-from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn.models._bases import Classifier, require_positive
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,12 @@ class Config:
     primary_dimensions: int = 8
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Pooled":
-    """The network from the fields of `Config`; ValueError for unknown or impossible ones."""
-    return Pooled(settings_from(Config, "pooled", image_shape, classes, options))
-
-
 class Pooled(Classifier):
     """Features of a stem, their average over all positions, one linear layer."""
 
-    def __init__(self, settings: Config):
-        super().__init__(settings)
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
+        super().__init__(Config, image_shape, classes, options)
+        settings = self.settings
         require_positive(settings, "types", "primary_dimensions")
         sizes = settings.types, settings.primary_dimensions
         stem = stems.build(settings.stem, settings.image_shape, *sizes)
@@ -49,3 +44,6 @@ class Pooled(Classifier):
         """Memory that one image takes on its way through the network and back, at most about."""
         _, height, width = self.settings.image_shape
         return 4 * 4 * self.classes.in_features * height * width
+
+
+build = Pooled

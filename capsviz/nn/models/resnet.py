@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import Classifier
-from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn.models._bases import Classifier, require_positive
 from capsviz.nn.stems.resnet import residual_groups
 
 
@@ -25,16 +24,12 @@ class Config:
     blocks: int = 3  # in each group
 
 
-def build(image_shape: tuple[int, int, int], classes: int, **options) -> "ResNet":
-    """A ResNet from the fields of `Config`; ValueError for unknown or impossible ones."""
-    return ResNet(settings_from(Config, "resnet", image_shape, classes, options))
-
-
 class ResNet(Classifier):
     """Convolution and batch norm, groups of residual blocks, the average, one linear layer."""
 
-    def __init__(self, settings: Config):
-        super().__init__(settings)
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
+        super().__init__(Config, image_shape, classes, options)
+        settings = self.settings
         require_positive(settings, "channels", "blocks")
         width = settings.channels[0]
         self.stem = nn.Sequential(
@@ -54,3 +49,6 @@ class ResNet(Classifier):
         """Memory that one image takes on its way through the network and back, at most about."""
         c, (_, height, width) = self.settings, self.settings.image_shape
         return 4 * 8 * c.blocks * c.channels[0] * height * width * 2
+
+
+build = ResNet

@@ -14,19 +14,23 @@ and may offer
                         which QUANTITY names; default: `weights` times the vote's part along the
                         parent's pose
 `couplings` replace its own in every iteration; one that iterates takes a list of them, too, None
-where it couples by itself.
+where it couples by itself. ValueError for shapes that do not fit, inputs that are missing, and
+fewer than one iteration.
 The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
 one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
 and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
-parents (`nn.children`, `nn.objectives`), if not "squash" and "margin". PARENTS = "batch_norm" asks
+parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS = "batch_norm" asks
 for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
 couplings are not meant to sum to 1 over parents, or other things that verification would call
 mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -36,33 +40,15 @@ from torch import Tensor
 
 from capsviz import discovery
 from capsviz.discovery import load, names
+from capsviz.nn import children, functional
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
-from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._blocks import workspace_bytes
-from capsviz.nn.routing._own import PACKAGE, checked
+from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 
-__all__ = [
-    "Parents",
-    "Routing",
-    "attend",
-    "available",
-    "batch_last",
-    "check_iterations",
-    "check_votes",
-    "get",
-    "has_evidence",
-    "like_logits",
-    "norms_parents",
-    "of_round",
-    "quantity",
-    "rounds",
-    "stack",
-    "summary",
-    "workspace_bytes",
-]
-
+PACKAGE = "capsviz.nn.routing"
 ITERATIONS = 3  # the paper's
+FUNCTIONS = ("route", "fused", "parameters", "weights", "evidence")
+NAMES = {"CHILDREN": children.KINDS, "OBJECTIVE": functional.OBJECTIVES, "PARENTS": ("batch_norm",)}
 
 
 class Routing(NamedTuple):
@@ -96,7 +82,7 @@ def get(name: str) -> ModuleType:
             "route(votes, *, couplings=None, ...)"
         )
     ours = discovery.entries(PACKAGE)[name].ours
-    return module if ours else checked(name, module, {"route": Routing, "fused": Parents})
+    return module if ours else _checked(name, module)
 
 
 def has_evidence(name: str) -> bool:
@@ -141,10 +127,7 @@ def check_votes(votes: Tensor, iterations: int) -> None:
 
 
 def rounds(name: str, iterations: int | None) -> int:
-    """Return how often a routing is to iterate if so many are asked for; None: 3, or its one pass.
-
-    ValueError for fewer than one, or for more of a routing that has one pass.
-    """
+    """Return how often a routing iterates; None: 3, or 1 of a routing that has one pass."""
     several = "iterations" in discovery.parameters(get(name).route)
     if iterations is None:
         return ITERATIONS if several else 1
@@ -163,10 +146,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
-    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for.
-
-    ValueError for a shape that does not broadcast to it.
-    """
+    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for."""
     try:
         return couplings.to(logits).expand(logits.shape)
     except RuntimeError as error:
@@ -179,3 +159,98 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
     """Return what replaces the couplings of an iteration, from 0; None if nothing does."""
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
+
+
+def iterate(
+    votes: Tensor,
+    iterations: int,
+    couplings: Tensor | Sequence[Tensor | None] | None,
+    *,
+    shares: Callable[[Tensor], Tensor],
+    parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
+    logits: Callable[..., Tensor],
+) -> Routing:
+    """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
+
+    Parameters
+    ----------
+    votes, iterations, couplings
+             as a routing's `route` takes them.
+    shares   (..., I, J) of logits -> couplings.
+    parents  of the couplings and the number of the iteration, from 0: their poses and activations
+             (without, these are lengths), and what `logits` reads of them.
+    logits   those of an iteration, and what it needs of the parents -> those of the next.
+    """
+    current = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        replaced = of_round(couplings, iteration)
+        coupling = shares(current) if replaced is None else like_logits(replaced, current)
+        outcome, state = parents(coupling, iteration)
+        history.append((current, coupling, *outcome))
+        if iteration + 1 < iterations:
+            current = logits(current, *state)
+    return stack(history)
+
+
+KINDS = {"route": Routing, "fused": Parents}  # what these functions give
+
+
+def _checked(name: str, module: ModuleType) -> ModuleType:
+    """A plugin's module, whose functions say in a ValueError what is wrong with them."""
+    for constant, known in NAMES.items():
+        value = getattr(module, constant, known[0])
+        if value not in known:
+            words = discovery.unknown(constant, str(value), list(known))
+            raise ValueError(f"the routing '{name}' of {module.__file__}: {words}")
+    copy = ModuleType(module.__name__, module.__doc__)
+    vars(copy).update(vars(module))
+    for function in FUNCTIONS:
+        if callable(whole := getattr(module, function, None)):
+            setattr(copy, function, _Function(name, function, whole, KINDS.get(function)))
+    return copy
+
+
+class _Function:
+    """One function of a plugin."""
+
+    def __init__(self, routing: str, name: str, function: Callable, kind: type | None):
+        self.routing, self.name, self.function, self.kind = routing, name, function, kind
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *arguments, **options):
+        if torch.compiler.is_compiling():
+            return self.function(*arguments, **options)
+        oom = torch.cuda.OutOfMemoryError
+        with discovery.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
+            result = self.function(*arguments, **options)
+        for mistake in self.mistakes(result, *arguments[:2], **options):
+            path = discovery.source(PACKAGE, self.routing)
+            raise ValueError(f"`{self.name}` of the routing '{self.routing}' of {path} {mistake}")
+        return result
+
+    def mistakes(self, result, first=None, second=None, **options) -> Iterator[str]:
+        """Return what is wrong with what it gave for these arguments, in words."""
+        if self.name == "parameters":
+            if not (isinstance(result, dict) and all(map(torch.is_tensor, result.values()))):
+                yield f"gives a {type(result).__name__}, expected tensors by their names"
+        elif self.kind is not None and not isinstance(result, self.kind):
+            fields = ", ".join(self.kind._fields)  # type: ignore[attr-defined]
+            kind = f"{self.kind.__module__}.{self.kind.__name__}"
+            yield f"gives a {type(result).__name__}, expected a {kind}: {fields}"
+        elif self.name == "route":
+            *batch, I, J, E = first.shape
+            rounds = len(result.poses) if getattr(result.poses, "ndim", 0) == first.ndim else "R"
+            pairs, parents = (rounds, *batch, I, J), (rounds, *batch, J)
+            yield from _misshapen(result, (pairs, pairs, (*parents, E), parents))
+        elif self.name == "fused" and "links" not in options:
+            parents = (len(first), second.shape[1])
+            yield from _misshapen(result, ((*parents, second.shape[2]), parents))
+
+
+def _misshapen(result, shapes: tuple) -> Iterator[str]:
+    """Fields of a result that are no tensors of these shapes."""
+    for field, value, shape in zip(result._fields, result, shapes, strict=True):
+        actual = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        if actual != shape:
+            yield f"gives {field} {actual}, expected {shape}".replace("'", "")

@@ -16,7 +16,7 @@ Second derivatives are those of the literal sum, on votes that are held.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from warnings import warn
 
@@ -25,20 +25,13 @@ from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.functional import leaky_softmax
-from capsviz.nn.routing._blocks import in_blocks, spaces
-from capsviz.nn.routing._parts import stretch
+from capsviz.nn.routing._parts import gradients_of, in_blocks, spaces, stretch
 
 
 def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Children (B, I, D) and weight (I, J, E, D) as `attend` takes them, in float32 at least.
+    """Children (B, I, D) as (I, D, B), and weight (I, J, E, D), both in float32 at least.
 
-    Returns
-    -------
-    (I, D, B) and (I, J, E, D).
-
-    Raises
-    ------
-    ValueError  if their shapes do not fit.
+    ValueError if their shapes do not fit.
     """
     if children.dim() != 3 or weight.dim() != 4 or children.shape[1:] != weight.shape[::3]:
         raise ValueError(
@@ -59,24 +52,20 @@ def attend(
     stretched: bool = False,
     detach: bool = False,
 ) -> Tensor:
-    """Sum of the votes, each by its coupling; never under autocast.
+    """Sum of the votes (J, E, B), each by its coupling; never under autocast.
 
     `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts). Inside a transform of
     `torch.func` layers do not come here: they route on votes (`capsviz.nn.computation.is_literal`).
 
     Parameters
     ----------
-    children  (I, D, B): u, as `batch_last` gives it.
-    weight    (I, J, E, D): W, what turns child i into its vote for parent j.
-    query     (J, E, B): q, along which votes agree; None is zero, one matrix product.
-    shift     (I, J) or None: b, added to the softmax.
-    leaky     one more logit, fixed at zero, in each softmax, whose share is dropped.
-    stretched logits are moved and scaled to reach from 0 to 1, in place of the softmax.
-    detach    no gradient through the softmax: it is a constant.
-
-    Returns
-    -------
-    (J, E, B).
+    children   (I, D, B): u, as `batch_last` gives it.
+    weight     (I, J, E, D): W, what turns child i into its vote for parent j.
+    query      (J, E, B): q, along which votes agree; None is zero, one matrix product.
+    shift      (I, J) or None: b, added to the softmax.
+    leaky      one more logit, fixed at zero, in each softmax, whose share is dropped.
+    stretched  logits are moved and scaled to reach from 0 to 1, in place of the softmax.
+    detach     no gradient through the softmax: it is a constant.
     """
     if query is not None:
         query = query.contiguous()
@@ -121,11 +110,10 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        with without_autocast(grad.device):
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                return (*_graph_of_gradients(ctx, grad), None, None, None)
-            with torch.no_grad():
-                return (*_gradients(ctx, grad.contiguous()), None, None, None)
+        inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad[:4]
+        fast = partial(_gradients, ctx, grad)
+        literally = partial(_literally, how=ctx.how, detach=ctx.detach)
+        return *gradients_of(literally, fast, inputs, needed, (grad,)), None, None, None
 
 
 def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
@@ -180,7 +168,7 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of u, W, q and b."""
     u, weight, query, shift, couplings, spread = ctx.saved_tensors
     I, J, E, D = weight.shape
-    B = u.shape[2]
+    B, ds = u.shape[2], ds.contiguous()
     w = weight.reshape(I, J * E, D)
     if query is None:
         flat = ds.view(J * E, B) / ctx.shares
@@ -220,28 +208,11 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dquery, dshift
 
 
-def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
-    """The same, to be differentiated again, from votes that are held."""
-    with torch.enable_grad():
-        # Views: the query comes from the children too, and its part of their gradient is not ours.
-        tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
-        u, weight, query, shift = tensors
-        leaky, stretched = ctx.how
-        result = _literally(u, weight, query, shift, leaky, stretched, ctx.detach)
-        needed = zip(tensors, ctx.needs_input_grad[:4], strict=True)
-        leaves = {n: x for n, (x, need) in enumerate(needed) if need and x is not None}
-        gradients = torch.autograd.grad(
-            result, list(leaves.values()), ds, create_graph=True, allow_unused=True
-        )
-    by_input = dict(zip(leaves, gradients, strict=True))
-    return [by_input.get(n) for n in range(4)]
-
-
-def _literally(u, weight, query, shift, leaky: bool, stretched: bool, detach: bool) -> Tensor:
-    """Return the same sum, literally."""
+def _literally(u, weight, query, shift, *, how: tuple[bool, bool], detach: bool) -> tuple[Tensor]:
+    """Return the same sum, literally; `how`: leaky, stretched."""
     votes = einsum("ijed,idb->ijeb", weight, u)
     if query is None:
-        return votes.sum(0) / (weight.shape[1] + leaky)
-    c, _ = _couple((votes * query).sum(2), leaky, stretched)
+        return (votes.sum(0) / (weight.shape[1] + how[0]),)
+    c, _ = _couple((votes * query).sum(2), *how)
     c = _shifted(c.detach() if detach else c, shift)
-    return (votes * c[:, :, None]).sum(0)
+    return ((votes * c[:, :, None]).sum(0),)

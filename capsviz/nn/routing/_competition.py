@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.links import Links
-from capsviz.nn.routing._blocks import in_blocks
+from capsviz.nn.routing._parts import in_blocks
 
 
 class Alone:

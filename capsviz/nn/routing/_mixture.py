@@ -1,27 +1,91 @@
-"""Moments of votes under a mixture of Gaussians, the votes never held: exact, block by block.
+"""Mixtures of Gaussians that explain votes, the votes never held: exact, block by block.
 
 An iteration of EM or variational routing weighs the vote û_ij by w_ij = a_i softmax_j(constant_j -
 ½ Σ_h precision_jh (û_ijh - centre_jh)²), and asks for the weights' sum and the weighted votes' mean
 and variance. One pass over blocks of children, their votes made anew by a small matrix product,
 gives all three: the E-step and the M-step after it. The variance is taken about the centre of the
-round before and moved to the new mean afterwards, which is stable as that is near.
+iteration before and moved to the new mean afterwards, which is stable as that is near. In the first
+iteration shares are uniform: the sum of votes is one matrix product, its mean the centre.
 
 The batch is the innermost axis and a block's temporaries fit the processor's cache. The backward
 pass makes the votes anew too; where its own derivative is asked for, it holds them.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing import _blocks
-from capsviz.nn.routing._competition import Alone
-from capsviz.nn.routing._parts import per_mass
+from capsviz.nn.links import Links, check_links, of_places, of_slots
+from capsviz.nn.routing import Parents, _parts, check_iterations, check_votes
+from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._competition import Alone, Places
+from capsviz.nn.routing._parts import check_shape, gradients_of, per_mass, require
 
 ALONE = Alone()
+
+
+def fused_rounds(
+    routing: str,
+    posterior: Callable[[int, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]],
+    children: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int,
+    activations: Tensor | None,
+    links: Links | None,
+) -> Parents:
+    """Return the parents after all iterations; with links the result has a Q after B.
+
+    Parameters
+    ----------
+    routing    its name, for errors.
+    posterior  number of the iteration from 0, mass (B, J), mean of the votes and scatter
+               Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
+               has beside the distance, and activation (B, J).
+    others     as the routing's `fused` takes them.
+    """
+    check_iterations(iterations)
+    active = require(routing, "activations", activations, "(B, I)")
+    size, competition = children.shape[:2], ALONE
+    if links is not None:  # positions are folded into the batch
+        competition = Places(links)
+        children = of_slots(children, links).flatten(0, 1)
+    u, w = batch_last(children, weight)
+    check_shape("activations", active, "B, I", size)
+    if links is not None:
+        active = of_slots(active, links).flatten(0, 1)
+    active = active.to(u).T.contiguous().T  # as every iteration takes them
+    moments = even_moments(u, w, active, competition)
+    for iteration in range(iterations):
+        mean, scatter = moments.about_mean()
+        pose, precision, constant, activation = posterior(iteration, moments.mass, mean, scatter)
+        if iteration + 1 < iterations:
+            moments = mixture(u, w, active, pose, precision, constant, competition)
+    return of_places(Parents(pose, activation), links)
+
+
+def check_inputs(
+    routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
+) -> Tensor:
+    """Return activations (B, [Q,] I) as votes are; ValueError for what `route` does not take."""
+    check_iterations(iterations)
+    if links is None:
+        check_votes(votes, iterations)
+    else:
+        check_links(votes, links)
+    active = require(routing, "activations", activations, "(B, I)")
+    size = votes.shape[-3] if links is None else links.count
+    check_shape("activations", active, "B, I", (votes.shape[0], size))
+    return of_slots(active.to(votes), links)
+
+
+def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:
+    """Raise ValueError for costs of another shape than (J); None passes."""
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, beta, "J", (parents,))
 
 
 class Moments(NamedTuple):
@@ -55,23 +119,51 @@ def mixture(
 
     Parameters
     ----------
-    children     (I, D, B), as `batch_last` gives them.
-    weight       (I, J, E, D) what turns child i into its vote for parent j.
-    activations  (B, I).
-    centre       (B, J, E).
-    precision    (B, J, E), and
-    constant     (B, J) of the log densities.
-    competition  which parents share a child; with `Places` B is positions, and I their slots.
+    children           (I, D, B), as `batch_last` gives them.
+    weight             (I, J, E, D) what turns child i into its vote for parent j.
+    activations        (B, I).
+    centre, precision  (B, J, E), and
+    constant           (B, J) of the log densities.
+    competition        which parents share a child; with `Places` B is positions, and I their slots.
     """
+
+    def some(u, *inputs):
+        return _Mixture.apply(competition, u, weight, *inputs)
+
     inputs = activations.T, centre.permute(1, 2, 0), precision.permute(1, 2, 0), constant.T
-    I, J, E, _ = weight.shape
-    size = J * E * children.element_size()
-    sums = []
-    for piece in competition.pieces(children.shape[2], I, size, children.device):
-        some = [values[..., piece].contiguous() for values in (children, *inputs)]
-        sums.append(_Mixture.apply(competition, some[0], weight, *some[1:]))
-    mass, first, second = (torch.cat(parts, -1) for parts in zip(*sums, strict=True))
+    mass, first, second = _in_pieces(some, competition, weight, children, *inputs)
     return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
+
+
+def even_moments(
+    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
+) -> Moments:
+    """Moments of the votes about their mean, each child divided equally among its parents."""
+
+    def some(u, a):
+        sharers = _sharers(competition, weight.shape[1], a)
+        mass = (a / sharers).sum(0).expand(weight.shape[1], -1)
+        return mass, *_Even.apply(competition, sharers, u, weight, a)
+
+    mass, *sums = _in_pieces(some, competition, weight, children, activations.T)
+    first, second, centre = (x.permute(2, 0, 1) for x in sums)
+    return Moments(mass.T, first, second, centre)
+
+
+def _in_pieces(some: Callable, competition: Alone, weight: Tensor, *inputs: Tensor) -> list[Tensor]:
+    """Results of a function of inputs (..., B), computed for some positions at a time."""
+    I, J, E, _ = weight.shape
+    size = J * E * inputs[0].element_size()
+    pieces = competition.pieces(inputs[0].shape[-1], I, size, weight.device)
+    results = [some(*(values[..., piece].contiguous() for values in inputs)) for piece in pieces]
+    return [torch.cat(parts, -1) for parts in zip(*results, strict=True)]
+
+
+def _spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[tuple]:
+    """Each block of n children, and so many tensors (n, J, E, B) for what is made of it."""
+    (I, J, E, _), B = weight.shape, u.shape[2]
+    size = J * E * B * u.element_size() * max(count, 2) // 2  # no more in all than two in `attend`
+    return _parts.spaces(competition.blocks(I, size, u.device), count, u, J, E, B)
 
 
 class _Mixture(torch.autograd.Function):
@@ -85,7 +177,7 @@ class _Mixture(torch.autograd.Function):
         minus = -centre * root
         mass, first, second = (torch.zeros_like(x) for x in (constant, centre, centre))
         shares = u.new_empty(I, J, u.shape[2])
-        for block, offset, squared in spaces(competition, 2, u, weight):
+        for block, offset, squared in _spaces(competition, 2, u, weight):
             torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
             torch.addcmul(minus, offset, root, out=offset)  # in standard deviations
             torch.square(offset, out=squared)
@@ -102,13 +194,10 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        *inputs, shares, first = ctx.saved_tensors
-        with without_autocast(grads[0].device):
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                literally = partial(_literally, ctx.competition)
-                return None, *second_derivative(literally, inputs, ctx.needs_input_grad[1:], grads)
-            with torch.no_grad():
-                return None, *_gradients(ctx.competition, *inputs, shares, first, *grads)
+        inputs, needed = ctx.saved_tensors[:6], ctx.needs_input_grad[1:]
+        literally = partial(_literally, ctx.competition)
+        fast = partial(_gradients, ctx.competition, *ctx.saved_tensors, *grads)
+        return None, *gradients_of(literally, fast, inputs, needed, grads)
 
 
 def _gradients(
@@ -122,7 +211,7 @@ def _gradients(
     along, dprecision = torch.zeros_like(centre), torch.zeros_like(precision)
     dconstant = torch.zeros_like(constant)
     base = dmass + (centre * dfirst).sum(1)
-    for block, offset, slope, pulled in spaces(competition, 3, u, weight):
+    for block, offset, slope, pulled in _spaces(competition, 3, u, weight):
         torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
         torch.addcmul(dfirst, offset.sub_(centre), dsecond, out=slope)
         gain = torch.mul(slope, offset, out=pulled).sum(2).add_(base)  # of each unit of weight
@@ -145,16 +234,7 @@ def _gradients(
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), da, dcentre, dprecision / 2, dconstant
 
 
-def spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[tuple]:
-    """Each block of n children, and so many tensors (n, J, E, B) for what is made of it."""
-    (I, J, E, _), B = weight.shape, u.shape[2]
-    size = J * E * B * u.element_size() * max(count, 2) // 2  # no more in all than two in `attend`
-    blocks = competition.blocks(I, size, u.device)
-    return _blocks.spaces(blocks, count, u, J, E, B)
-
-
 def _literally(competition, u, weight, a, centre, precision, constant):
-    """Return the same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
     logits = constant - (squared * precision).sum(2) / 2
@@ -162,17 +242,69 @@ def _literally(competition, u, weight, a, centre, precision, constant):
     return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
 
 
-def second_derivative(literally, inputs, needed, grads) -> list[Tensor | None]:
-    """Gradients that can be differentiated again, from votes that are held.
+class _Even(torch.autograd.Function):
+    """Sum of the votes (j, e, b), of their squares about the mean, and the mean, a constant.
 
-    Parameters
-    ----------
-    literally  the sums of all inputs.
-    needed     whether the gradient of an input is, from the first on.
-    grads      of the sums.
+    Axes are (i, d, b), (i, j, e, d), (i, b): the batch last.
     """
-    with torch.enable_grad():
-        inputs = [x.view_as(x) for x in inputs]
-        leaves = [x for x, need in zip(inputs, needed, strict=False) if need]
-        gradients = iter(torch.autograd.grad(literally(*inputs), leaves, grads, create_graph=True))
-    return [next(gradients) if need else None for need in needed]
+
+    @staticmethod
+    def forward(ctx, competition, sharers, u, weight, a):
+        I, J, E, D = weight.shape
+        share = a / sharers
+        w = weight.reshape(I, J * E, D)
+        flat = w.transpose(0, 1).reshape(J * E, I * D)
+        first = flat @ (u * share[:, None]).view(I * D, -1)
+        centre = per_mass(first, share.sum(0))
+        second = torch.zeros_like(first)
+        for block, votes in _spaces(competition, 1, u, weight):
+            offset = torch.bmm(w[block], u[block], out=votes.flatten(1, 2)).sub_(centre)
+            second += offset.square_().mul_(share[block][:, None]).sum(0)
+        first, second, centre = (x.view(J, E, -1) for x in (first, second, centre))
+        ctx.competition, ctx.sharers = competition, sharers
+        ctx.save_for_backward(u, weight, a, centre)
+        ctx.mark_non_differentiable(centre)
+        return first, second, centre
+
+    @staticmethod
+    def backward(ctx, *grads):
+        (*inputs, centre), needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
+        literally = partial(_even_literally, ctx.sharers, centre)
+        fast = partial(_even_gradients, ctx.competition, ctx.sharers, *inputs, centre, *grads[:2])
+        return None, None, *gradients_of(literally, fast, inputs, needed, grads[:2])
+
+
+def _sharers(competition: Alone, parents: int, activations: Tensor) -> Tensor | int:
+    """Among how many each of the activations (I, B) is shared out: as many numbers, or one."""
+    I, positions = activations.shape
+    sharers = competition.sharers(parents, slice(0, I))
+    if isinstance(sharers, Tensor):  # (I, 1, Q): the same of all images
+        images = positions // sharers.shape[2]
+        sharers = sharers.to(activations).expand(-1, images, -1).flatten(1)
+    return sharers
+
+
+def _even_gradients(competition, sharers, u, weight, a, centre, dfirst, dsecond):
+    """Return gradients of u, W, a: a unit of share adds û·dfirst + (û - centre)²·dsecond."""
+    I, J, E, D = weight.shape
+    share = a / sharers
+    w = weight.reshape(I, J * E, D)
+    centre, dfirst, twice = (x.reshape(J * E, -1) for x in (centre, dfirst, 2 * dsecond))
+    du, dw = torch.empty_like(u), w.new_empty(I, D, J * E)  # so MKL is twice as fast
+    dshare = (centre * dfirst).sum(0).repeat(I, 1)
+    for block, *room in _spaces(competition, 2, u, weight):
+        offset, slope = (x.flatten(1, 2) for x in room)
+        torch.bmm(w[block], u[block], out=offset)
+        torch.addcmul(dfirst, offset.sub_(centre), twice, out=slope)
+        back, heavy = w[block].transpose(1, 2), u[block] * share[block][:, None]
+        torch.bmm(back, dfirst.expand_as(slope), out=du[block])
+        dshare[block] += offset.mul_(slope).sum(1) + (du[block] * u[block]).sum(1)
+        torch.bmm(back, slope, out=du[block]).mul_(share[block][:, None])
+        torch.bmm(heavy, slope.transpose(1, 2), out=dw[block])
+    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dshare / (2 * sharers)
+
+
+def _even_literally(sharers, centre, u, weight, a):
+    votes = torch.einsum("ijed,idb->ijeb", weight, u)
+    part = (a / sharers)[:, None, None]
+    return (part * votes).sum(0), (part * (votes - centre).square()).sum(0)

@@ -1,12 +1,16 @@
-"""What routings share: sums over children, and what they refuse."""
+"""What routings share: sums over children, blocks of them, gradients, and what they refuse."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 
 import torch
 from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
+
+CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
+GPU_BLOCK_BYTES = 256 << 20
+COMPILED_BLOCKS = 8  # at most: each is compiled by itself
 
 
 def exact(route: Callable) -> Callable:
@@ -28,8 +32,7 @@ def summed(weights: Tensor, votes: Tensor) -> Tensor:
 def stretch(logits: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
     """Logits moved and scaled to reach from 0 to 1 along `dim`, J, and what they were divided by.
 
-    Where they are the same they become 1, and the divisor is infinite. The same but for rounding is
-    the same: else rounding would decide who gets all.
+    Where they are the same but for rounding they become 1, and the divisor is infinite.
     """
     low, high = logits.amin(dim, keepdim=True), logits.amax(dim, keepdim=True)
     noise = 8 * torch.finfo(logits.dtype).eps * torch.maximum(low.abs(), high.abs())
@@ -69,3 +72,57 @@ def require(routing: str, name: str, value: Tensor | None, axes: str) -> Tensor:
     if value is None:
         raise ValueError(f"{routing} routing needs the children's {name} {axes}: got none")
     return value
+
+
+def workspace_bytes(device: torch.device) -> int:
+    """Memory of a block's votes and of their gradient on a GPU; 0 elsewhere, where it is small."""
+    return 2 * GPU_BLOCK_BYTES if device.type == "cuda" else 0
+
+
+def in_blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:
+    """Return blocks of children, as large as the processor's memory is meant for, at least one."""
+    budget = CPU_BLOCK_BYTES if device.type == "cpu" else GPU_BLOCK_BYTES
+    step = max(1, budget // max(1, bytes_per_child))
+    if torch.compiler.is_compiling():  # which unrolls the blocks
+        step = max(step, -(-children // COMPILED_BLOCKS))
+    return [slice(start, min(start + step, children)) for start in range(0, children, step)]
+
+
+def spaces(pieces: list[slice], count: int, like: Tensor, *sizes: int) -> list[tuple]:
+    """Each block of n children, and so many tensors (n, *sizes) for what is made of it.
+
+    They share their memory from block to block: an allocator may give it back to the system after
+    each, which then maps and clears it anew, at ten times the cost of a product.
+    """
+    most = max((block.stop - block.start for block in pieces), default=0)
+    rooms = [like.new_empty(most, *sizes) for _ in range(count)]
+    return [(block, *[room[: block.stop - block.start] for room in rooms]) for block in pieces]
+
+
+def gradients_of(
+    literally: Callable[..., Sequence[Tensor]],
+    fast: Callable[[], Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grads: Sequence[Tensor],
+) -> list[Tensor | None]:
+    """Gradients of sums of votes, never under autocast, for the inputs that need one.
+
+    They are those of `fast`, unless they are to be differentiated again: then those of
+    `literally`, the same sums of the inputs on votes that are held.
+    """
+    with without_autocast(grads[0].device):
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            with torch.no_grad():
+                return list(fast())
+        with torch.enable_grad():
+            # Views: an input may come from another, whose part of its gradient is not ours
+            views = [x if x is None else x.view_as(x) for x in inputs]
+            leaves = {n: x for n, x in enumerate(views) if needed[n] and x is not None}
+            pairs = zip(literally(*views), grads, strict=True)
+            sums, slopes = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
+            found = torch.autograd.grad(
+                sums, list(leaves.values()), slopes, create_graph=True, materialize_grads=True
+            )
+        by_input = dict(zip(leaves, found, strict=True))
+        return [by_input.get(n) for n in range(len(inputs))]

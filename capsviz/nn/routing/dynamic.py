@@ -5,21 +5,15 @@ straight from the children, without ever holding the votes (see `_attend`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
-from torch import Tensor, einsum, zeros
+import torch
+from torch import Tensor
 
-from capsviz.nn.functional import leaky_softmax, lengths, squash
-from capsviz.nn.routing import (
-    Parents,
-    Routing,
-    check_iterations,
-    check_votes,
-    like_logits,
-    of_round,
-    stack,
-)
+from capsviz.nn.functional import agreement, leaky_softmax, lengths, squash
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import check_shape, exact
+from capsviz.nn.routing._parts import check_shape, exact, summed
 
 
 @exact
@@ -55,29 +49,21 @@ def route(
     Routing with logits and couplings (R, B, I, J) and poses (R, B, J, E); activations (R, B, J)
     are their lengths. Entry 1 of R holds zero logits and uniform couplings, 1/J or, if leaky,
     1/(J + 1); entry R is the result.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
-    B, I, J, E = votes.shape
-    check_shape("bias", bias, "J, E", (J, E))
-    logits = zeros(B, I, J, dtype=votes.dtype, device=votes.device)  # b_ij
-    history = []
-    for iteration in range(iterations):
-        replaced = of_round(couplings, iteration)
-        if replaced is None:
-            coupling = leaky_softmax(logits, 2) if leaky else logits.softmax(2)  # c_ij
-        else:
-            coupling = like_logits(replaced, logits)
-        total = einsum("bij,bije->bje", coupling, votes)  # s_j
+    check_shape("bias", bias, "J, E", tuple(votes.shape[2:]))
+
+    def parents(coupling: Tensor, iteration: int):
+        total = summed(coupling, votes)  # s_j
         poses = squash(total if bias is None else total + bias.to(total))  # v_j
-        history.append((logits, coupling, poses))
-        if iteration + 1 < iterations:
-            agreement = einsum("bije,bje->bij", votes, poses)
-            logits = logits + (agreement.detach() if detach else agreement)
-    return stack(history)
+        return (poses,), (poses,)
+
+    def logits(before: Tensor, poses: Tensor):  # b_ij
+        agreed = agreement(votes, poses)
+        return before + (agreed.detach() if detach else agreed)
+
+    shares = partial(leaky_softmax if leaky else torch.softmax, dim=2)  # c_ij of b_ij
+    return iterate(votes, iterations, couplings, shares=shares, parents=parents, logits=logits)
 
 
 @exact
@@ -90,32 +76,16 @@ def fused(
     detach: bool = False,
     leaky: bool = False,
 ) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`, in float32 at least.
-
-    Parameters
-    ----------
-    children    (B, I, D) child capsules.
-    weight      (I, J, E, D) what turns child i into its vote for parent j.
-    iterations, bias, detach, leaky
-                as in `route`.
-
-    Returns
-    -------
-    Parents with poses (B, J, E) and their lengths (B, J).
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     check_shape("bias", bias, "J, E", tuple(weight.shape[1:3]))
-    summed = None  # v_1 + ... + v_t: the logits are its products with the votes
+    query = None  # v_1 + ... + v_t: the logits are its products with the votes
     for iteration in range(iterations):
-        total = attend(u, weight, summed, leaky=leaky, detach=detach)  # s_j
+        total = attend(u, weight, query, leaky=leaky, detach=detach)  # s_j
         poses = squash(total if bias is None else total + bias.to(u)[:, :, None], 1)  # v_j
         if iteration + 1 < iterations:
-            summed = poses if summed is None else summed + poses
-            summed = summed.detach() if detach else summed
+            query = poses if query is None else query + poses
+            query = query.detach() if detach else query
     poses = poses.permute(2, 0, 1).contiguous()
     return Parents(poses, lengths(poses))

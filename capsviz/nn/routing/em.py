@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from capsviz.nn.links import Links, of_slots, softmax
+from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing import Parents, Routing, iterate
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
-OBJECTIVE = "spread"  # see nn/objectives.py
+OBJECTIVE = "spread"  # see nn/functional.py
 QUANTITY = Quantity(
     r"$-\lambda a_i c_{ij}\,\Sigma_h(\beta_u+\ln\sigma_{jh})$",
     "−λ a c Σ(β_u + ln σ)",
@@ -80,6 +79,7 @@ def route(
     m_j Σ_h (beta_u + ln σ_jh) and its activation logistic(λ (beta_a - cost)). A child's couplings
     are a_j p_ij in shares over *all* parents that see it. λ of iteration t is
     `final_temperature` · (1 - 0.95^t), whatever R is. Gradients flow through all iterations.
+    Logits are ln a_j p_ij, at first zero.
 
     Parameters
     ----------
@@ -95,21 +95,11 @@ def route(
                        learns nothing: some times the variance of the first votes serves.
     links              which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                        with a Q after B; activations (B, count).
-    couplings          (B, I, J), or a shape that broadcasts to it, to use in every iteration in
-                       place of the child's shares. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Logits are ln a_j p_ij, at first zero, so couplings are then uniform; they sum to 1
-    over all parents of a child.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    couplings          (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                       iteration; logits are still recorded.
     """
-    active = check_votes("EM", votes, activations, iterations, links)
+    active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
-    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mean, variance, mass = maximised(votes, coupling * active[..., None], floor)
@@ -138,20 +128,7 @@ def fused(
     floor: float = FLOOR,
     links: Links | None = None,
 ) -> Parents:
-    """Parents after EM routing, equal to `route` on the votes `weight @ children`.
-
-    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
-    others    as `route` has them; with links the result has a Q after B.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
 
     def posterior(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         variance = per_mass(scatter, mass[..., None]) + floor

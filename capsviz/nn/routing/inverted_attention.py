@@ -14,14 +14,13 @@ from torch.nn.functional import layer_norm
 
 from capsviz.nn.functional import agreement
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
-OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+OBJECTIVE = "cross_entropy"  # see nn/functional.py
 QUANTITY = Quantity(
     r"$c_{ij}\,\hat u_{ij}\cdot g_j$",
     "c (û·g), g being the head through the layer normalisation",
@@ -62,8 +61,8 @@ def route(
 ) -> Routing:
     """Couple children to parents by the agreement of votes with the parents of the last iteration.
 
-    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not
-    accumulated.
+    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not accumulated.
+    Activations are the softmax over parents of the head's scores, and 1 without a head.
 
     Parameters
     ----------
@@ -72,17 +71,8 @@ def route(
     gain, shift  (E) of the layer normalisation; None for ones, zeros.
     head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
     head_bias    () or (1), added to the scores: without effect on their softmax.
-    couplings    (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                 the softmax of the logits. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Entry 1 of R holds zero logits and couplings 1/J. Activations are the softmax over
-    parents of the head's scores, and 1 without a head.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
+    couplings    (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                 iteration; logits are still recorded.
     """
     check_votes(votes, iterations)
     E = votes.shape[3]
@@ -110,18 +100,7 @@ def fused(
     head_weight: Tensor | None = None,
     head_bias: Tensor | None = None,
 ) -> Parents:
-    """Parents equal to those of `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    others    as `route` has them.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     E = weight.shape[2]

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import EPSILON, agreement, lengths
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
 
@@ -22,22 +21,15 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     """Couple children to parents by soft k-means with the inner product.
 
     Logits û_ij · o_j / |o_j| are made anew in each iteration from the sums o_j of the one before,
-    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone.
+    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone; poses of each entry
+    are squashed.
 
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
     iterations  at least 1.
-    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                the softmax of the logits. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Entry 1 of R holds zero logits and couplings 1/J; poses of each entry are squashed.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
+    couplings   (B, I, J), or a shape that broadcasts to it, in place of its own in every iteration;
+                logits are still recorded.
     """
     check_votes(votes, iterations)
 
@@ -54,19 +46,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
-    """Parents by k-means, equal to `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    iterations
-              at least 1.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     centre = attend(u, weight)  # (J, E, B)

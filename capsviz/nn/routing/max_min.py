@@ -7,10 +7,9 @@ arXiv:1903.09662.
 from torch import Tensor
 
 from capsviz.nn.functional import agreement, lengths, squash
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, iterate
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, stretch, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
 
@@ -21,22 +20,14 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
     A child's couplings are (b_ij - min_j b_ij) / (max_j b_ij - min_j b_ij): its best parent gets
     all of its vote, its worst nothing, whatever it gives to others. Where all its logits are the
-    same, as in the first iteration, they are 1.
+    same, as in the first iteration, they are 1. Couplings do not sum to 1.
 
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
     iterations  at least 1.
-    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                the normalised logits. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Entry 1 of R holds zero logits and couplings 1; couplings do not sum to 1.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
+    couplings   (B, I, J), or a shape that broadcasts to it, in place of its own in every iteration;
+                logits are still recorded.
     """
     check_votes(votes, iterations)
 
@@ -52,19 +43,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
-    """Parents equal to those of `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    iterations
-              at least 1.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     total, query = weight.shape[1] * attend(u, weight), None  # all couplings are 1 at first

@@ -28,23 +28,14 @@ def parameters(
 def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None = None) -> Routing:
     """Couple children to parents by the agreement of votes with their sum over children.
 
-    Efficient-CapsNet, arXiv:2101.12491: logits û_ij · Σ_k û_kj / √E, couplings their
-    softmax over parents plus a learned bias.
+    Efficient-CapsNet, arXiv:2101.12491: logits û_ij · Σ_k û_kj / √E, couplings their softmax over
+    parents plus a learned bias, so they may be negative; poses are squashed by 1 - exp(-length).
 
     Parameters
     ----------
     votes      (B, I, J, E) what child i predicts for parent j.
     bias       (I, J) added to the couplings after the softmax; None for zeros.
-    couplings  (B, I, J), or a shape that broadcasts to it, to use in place of softmax and bias.
-
-    Returns
-    -------
-    Routing with one entry. Couplings sum to 1 + Σ_j bias over J and may be negative; poses are
-    squashed by 1 - exp(-length).
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
+    couplings  (B, I, J), or a shape that broadcasts to it, in place of softmax and bias.
     """
     check_votes(votes, 1)
     I, J, E = votes.shape[1:]
@@ -60,18 +51,7 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, bias: Tensor | None = None) -> Parents:
-    """Parents by self-attention, equal to `route` on the votes `weight @ children`, never held.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    bias      (I, J) added to the couplings after the softmax; None for zeros.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     u, weight = batch_last(children, weight)
     I, J, E, _ = weight.shape
     check_shape("bias", bias, "I, J", (I, J))

@@ -1,22 +1,34 @@
 """Self-routing: each child decides by itself, from its own pose (Hahn, Pyeon & Kim 2019).
 
 Self-Routing Capsule Networks, NeurIPS 2019: a small classifier of the child's pose says where it
-belongs; nobody has to agree.
+belongs; nobody has to agree. As couplings do not depend on votes, `fused` weighs a child before it
+votes, so that a parent's sum is one matrix product.
 """
 
-import torch
-from torch import Tensor
+from functools import partial
 
-from capsviz.nn.computation import is_literal
+import torch
+from torch import Tensor, einsum
+
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._chosen import chosen, product
-from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+from capsviz.nn.routing._parts import (
+    check_shape,
+    exact,
+    gradients_of,
+    in_blocks,
+    per_mass,
+    require,
+    shares,
+    spaces,
+    summed,
+)
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
-OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+OBJECTIVE = "cross_entropy"  # see nn/functional.py
 QUANTITY = Quantity(r"$a_i c_{ij}/\Sigma_k a_k$", "a c / Σ a", "the activation", "the activation")
 
 weights = shares
@@ -44,25 +56,16 @@ def route(
 ) -> Routing:
     """Couple children to parents by a linear classifier of each child's pose, in one pass.
 
-    Logits weight_ij · u_i + bias_ij, couplings c their softmax over
-    parents, activations Σ_i a_i c_ij / Σ_i a_i, poses Σ_i a_i c_ij û_ij / Σ_i a_i c_ij.
+    Logits weight_ij · u_i + bias_ij, couplings c their softmax over parents, poses
+    Σ_i a_i c_ij û_ij / Σ_i a_i c_ij, activations Σ_i a_i c_ij / Σ_i a_i, which sum to 1 over J.
 
     Parameters
     ----------
-    votes        (B, I, J, E) what child i predicts for parent j.
-    activations  (B, I) of the children, from 0 on.
-    children     (B, I, D) their poses u.
-    weight       (I, J, D) and
-    bias         (I, J) of the classifiers; None for zeros: uniform couplings.
-    couplings    (B, I, J), or a shape that broadcasts to it, to use in place of the softmax.
-
-    Returns
-    -------
-    Routing with one entry. Activations sum to 1 over J, or to 0 where no child is active.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, or activations or children are missing.
+    votes         (B, I, J, E) what child i predicts for parent j.
+    activations   (B, I) of the children, from 0 on.
+    children      (B, I, D) their poses u.
+    weight, bias  (I, J, D) and (I, J) of the classifiers; None for zeros: uniform couplings.
+    couplings     (B, I, J), or a shape that broadcasts to it, in place of the softmax.
     """
     check_votes(votes, 1)
     B, I, J, _ = votes.shape
@@ -87,35 +90,17 @@ def fused(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Parents:
-    """Parents equal to those of `route` on the votes `matrices @ children`, never held.
-
-    A parent's pose is a sum of weighted votes, see `_chosen`.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules, from which the couplings come too.
-    matrices  (I, J, E, D) what turns child i into its vote for parent j.
-    others    as `route` has them.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, or activations are missing.
-    """
+    """Return what `route` finds on the votes `matrices @ children`."""
     u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
     active = _check(activations, children, weight, bias, J).to(u).T
-    mass, first = chosen(u, matrices, classified(u, weight, bias, J), active)
+    with without_autocast(u.device):
+        mass, first = _Chosen.apply(u, matrices, classified(u, weight, bias, J), active)
     poses = per_mass(first, mass[:, None])
     return Parents(poses.permute(2, 0, 1), per_mass(mass, active.sum(0)).T)
 
 
-def _check(
-    activations: Tensor | None,
-    children: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    parents: int,
-) -> Tensor:
+def _check(activations, children: Tensor, weight, bias, parents: int) -> Tensor:
     """Return the activations; raise ValueError for missing ones, or shapes that do not fit."""
     active = require("self_routing", "activations", activations, "(B, I)")
     B, I, D = children.shape
@@ -130,19 +115,63 @@ def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: 
     if weight is None:
         logits = children.new_zeros(len(children), J, children.shape[2])
     else:
-        multiply = torch.matmul if is_literal() else product
-        logits = multiply(weight.to(children), children)
+        logits = weight.to(children) @ children
     return logits if bias is None else logits + bias.to(logits)[..., None]
 
 
-def evidence(
-    votes: Tensor,
-    routing: Routing,
-    activations: Tensor,
-    *,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
+class _Chosen(torch.autograd.Function):
+    """Mass Σ_i a_i c_ij (j, b) and sum of votes Σ_i a_i c_ij û_ij (j, e, b) of each parent.
+
+    Axes of u, W, logits and a are (i, d, b), (i, j, e, d), (i, j, b), (i, b): the batch last.
+    """
+
+    @staticmethod
+    def forward(ctx, u, weight, logits, a):
+        I, J, E, D = weight.shape
+        couplings = logits.softmax(1)
+        mass, first = u.new_zeros(J, u.shape[2]), u.new_zeros(J, E, u.shape[2])
+        pieces = in_blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
+        for block, heavy in spaces(pieces, 1, u, J * D * u.shape[2]):
+            part = (couplings[block] * a[block, None]).transpose(0, 1).contiguous()  # (j, n, b)
+            mass += part.sum(1)
+            heavy = heavy.view(J, len(heavy), D, u.shape[2])
+            torch.mul(part[:, :, None], u[block], out=heavy)
+            first.baddbmm_(weight[block].permute(1, 2, 0, 3).flatten(2), heavy.flatten(1, 2))
+        ctx.save_for_backward(u, weight, logits, a, couplings)
+        return mass, first
+
+    @staticmethod
+    def backward(ctx, *grads):
+        inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad
+        fast = partial(_gradients, *ctx.saved_tensors, *grads)
+        return tuple(gradients_of(_literally, fast, inputs, needed, grads))
+
+
+def _gradients(u, weight, logits, a, couplings, dmass, dfirst) -> tuple[Tensor, ...]:
+    """Return the gradients of u, W, the logits and a; that of a coupling needs its vote again."""
+    I, J, E, D = weight.shape
+    w = weight.reshape(I, J * E, D)
+    du, da, dlogits = torch.empty_like(u), torch.empty_like(a), torch.empty_like(couplings)
+    dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
+    pieces = in_blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
+    for block, votes in spaces(pieces, 1, u, J, E, u.shape[2]):
+        torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
+        gain = votes.mul_(dfirst).sum(2).add_(dmass)  # of each unit of mass
+        da[block] = mean = (couplings[block] * gain).sum(1)
+        part = couplings[block] * a[block, None]
+        dlogits[block] = part * (gain - mean[:, None])
+        dvotes = torch.mul(part[:, :, None], dfirst, out=votes).flatten(1, 2)
+        torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
+        torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
+    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dlogits, da
+
+
+def _literally(u, weight, logits, a) -> tuple[Tensor, Tensor]:
+    part = logits.softmax(1) * a[:, None]
+    return part.sum(0), einsum("ijed,idb,ijb->jeb", weight, u, part)
+
+
+def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
     """Return what each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
     mass = routing.couplings[-1] * activations[..., None]
     return per_mass(mass, activations.sum(-1)[..., None, None])

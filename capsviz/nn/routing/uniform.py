@@ -17,20 +17,12 @@ __all__ = ["fused", "route"]
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents uniformly, in one pass.
+    """Couple children to parents uniformly, in one pass; poses are squashed.
 
     Parameters
     ----------
     votes      (B, I, J, E) what child i predicts for parent j.
-    couplings  (B, I, J), or a shape that broadcasts to it, to use in place of 1/J.
-
-    Returns
-    -------
-    Routing with one entry: zero logits, couplings 1/J, squashed poses, their lengths.
-
-    Raises
-    ------
-    ValueError  if `votes` is not four-dimensional.
+    couplings  (B, I, J), or a shape that broadcasts to it, in place of 1/J.
     """
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])
@@ -42,16 +34,6 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
 
 @exact
 def fused(children: Tensor, weight: Tensor) -> Parents:
-    """Parents without routing, equal to `route` on the votes `weight @ children`: one product.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
     poses = squash(attend(*batch_last(children, weight)).permute(2, 0, 1))
     return Parents(poses, lengths(poses))

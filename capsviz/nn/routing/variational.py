@@ -12,16 +12,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from capsviz.nn.links import Links, of_slots, softmax
+from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing import Parents, Routing, iterate
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
-from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
-OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+OBJECTIVE = "cross_entropy"  # see nn/functional.py
 PARENTS = "batch_norm"  # see nn/routing_layer.py
 QUANTITY = Quantity(
     r"$-a_i c_{ij}/m_j\,\exp(E\ln\pi_j)H_j$",
@@ -56,7 +55,8 @@ def route(
 
     Priors: Dirichlet 1 on proportions, mean 0 with the weight of one child, Wishart with scale 1
     and E + 1 degrees of freedom on a diagonal precision. A parent's activation is logistic(beta_a -
-    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian.
+    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian. Logits are expected log
+    densities, at first zero; poses are the posterior means.
 
     Parameters
     ----------
@@ -66,20 +66,10 @@ def route(
     beta_u, beta_a  (J); None for zeros.
     links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                     with a Q after B; activations (B, count). Proportions are those of a position.
-    couplings       (B, I, J), or a shape that broadcasts to it, to use in every iteration in place
-                    of the child's shares. The logits are still recorded.
-
-    Returns
-    -------
-    Routing. Logits are expected log densities, at first zero; couplings sum to 1 over all parents
-    of a child; poses are the posterior means.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    couplings       (B, I, J), or a shape that broadcasts to it, in place of its own in every
+                    iteration; logits are still recorded.
     """
-    active = check_votes("variational", votes, activations, iterations, links)
-    active = of_slots(active.to(votes), links)
+    active = check_inputs("variational", votes, activations, iterations, links)
 
     def parents(coupling: Tensor, iteration: int):
         mass = coupling * active[..., None]
@@ -108,20 +98,7 @@ def fused(
     beta_a: Tensor | None = None,
     links: Links | None = None,
 ) -> Parents:
-    """Parents after variational routing, equal to `route` on the votes `weight @ children`.
-
-    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
-
-    Parameters
-    ----------
-    children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
-    others    as `route` has them; with links the result has a Q after B.
-
-    Raises
-    ------
-    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
-    """
+    """Return what `route` finds on the votes `weight @ children`."""
 
     def inferred(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         *posed, score = posterior(mass, mean, scatter, beta_u, beta_a)
@@ -133,7 +110,7 @@ def fused(
     )  # fmt: skip
 
 
-def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
+def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
     """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
     The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is

@@ -1,27 +1,23 @@
 """Stems: each file here is one way from the image to the features that capsules are made of.
 
 A file offers `build(image_shape, types, dimensions) -> Stem` and LAYERS, (kernel, stride, padding)
-of its layers. The features are the capsules'
-numbers before any nonlinearity: channel type * dimensions + d holds number d of the capsules of a
-type. A stem may refuse sizes that it does not have.
+of its layers. The features are the capsules' numbers before any nonlinearity: channel
+type * dimensions + d holds number d of the capsules of a type. A stem may refuse sizes that it does
+not have.
 """
 
 from torch import Tensor, nn
 
 from capsviz.discovery import load, names
 
+PACKAGE = "capsviz.nn.stems"
+
 
 class Stem(nn.Module):
     """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
 
-    types: int  # capsule types at each position
-    dimensions: int  # numbers of a capsule, D
-    layers: tuple[tuple[int, int, int], ...]  # (kernel, stride, padding) from the image on: LAYERS
     inner: int  # channels before the last layer, for layers that start there
-
-    def __init__(self, image_shape: tuple[int, int, int]):
-        super().__init__()
-        self.image_shape = tuple(image_shape)
+    final: str  # name of the last layer
 
     def before(self, images: Tensor) -> Tensor:
         """Features before the last layer: (B, inner, h, w)."""
@@ -29,48 +25,44 @@ class Stem(nn.Module):
 
     def last(self, features: Tensor) -> Tensor:
         """From there to (B, types * dimensions, rows, columns)."""
-        raise NotImplementedError
+        return getattr(self, self.final)(features)
 
     def without_last(self) -> "Stem":
-        """Return the same stem with no weights in its last layer, which `before` does not need."""
-        raise NotImplementedError
+        """Return the stem with no weights in its last layer, which `before` does not need."""
+        delattr(self, self.final)
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
         return self.last(self.before(images))
 
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns) of the capsules."""
-        rows, columns = (places(side, self.layers) for side in self.image_shape[1:])
-        return self.types, rows, columns
-
-    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the capsules of one position can see."""
-        return window(self.layers, self.image_shape, row, column)
-
 
 def available() -> list[str]:
     """Return the names of the stems."""
-    return names("capsviz.nn.stems")
+    return names(PACKAGE)
 
 
 def build(name: str, image_shape: tuple[int, int, int], types: int, dimensions: int) -> Stem:
     """Make a stem by its name; ValueError for an unknown name or for sizes it does not have."""
-    module = load("capsviz.nn.stems", name, what="stem")
-    stem = module.build(tuple(image_shape), types, dimensions)
-    if min(stem.grid[1:]) < 1:
-        channels, height, width = image_shape
-        raise ValueError(
-            f"images of {channels} x {height} x {width} are too small for the stem '{name}', "
-            f"which sees {field(stem.layers)[2]} pixels at once: enlarge or pad them"
-        )
-    return stem
+    positions(name, image_shape)
+    return load(PACKAGE, name, what="stem").build(tuple(image_shape), types, dimensions)
 
 
 def layers(name: str) -> tuple[tuple[int, int, int], ...]:
     """(kernel, stride, padding) of a stem's layers; ValueError for an unknown name."""
-    return load("capsviz.nn.stems", name, what="stem").LAYERS
+    return load(PACKAGE, name, what="stem").LAYERS
+
+
+def positions(name: str, image_shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of a stem's features; ValueError for images that are too small."""
+    channels, height, width = image_shape
+    rows, columns = (places(side, layers(name)) for side in (height, width))
+    if min(channels, rows, columns) < 1:
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for the stem '{name}', "
+            f"which sees {field(layers(name))[2]} pixels at once: enlarge or pad them"
+        )
+    return rows, columns
 
 
 def places(side: int, layers) -> int:

@@ -14,19 +14,14 @@ KERNEL, CHANNELS = 9, 256
 LAYERS = ((KERNEL, 1, 0), (KERNEL, 2, 0))
 
 
-def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Paper":
-    """The stem; the paper has 32 types of 8 dimensions."""
-    return Paper(image_shape, types, dimensions)
-
-
 class Paper(Stem):
-    """5.3 M weights for 32 types of 8 dimensions."""
+    """5.3 M weights for the 32 types of 8 dimensions of the paper."""
 
-    layers = LAYERS
+    final = "primary"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape)
-        self.types, self.dimensions, self.inner = types, dimensions, CHANNELS
+        super().__init__()
+        self.inner = CHANNELS
         self.conv1 = nn.Conv2d(image_shape[0], CHANNELS, KERNEL)
         self.primary = nn.Conv2d(CHANNELS, types * dimensions, KERNEL, 2)
         self.to(memory_format=torch.channels_last)
@@ -35,11 +30,9 @@ class Paper(Stem):
         """After the first convolution and ReLU."""
         return convolve(images, self.conv1.weight, self.conv1.bias).relu()
 
-    def without_last(self) -> Stem:
-        """Without `primary`."""
-        del self.primary
-        return self
-
     def last(self, features: Tensor) -> Tensor:
         """The second convolution."""
         return convolve(features, self.primary.weight, self.primary.bias, 2)
+
+
+build = Paper

@@ -21,19 +21,14 @@ LAYERS = (
 )
 
 
-def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Residual":
-    """The stem; 8 types of 8 dimensions take each of the last 64 channels once."""
-    return Residual(image_shape, types, dimensions)
-
-
 class Residual(Stem):
-    """0.27 M weights."""
+    """0.27 M weights; 8 types of 8 dimensions take each of the last 64 channels once."""
 
-    layers = LAYERS
+    final = "capsules"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape)
-        self.types, self.dimensions, self.inner = types, dimensions, CHANNELS[-1]
+        super().__init__()
+        self.inner = CHANNELS[-1]
         width = CHANNELS[0]
         self.body = nn.Sequential(
             nn.Conv2d(image_shape[0], width, 3, padding=1, bias=False),
@@ -48,14 +43,8 @@ class Residual(Stem):
         """The last map."""
         return self.body(channels_last(images))
 
-    def without_last(self) -> Stem:
-        """Without `capsules`."""
-        del self.capsules
-        return self
 
-    def last(self, features: Tensor) -> Tensor:
-        """Capsules' numbers at each position of it."""
-        return self.capsules(features)
+build = Residual
 
 
 def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Sequential:

@@ -16,21 +16,16 @@ KERNEL = 9  # of the depthwise convolution
 LAYERS = ((5, 1, 0), (3, 1, 0), (3, 1, 0), (3, 2, 0), (KERNEL, 1, 0))
 
 
-def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Slim":
-    """The stem; the paper has 16 types of 8 dimensions."""
-    return Slim(image_shape, types, dimensions)
-
-
 class Slim(Stem):
-    """141,184 weights for grey images, 16 types and 8 dimensions."""
+    """141,184 weights for grey images and the 16 types of 8 dimensions of the paper."""
 
-    layers = LAYERS
+    final = "depthwise"
 
     def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
-        super().__init__(image_shape)
-        self.types, self.dimensions, self.inner = types, dimensions, types * dimensions
+        super().__init__()
+        self.inner = types * dimensions
         width, body = image_shape[0], []
-        for after, (kernel, stride, _) in zip((*CHANNELS, self.inner), self.layers, strict=False):
+        for after, (kernel, stride, _) in zip((*CHANNELS, self.inner), LAYERS, strict=False):
             body += [
                 nn.Conv2d(width, after, kernel, stride),
                 nn.ReLU(),
@@ -49,11 +44,5 @@ class Slim(Stem):
         """Features before the depthwise convolution."""
         return self.body(channels_last(images))
 
-    def without_last(self) -> Stem:
-        """Without `depthwise`."""
-        del self.depthwise
-        return self
 
-    def last(self, features: Tensor) -> Tensor:
-        """One kernel for each channel."""
-        return self.depthwise(features)
+build = Slim

@@ -160,7 +160,7 @@ def _correct(one, n: int) -> Tensor:
 
     Of several objects in an image all must be correct.
     """
-    part = one.sample(n)
+    part = one.dataset.sample(n)
     lengths = scores(one.model, to_float(part.images))
     if part.parts is None:
         return lengths.argmax(1) == part.labels

@@ -3,18 +3,21 @@
 A file has a function `corrupt(images, generator) -> images`, (B, 1, H, W) float32 on the CPU, with
 the severity of the published data. Definitions and numbers are those of the authors' program
 (google-research/mnist-c), implemented for batches in torch and kornia; a file's docstring says
-where ours differs. The random numbers differ, so that the images are not those of MNIST-C, but
-draws of the same distribution. Sizes in pixels are MNIST's, 28 x 28; for other image sizes,
-positions at an edge move with it.
+where ours differs. The random numbers differ, so that images are other draws of the same
+distribution. Sizes in pixels are MNIST's, 28 x 28; for other image sizes, positions at an edge move
+with it. The parts that several files share are here.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from capsviz import discovery
 from capsviz.nn.images import check_images
+from capsviz.transforms.warps import warp
 
 PACKAGE = "capsviz.transforms.corruptions"
 CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
@@ -40,22 +43,12 @@ def choose(only) -> list[str]:
 
 
 def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Corrupt each image by its own random draw.
+    """Corrupt images (N, 1, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
 
-    Parameters
-    ----------
-    name       a file in `capsviz/transforms/corruptions`.
-    images     (N, 1, H, W) float in [0, 1], at least 8 x 8 pixels, on any device.
-    generator  on the CPU: the same draws on every device.
+    The generator is on the CPU: the same draws on every device. Results are float32 in [0, 1], in
+    multiples of 1/255 as in the files of MNIST-C.
 
-    Returns
-    -------
-    (N, 1, H, W) float32 in [0, 1], multiples of 1/255 as in the files of MNIST-C, on the images'
-    device.
-
-    Raises
-    ------
-    ValueError  for an unknown name, images of another shape or range, or a file without `corrupt`.
+    ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
     module = discovery.load(PACKAGE, name, what="corruption")
     _check(images)
@@ -63,13 +56,12 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
         raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        parts.append(module.corrupt(part.clone(), generator))  # which it may write over
-        if not isinstance(parts[-1], Tensor):
-            kind = type(parts[-1]).__name__
-            raise ValueError(f"the corruption '{name}' gives a {kind}, expected a tensor")
-        if parts[-1].shape != part.shape:
-            shapes = f"{tuple(parts[-1].shape)} of images {tuple(part.shape)}"
-            raise ValueError(f"the corruption '{name}' gives {shapes}")
+        made = module.corrupt(part.clone(), generator)  # which it may write over
+        if not isinstance(made, Tensor) or made.shape != part.shape:
+            form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+            expected = f"expected a tensor {tuple(part.shape)}"
+            raise ValueError(f"the corruption '{name}' gives {form}, {expected}")
+        parts.append(made)
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
@@ -77,9 +69,52 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 def _check(images: Tensor) -> None:
     check_images(images)
     if images.shape[1] != 1:
-        raise ValueError(
-            f"MNIST-C's corruptions are defined for grey images, got {images.shape[1]} channels: "
-            "expected (N, 1, H, W)"
-        )
+        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
+
+
+def signs(n: int, generator: torch.Generator) -> Tensor:
+    """Draw n values (n,), -1 or 1 with equal probability."""
+    return torch.randint(0, 2, (n,), generator=generator) * 2.0 - 1
+
+
+def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> Tensor:
+    """Gaussian blur (B, C, H, W) of `sigma` px, cut at 4 sigma, along y, x or both.
+
+    A border "replicate" repeats the pixels at the edge, "constant" takes zeros outside.
+    """
+    from kornia.filters import gaussian_blur2d  # takes a second to import
+
+    side = 2 * int(4 * sigma + 0.5) + 1
+    size = (side if "y" in axes else 1, side if "x" in axes else 1)
+    return gaussian_blur2d(images, size, (sigma, sigma), border_type=border)
+
+
+def pull(images: Tensor, linear: Tensor) -> Tensor:
+    """Warp (B, 1, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
+
+    Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
+    """
+    height, width = images.shape[-2:]
+    centre = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
+    forward = torch.linalg.inv(linear.double())
+    offset = centre - forward @ centre
+    return warp(images, torch.cat([forward, offset[..., None]], 2))
+
+
+def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) -> Tensor:
+    """Draw a soft line from (x0, y0) to (x1, y1), x0 <= x1, in each of B images (B, 1, H, W).
+
+    Brightness falls with the vertical distance d to the line as 1 + log(1 - d / 2.3), not below 0,
+    in the columns from floor(x0) to ceil(x1) - 1. A line of no width is not drawn. Ends are (B,)
+    pixels, `size` is (H, W).
+    """
+    x0, y0, x1, y1 = (v.double()[:, None, None] for v in (x0, y0, x1, y1))
+    y, x = torch.arange(size[0])[:, None], torch.arange(size[1])
+    run = x1 - x0
+    slope = (y1 - y0) / torch.where(run == 0, math.inf, run)
+    distance = (y - y0 - slope * (x - x0)).abs()
+    brightness = (1 + torch.log1p(-(distance / 2.3).clamp(max=1 - 1e-9))).clamp(0, 1)
+    mask = (x >= x0.floor()) & (x < x1.ceil()) & (run > 0)
+    return (brightness * mask)[:, None].float()

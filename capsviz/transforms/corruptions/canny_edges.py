@@ -9,7 +9,7 @@ one above the upper. Pixels at the border are no edges. Differences are those of
 import torch
 from torch.nn.functional import max_pool2d, pad
 
-from capsviz.transforms.corruptions._parts import gaussian
+from capsviz.transforms.corruptions import gaussian
 
 SIGMA_PX, LOW, HIGH = 1.0, 0.1, 0.2
 

@@ -6,7 +6,7 @@ the last, and the last column stays free, as the authors have it.
 
 import torch
 
-from capsviz.transforms.corruptions._parts import line
+from capsviz.transforms.corruptions import line
 
 
 def corrupt(images, generator):

@@ -9,7 +9,7 @@ this. After the first blur they cut pixels down to whole grey values, as here.
 
 import torch
 
-from capsviz.transforms.corruptions._parts import gaussian
+from capsviz.transforms.corruptions import gaussian
 
 SIGMA_PX, REACH_PX, ROUNDS = 0.7, 1, 2  # severity 1
 

@@ -3,7 +3,7 @@
 import math
 
 from capsviz.transforms import warps
-from capsviz.transforms.corruptions._parts import signs
+from capsviz.transforms.corruptions import signs
 
 ANGLE_DEG = math.degrees(0.4)  # severity 2
 

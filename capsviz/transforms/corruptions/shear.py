@@ -6,7 +6,7 @@ of 2019, which also stretches the height by 1 / cos s. Later releases define she
 
 import torch
 
-from capsviz.transforms.corruptions._parts import pull, signs
+from capsviz.transforms.corruptions import pull, signs
 
 SHEAR_RAD = 0.4  # severity 2
 

@@ -6,7 +6,7 @@ That mask is blurred by 1.5 px and cut to zero below 0.8: it covers the image by
 
 import torch
 
-from capsviz.transforms.corruptions._parts import gaussian
+from capsviz.transforms.corruptions import gaussian
 
 MEAN, DEVIATION, LIQUID_PX, LEVEL, MASK_PX = 0.65, 0.3, 1.0, 0.65, 1.5  # severity 4
 THICK, GREY = 0.8, 63 / 255

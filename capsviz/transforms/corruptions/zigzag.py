@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from capsviz.transforms.corruptions._parts import line
+from capsviz.transforms.corruptions import line
 
 HALF_PX, HEIGHT_PX, MARGIN_PX = 2, 2, 2  # half a stroke along the axis; off the axis; at the edge
 RISES_PX = range(-5, 5)

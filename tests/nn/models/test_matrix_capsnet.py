@@ -111,13 +111,6 @@ def test_every_routing_gives_the_same_looked_at_and_not(name, images):
         assert model(more).lengths.shape == (number, 3)
 
 
-@pytest.mark.parametrize("name", routing.available())
-def test_no_images_have_no_classes(name):
-    output = build(routing=name)(torch.zeros(0, *SHAPE))
-    assert output.lengths.shape == (0, 3) and output.poses.shape[:2] == (0, 3)
-    output.lengths.sum().backward()
-
-
 @pytest.mark.parametrize("name", ["dynamic", "self_routing", "em"])
 def test_its_look_says_the_truth(name, images):
     with torch.inference_mode():
@@ -193,14 +186,6 @@ def test_it_learns(images):
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_its_config_makes_it_again():
-    model = build()
-    config = {k: v for k, v in model.config.items() if k not in ("image_shape", "classes")}
-    again = models.build("matrix_capsnet", SHAPE, 3, **config)
-    assert again.config == model.config
-    again.load_state_dict(model.state_dict())
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -209,17 +194,13 @@ def test_its_config_makes_it_again():
         ({"types": (8, 16)}, "types"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
         ({"final_temperature": 0.0}, "above 0"),
-        ({"final_temperature": float("inf")}, "final_temperature must be a number above 0"),
         ({"final_temperature": float("nan")}, "final_temperature must be a number above 0"),
-        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be a number from 0"),
-        ({"absent_weight": -1.0}, "absent_weight must be a number from 0, got -1"),
-        ({"margin_present": 1.1}, "got 0.1 and 1.1"),
-        ({"objective": "hinge"}, "unknown objective 'hinge'"),
+        ({"image_shape": (1, 12, 17)}, "1 x 12 x 17 are too small for two capsule layers"),
     ],
 )
 def test_what_makes_no_network_is_refused(options, match):
     with pytest.raises(ValueError, match=match):
-        build(**options)
+        models.build("matrix_capsnet", **{"image_shape": SHAPE, "classes": 3, **options})
 
 
 @pytest.mark.parametrize("name", ["em", "variational"])
@@ -231,17 +212,6 @@ def test_capsules_keep_their_precision_under_autocast(name, images):
     features = model.conv1(images).relu()
     close = partial(torch.testing.assert_close, rtol=0.02, atol=0.02)
     close(found[0], model.to_capsules(model.poses(features), 2, model.logits(features)).poses)
-
-
-def test_small_images_are_refused_in_words():
-    with pytest.raises(ValueError, match="1 x 12 x 17 are too small for two capsule layers"):
-        models.build("matrix_capsnet", (1, 12, 17), 3)
-    assert models.build("matrix_capsnet", (1, 13, 13), 3).grids[-1][1:] == (1, 1)
-
-
-def test_a_layer_that_is_not_there_is_refused(images):
-    with pytest.raises(ValueError, match=r"3 routed layers.* got (layer )?3"):
-        capsviz.trace(build(), images, layer=3)
 
 
 def test_couplings_of_another_layer_are_refused(images):

@@ -39,8 +39,8 @@ def compare(sizes, how) -> list[float]:
     ours = [total, *torch.autograd.grad(total, tensors, slope)]
     doubles = [x.detach().double().requires_grad_() for x in tensors]
     shift = doubles[3] if len(doubles) > 3 else None
-    flags = [how.get(name, False) for name in ("leaky", "stretched", "detach")]
-    literal = _attend._literally(*doubles[:3], shift, *flags)
+    leaky, stretched, detach = (how.get(name, False) for name in ("leaky", "stretched", "detach"))
+    (literal,) = _attend._literally(*doubles[:3], shift, how=(leaky, stretched), detach=detach)
     theirs = torch.autograd.grad(
         literal, doubles, slope.double(), allow_unused=True, materialize_grads=True
     )

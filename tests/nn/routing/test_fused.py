@@ -1,84 +1,68 @@
-"""Fused forms with and without their options, and `attend`, the step that most are made of.
+"""What holds for every fused form, found by discovery: it is its `route`, the votes never held.
 
-What holds for every fused form, its options given, is in test_fused_laws.py.
+Also `attend`, the step that most are made of, and whole networks on the fast paths.
 """
 
 from inspect import signature
 
 import pytest
 import torch
-from conftest import build_tiny
+from conftest import build_strong, build_tiny
 from helpers.random_tensors import B, D, E, I, J, draw, votes_of
-from helpers.routing_cases import FUSED, drawn_capsules, rounds, takes
+from helpers.routing_cases import FUSED, close, drawn_capsules, reordered, rounds, takes
 
-from capsviz.nn import routing
-from capsviz.nn.functional import squash
-from capsviz.nn.routing import Parents, _blocks
+import capsviz
+from capsviz.nn import allocator, convolution, routing
+from capsviz.nn.computation import literal
+from capsviz.nn.functional import lengths, squash
+from capsviz.nn.routing import Parents, _parts
+from capsviz.nn.routing._attend import attend, batch_last
 
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 5e-5}
-# whose gradients are all their own, none those of PyTorch's operations
-OWN = [name for name in FUSED if not hasattr(routing.get(name), "checkpoint")]
-DETACHED = [name for name in FUSED if takes(name, "detach")]
-ATTENDED = [name for name in FUSED if hasattr(routing.get(name), "attend")]
+OPTIONS = [{}, {"leaky": True}, {"detach": True}, {"leaky": True, "detach": True}]
+FORMS = [(name, options) for name in FUSED for options in OPTIONS if takes(name, *options)]
+ONE_GRAPH = {"fullgraph": True, "backend": "aot_eager"}
 
 every_fused = pytest.mark.parametrize("name", FUSED)
-every_own = pytest.mark.parametrize("name", OWN)
-every_detached = pytest.mark.parametrize("name", DETACHED)
-with_and_without_options = pytest.mark.parametrize("bare", [False, True])
+every_form = pytest.mark.parametrize(("name", "options"), FORMS, ids=str)
 
 
-def cotangent(values):
-    """A fixed weighting, so that no gradient cancels by symmetry."""
-    return torch.linspace(-1, 2, values.numel()).to(values).view_as(values)
+def fused(name, iterations, children, weight, /, **options):
+    return routing.get(name).fused(children, weight, **options, **rounds(name, iterations))
 
 
-def weighted(parents):
-    """A scalar that depends on every number of the result."""
-    return sum((x * cotangent(x)).sum() for x in parents)
-
-
-def capsules(name, bare=False, **sizes):
-    """Children, weight and options by name; `bare` of what need not be given."""
-    children, weight, options = drawn_capsules(name, **sizes)
-    if bare:
-        needed = {"activations"}
-        options = {key: value for key, value in options.items() if key in needed}
-    return {"u": children, "W": weight, **options}
-
-
-def fused(name, inputs, iterations=3, **options):
-    u, w, *learned = inputs.values()
-    options |= dict(zip(list(inputs)[2:], learned, strict=True))
-    return routing.get(name).fused(u, w, **options, **rounds(name, iterations))
-
-
-def routed(name, inputs, iterations=3, **options):
-    u, w, *learned = inputs.values()
-    options |= dict(zip(list(inputs)[2:], learned, strict=True))
+def routed(name, iterations, children, weight, /, **options):
     if takes(name, "children"):
-        options["children"] = u
-    actual = routing.get(name).route(votes_of(u, w), **options, **rounds(name, iterations))
-    return Parents(actual.poses[-1], actual.activations[-1])
+        options["children"] = children
+    votes = votes_of(children, weight)
+    found = routing.get(name).route(votes, **options, **rounds(name, iterations))
+    return Parents(found.poses[-1], found.activations[-1])
 
 
-def with_gradients(function, name, inputs, *more, **options):
-    """The result, and the gradients of a weighted sum of it for every input."""
-    inputs = {key: value.detach().clone().requires_grad_() for key, value in inputs.items()}
-    actual = function(name, inputs, *more, **options)
-    gradients = torch.autograd.grad(weighted(actual), list(inputs.values()), allow_unused=True)
-    zeros = [torch.zeros_like(x) for x in inputs.values()]
-    gradients = [z if g is None else g for g, z in zip(gradients, zeros, strict=True)]
-    return [*(x.detach() for x in actual), *gradients]
+def weighted(parts):
+    """A scalar that depends on every number, so that no gradient cancels by symmetry."""
+    return sum((x * torch.linspace(-1, 2, x.numel()).to(x).view_as(x)).sum() for x in parts)
 
 
-def close(actual, expected, tolerance=1e-10):
+def with_gradients(function, name, iterations, children, weight, inputs, **options):
+    """Parents, and the gradients of a weighted sum of them for everything that is given."""
+    given = [x.detach().clone().requires_grad_() for x in (children, weight, *inputs.values())]
+    named = dict(zip(inputs, given[2:], strict=True))
+    parents = function(name, iterations, *given[:2], **named, **options)
+    gradients = torch.autograd.grad(
+        weighted(parents), given, allow_unused=True, materialize_grads=True
+    )
+    return *(part.detach() for part in parents), *gradients
+
+
+def all_close(actual, expected, tolerance=1e-10):
+    """Each tensor beside the largest of its numbers."""
     for a, b in zip(actual, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+        scale = max(1, b.abs().max().item()) if b.numel() else 1
+        close(a.to(b) / scale, b / scale, tolerance)
 
 
-def test_routings_that_agree_by_a_dot_product_are_compositions_of_one_step():
-    expected = {"dynamic", "uniform", "self_attention", "inverted_attention", "k_means"}
-    assert expected <= set(ATTENDED)
+def test_every_routing_has_a_fused_form():
+    assert routing.available() == FUSED
 
 
 @every_fused
@@ -88,98 +72,313 @@ def test_fused_takes_what_route_takes_but_interventions(name):
     assert set(here[2:]) - {"links"} == set(there[1:]) - {"couplings", "links", "children"}
 
 
-@pytest.fixture(params=["one block", "a block per child", "uneven blocks"])
-def blocks(request, monkeypatch):
-    """Force small blocks of children, the last one shorter; says how many children are in one."""
-    size = {"one block": None, "a block per child": 1, "uneven blocks": 4}[request.param]
-    if size is not None:
-        # at 8 bytes per number: a child's votes are J * E * B numbers
-        monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", size * J * E * B * 8)
-    return size
+@every_form
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("iterations", [1, 4])
+@pytest.mark.parametrize("block", [1, 4, 1000])  # children at a time, of 23
+def test_fused_equals_route_in_values_and_gradients(
+    name, options, bare, iterations, block, monkeypatch
+):
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    *given, inputs = drawn_capsules(name, children=23)
+    if bare:  # of what need not be given
+        inputs = {key: value for key, value in inputs.items() if key == "activations"}
+    forms = (fused, routed)
+    all_close(*(with_gradients(f, name, iterations, *given, inputs, **options) for f in forms))
 
 
-@every_fused
-@with_and_without_options
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fused_equals_route_in_values_and_gradients(name, dtype, bare, iterations=4):
-    inputs = capsules(name, bare, dtype=torch.float64)
-    expected = with_gradients(routed, name, inputs, iterations)
-    inputs = {key: value.to(dtype) for key, value in inputs.items()}
-    actual = with_gradients(fused, name, inputs, iterations)
-    scales = [float(x.abs().max().clamp_min(1)) for x in expected]
-    close(
-        [x.double() / scale for x, scale in zip(actual, scales, strict=True)],
-        [x / scale for x, scale in zip(expected, scales, strict=True)],
-        TOLERANCE[dtype],
-    )
+@every_form
+@pytest.mark.parametrize("iterations", [1, 3])  # few: rounding grows with each
+def test_fused_equals_route_in_single_precision(name, options, iterations):
+    *given, inputs = drawn_capsules(name)
+    double = with_gradients(routed, name, iterations, *given, inputs, **options)
+    given, inputs = [x.float() for x in given], {key: x.float() for key, x in inputs.items()}
+    single = with_gradients(fused, name, iterations, *given, inputs, **options)
+    assert all(x.dtype == torch.float32 for x in single)
+    all_close(single, double, 1e-4)
 
 
-@every_fused
-@with_and_without_options
-@pytest.mark.parametrize("iterations", [1, 3])
-def test_fused_equals_route_however_the_children_are_blocked(name, blocks, iterations, bare):
-    inputs = capsules(name, bare, children=23)
-    close(*(with_gradients(form, name, inputs, iterations) for form in (fused, routed)))
-
-
-def test_the_blocks_of_these_tests_are_many_and_cover_every_child(blocks):
-    actual = _blocks.in_blocks(23, J * E * B * 8, torch.device("cpu"))
-    assert len(actual) == {None: 1, 1: 23, 4: 6}[blocks]
+def test_the_blocks_of_these_tests_are_many_and_cover_every_child(monkeypatch):
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 4 * J * E * B * 8)
+    actual = _parts.in_blocks(23, J * E * B * 8, torch.device("cpu"))
+    assert len(actual) == 6
     assert [i for block in actual for i in range(23)[block]] == list(range(23))
 
 
-@every_own
+@every_fused
+def test_fused_keeps_nothing_as_large_as_the_votes(name, monkeypatch):
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)
+    children, weight, options = drawn_capsules(name, batch=11, children=23)
+    sizes = []
+
+    def pack(x):
+        sizes.append(x.numel())
+        return x
+
+    given = [x.requires_grad_() for x in (children, weight)]
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        fused(name, 3, *given, **options)
+    assert 0 < max(sizes) < 11 * 23 * J * E / 1.5
+
+
+@every_form
+@pytest.mark.parametrize(
+    ("check", "iterations"), [(torch.autograd.gradcheck, 3), (torch.autograd.gradgradcheck, 2)]
+)
+def test_first_and_second_derivatives_are_right(name, options, check, iterations):
+    *given, inputs = drawn_capsules(name)
+    given = [x.requires_grad_() for x in (*given, *inputs.values())]
+
+    def parents(children, weight, *values, form=fused):
+        named = dict(zip(inputs, values, strict=True))
+        return tuple(form(name, iterations, children, weight, **named, **options))
+
+    if not options.get("detach"):
+        assert check(parents, given, fast_mode=True, atol=1e-6)
+        return
+
+    def penalty(form):  # by intent the gradient is not that of the value
+        first = torch.autograd.grad(
+            weighted(parents(*given, form=form)).tanh(), given, create_graph=True
+        )
+        return torch.autograd.grad(sum(g.square().sum() for g in first), given)
+
+    all_close(penalty(fused), penalty(routed), 1e-8)
+
+
+@every_fused
+def test_a_hessian_vector_product_is_that_of_the_slow_path(name):
+    children, weight, inputs = drawn_capsules(name)
+    inner, vector = draw(D, D, seed=6), draw(B, I, D, seed=5)
+
+    def scalar(form):
+        return lambda x: form(name, 3, torch.tanh(x @ inner), weight, **inputs).poses.tanh().sum()
+
+    _, actual = torch.autograd.functional.hvp(scalar(fused), children, vector)
+    _, slow = torch.autograd.functional.hvp(scalar(routed), children, vector)
+    close(actual, slow, 1e-8)
+
+
+@pytest.mark.parametrize("form", [fused, routed])
+@pytest.mark.parametrize("name", ["em", "variational"])
+def test_with_next_to_no_mass_second_derivatives_are_finite(name, form):
+    """Of one child, whose shares of most parents are as good as none after three rounds."""
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        children, weight, *more = (
+            torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+            for shape in ((3, 1, 5), (1, 4, 6, 5), (4,), (4,))
+        )
+        active = torch.rand(3, 1, generator=generator, dtype=torch.float64)
+        inputs = {"activations": active, **dict(zip(("beta_u", "beta_a"), more, strict=True))}
+        said = form(name, 3, children, weight, **inputs).poses.tanh().sum()
+        grads = torch.autograd.grad(said, [children, weight], create_graph=True)
+        again = torch.autograd.grad(sum(g.square().sum() for g in grads), [children, weight])
+        assert all(g.isfinite().all() for g in (*grads, *again))
+
+
+@every_fused
+@pytest.mark.parametrize("only", [0, 1])
+def test_fused_gives_the_gradient_of_one_input_alone(name, only):
+    *given, options = drawn_capsules(name)
+    expected = with_gradients(fused, name, 3, *given, options)
+    given[only].requires_grad_()
+    weighted(fused(name, 3, *given, **options)).backward()
+    close(given[only].grad, expected[2 + only])
+
+
+@every_form
+@pytest.mark.parametrize("zero", ["children", "weight"])
+def test_fused_is_finite_at_zero_in_value_and_gradient(name, options, zero):
+    children, weight, inputs = drawn_capsules(name, dtype=torch.float32)
+    children, weight = children * (zero != "children"), weight * (zero != "weight")
+    for x in with_gradients(fused, name, 3, children, weight, inputs, **options):
+        assert x.isfinite().all()
+
+
+@every_fused
+def test_fused_takes_non_contiguous_inputs_and_leaves_them_as_they_were(name):
+    children, weight, options = drawn_capsules(name)
+    scattered = (
+        children.permute(2, 1, 0).contiguous().permute(2, 1, 0),
+        weight.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+    )
+    assert not any(x.is_contiguous() for x in scattered)
+    found = with_gradients(fused, name, 3, *scattered, options)
+    all_close(found, with_gradients(fused, name, 3, children, weight, options))
+    again = drawn_capsules(name)
+    assert torch.equal(children, again[0]) and torch.equal(weight, again[1])
+    assert all(torch.equal(options[key], again[2][key]) for key in options)
+
+
+@every_form
+def test_fused_routes_an_image_alone_as_in_a_batch_and_none(name, options):
+    children, weight, inputs = drawn_capsules(name, batch=4)
+    together = fused(name, 3, children, weight, **inputs, **options)
+    for here in (slice(0, 0), *(slice(b, b + 1) for b in range(4))):
+        own = {k: v[here] if k == "activations" else v for k, v in inputs.items()}
+        alone = fused(name, 3, children[here], weight, **own, **options)
+        for a, t in zip(alone, together, strict=True):
+            close(a, t[here])
+
+
+@every_fused
+def test_fused_does_not_mind_the_order_of_children_and_parents(name):
+    children, weight, options = drawn_capsules(name)
+    plain = fused(name, 3, children, weight, **options)
+    for axis, order in ((I, [2, 0, 1]), (J, [3, 0, 4, 1, 2])):
+        given = (reordered(x, axis, order) for x in (children, weight))
+        found = fused(name, 3, *given, **reordered(options, axis, order))
+        for a, b in zip(found, plain, strict=True):
+            close(a, b if axis == I else b[:, order])
+
+
+@every_fused
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fused_stays_float32_under_autocast(name, dtype):
+    children, weight, options = drawn_capsules(name, dtype=torch.float32)
+    children = children.to(dtype)
+    expected = with_gradients(fused, name, 3, children.float(), weight, options)
+
+    def inside(*given, **more):
+        with torch.autocast("cpu", torch.bfloat16):
+            return fused(*given, **more)
+
+    found = with_gradients(inside, name, 3, children, weight, options)
+    assert [x.dtype for x in found[:4]] == [torch.float32, torch.float32, dtype, torch.float32]
+    all_close(found[:2] + found[3:], expected[:2] + expected[3:], 1e-5)
+    all_close(found[2:3], expected[2:3], 0.02)
+
+
+@pytest.mark.parametrize("name", [name for name in FUSED if name != "self_routing"])
 def test_the_backward_pass_may_lie_inside_autocast(name):
-    inputs = capsules(name, dtype=torch.float32)
-    expected = with_gradients(fused, name, inputs)[2:]
-    inputs = {key: value.requires_grad_() for key, value in inputs.items()}
-    made = weighted(fused(name, inputs))
+    """Not self-routing's classifier, whose gradients are those of PyTorch's own product."""
+    *given, options = drawn_capsules(name, dtype=torch.float32)
+    expected = with_gradients(fused, name, 3, *given, options)[2:]
+    tensors = [x.requires_grad_() for x in (*given, *options.values())]
+    made = weighted(fused(name, 3, *given, **options))
     with torch.autocast("cpu", torch.bfloat16):
-        actual = torch.autograd.grad(made, list(inputs.values()), materialize_grads=True)
-    close(actual, expected, 1e-6)
+        all_close(torch.autograd.grad(made, tensors, materialize_grads=True), expected, 1e-6)
 
 
-@every_own
+@every_fused
 def test_fused_under_vmap_is_refused_and_says_why(name):
-    inputs = capsules(name)
+    children, weight, options = drawn_capsules(name)
     with pytest.raises(RuntimeError, match="vmap"):
-        torch.func.vmap(lambda w: fused(name, {**inputs, "W": w}).poses)(inputs["W"][None])
+        torch.func.vmap(lambda w: fused(name, 3, children, w, **options).poses)(weight[None])
 
 
-@pytest.mark.parametrize("name", [name for name in FUSED if takes(name, "iterations")])
-@pytest.mark.parametrize("iterations", [0, -1])
-def test_fused_refuses_fewer_than_one_iteration(name, iterations):
-    with pytest.raises(ValueError, match=f"at least 1, got {iterations}"):
-        fused(name, capsules(name), iterations)
+@every_fused
+def test_fused_refuses_what_does_not_fit_in_a_line(name):
+    children, weight, options = drawn_capsules(name)
+    for wrong in ((children[0], weight), (children, weight[0]), (children[..., 1:], weight)):
+        with pytest.raises(ValueError, match=r"expected children \(B, I, D\) and weight"):
+            fused(name, 3, *wrong, **options)
+    if takes(name, "iterations"):
+        with pytest.raises(ValueError, match="at least 1, got 0"):
+            fused(name, 0, children, weight, **options)
+    if takes(name, "activations"):
+        with pytest.raises(ValueError, match=r"the children's activations \(B, I\): got none$"):
+            fused(name, 3, children, weight)
 
 
-@every_detached
-@with_and_without_options
-@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_detached_routing_learns_through_the_last_iteration_alone(name, iterations, bare):
-    inputs = capsules(name, bare, children=23)
-    votes = votes_of(inputs["u"], inputs["W"])
-    bias = inputs.get("bias")
-    couplings = routing.get(name).route(votes, iterations=iterations, bias=bias).couplings
+@every_fused
+@pytest.mark.parametrize("block", [1, _parts.CPU_BLOCK_BYTES])
+def test_fused_compiles_into_one_graph(name, block, monkeypatch):
+    """Two rounds: one from even couplings, and one from logits, as all after it."""
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block)  # 1: a child, were it not compiled
+    given = drawn_capsules(name)
+    torch._dynamo.reset()  # its count of what it compiled
+    module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 2)
 
-    def last_iteration(name, inputs):
-        votes = votes_of(inputs["u"], inputs["W"])
-        total = torch.einsum("bij,bije->bje", couplings[-1], votes)
-        poses = squash(total + inputs["bias"] if "bias" in inputs else total)
+    def compiled(name, iterations, children, weight, /, **more):
+        return module(children, weight, **more, **options)
+
+    found = with_gradients(compiled, name, 2, *given)
+    all_close(found, with_gradients(fused, name, 2, *given), 1e-9)
+
+
+@every_fused
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+def test_the_gpu_gives_what_the_cpu_gives(name):
+    children, weight, options = drawn_capsules(name, children=40)
+    there = {key: value.cuda() for key, value in options.items()}
+    found = with_gradients(fused, name, 3, children.cuda(), weight.cuda(), there)
+    for a, b in zip(found, with_gradients(fused, name, 3, children, weight, options), strict=True):
+        close(a.cpu(), b, 1e-9)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_detached_routing_learns_through_the_last_iteration_alone(iterations):
+    children, weight, inputs = drawn_capsules("dynamic", children=23)
+    votes = votes_of(children, weight)
+    couplings = routing.get("dynamic").route(votes, iterations=iterations, **inputs).couplings
+
+    def last_iteration(name, iterations, children, weight, bias):
+        total = torch.einsum("bij,bije->bje", couplings[-1], votes_of(children, weight))
+        poses = squash(total + bias)
         return Parents(poses, poses.norm(dim=2))
 
-    expected = with_gradients(last_iteration, name, inputs)
+    given = "dynamic", iterations, children, weight, inputs
+    expected = with_gradients(last_iteration, *given)
     for form in (fused, routed):
-        close(with_gradients(form, name, inputs, iterations, detach=True), expected, 1e-9)
-    full = with_gradients(fused, name, inputs, iterations)
+        all_close(with_gradients(form, *given, detach=True), expected, 1e-9)
+    full = with_gradients(fused, *given)
     assert torch.allclose(full[2], expected[2]) == (iterations == 1)
+
+
+# The step itself
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+@pytest.mark.parametrize("block", [1, 4, 1000])
+def test_a_step_is_the_literal_sum_of_votes(options, shifted, block, monkeypatch):
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    inputs = [draw(B, 23, D, seed=1), draw(23, J, E, D, seed=2), draw(B, J, E, seed=3)]
+    inputs += [draw(23, J, seed=4)] if shifted else []
+    inputs = [x.requires_grad_() for x in inputs]
+
+    def literally(u, w, q, shift=0):
+        votes = votes_of(u, w)
+        logits = torch.einsum("bije,bje->bij", votes, q)
+        if options.get("leaky"):
+            logits = torch.cat((logits, torch.zeros(B, 23, 1).double()), 2)
+        c = logits.softmax(2)[..., :J]
+        c = c.detach() if options.get("detach") else c
+        return torch.einsum("bij,bije->bje", c + shift, votes)
+
+    def step(u, w, q, *shift):
+        return attend(*batch_last(u, w), q.permute(1, 2, 0), *shift, **options).permute(2, 0, 1)
+
+    all_close(
+        *([f(*inputs), *torch.autograd.grad(weighted([f(*inputs)]), inputs, materialize_grads=True)]
+        for f in (step, literally))
+    )  # fmt: skip
+    if not options.get("detach") and block == 4:
+        assert torch.autograd.gradgradcheck(step, inputs, fast_mode=True, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [None, draw(I, J, seed=4)], ids=["plain", "shifted"])
+@pytest.mark.parametrize("leaky", [False, True])
+def test_without_a_query_a_step_divides_evenly_and_adds_the_shift(shift, leaky):
+    u, w = draw(B, I, D, seed=1), draw(I, J, E, D, seed=2)
+    even = torch.full((I, J), 1 / (J + leaky), dtype=torch.float64)
+    even = even if shift is None else even + shift
+    expected = torch.einsum("ij,bije->bje", even, votes_of(u, w))
+    actual = attend(*batch_last(u, w), None, shift, leaky=leaky)
+    close(actual.permute(2, 0, 1), expected)
+
+
+# Whole networks
 
 
 @pytest.mark.parametrize("on", [False, True])
 def test_a_whole_network_compiles_into_one_graph(on):
     model = build_tiny(routing_bias=on, detach_routing=on, leaky=on)
     images = torch.rand(3, 1, 21, 19)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(model, **ONE_GRAPH)
     results = []
     for run in (model, compiled):
         model.zero_grad()
@@ -191,40 +390,53 @@ def test_a_whole_network_compiles_into_one_graph(on):
         torch.testing.assert_close(compiled(images).poses, results[0][0])
 
 
-# The step itself
+def test_a_leaky_network_routes_so_and_its_controls_give_as_much(tiny_images):
+    model = build_strong(leaky=True)
+    seen = capsviz.trace(model, tiny_images)
+    assert seen.couplings.sum(3).max() < 1
+    assert seen.couplings[0].unique().tolist() == pytest.approx([1 / 4])  # three classes
+    with torch.inference_mode():
+        close(model(tiny_images).poses, seen.poses[-1], 1e-5)
+    uniform = capsviz.trace(model, tiny_images, couplings="uniform")
+    close(uniform.poses[-1], capsviz.trace(model, tiny_images, iterations=1).poses[-1], 1e-6)
+    random = capsviz.trace(model, tiny_images, couplings="random")
+    plain = capsviz.trace(build_strong(), tiny_images, couplings="random")
+    close(random.couplings, 3 / 4 * plain.couplings, 1e-6)
 
 
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("options", [{}, {"leaky": True}, {"detach": True}], ids=str)
-def test_a_step_is_the_literal_sum_of_votes(blocks, options, shifted):
-    u, w = draw(B, 23, D, seed=1), draw(23, J, E, D, seed=2)
-    q, shift = draw(B, J, E, seed=3), draw(23, J, seed=4) if shifted else None
-
-    def literal(u, w, q, *shift):
-        votes = votes_of(u, w)
-        logits = torch.einsum("bije,bje->bij", votes, q)
-        if options.get("leaky"):
-            logits = torch.cat((logits, torch.zeros(B, 23, 1).double()), 2)
-        c = logits.softmax(2)[..., :J]
-        c = c.detach() if options.get("detach") else c
-        return (torch.einsum("bij,bije->bje", c + shift[0] if shift else c, votes),)
-
-    def step(u, w, q, *shift):
-        inputs = *routing.batch_last(u, w), q.permute(1, 2, 0), *shift
-        return (routing.attend(*inputs, **options).permute(2, 0, 1),)
-
-    inputs = {"u": u, "w": w, "q": q, **({} if shift is None else {"shift": shift})}
-    close(*(with_gradients(lambda _, g, f=f: f(*g.values()), "", inputs) for f in (step, literal)))
+def penalised(model, images, labels):
+    """Gradients, by parameter, of the loss and the squared gradient of the lengths."""
+    images = images.clone().requires_grad_()
+    output = model(images)
+    loss = model.objective(output, images, labels).loss
+    (slope,) = torch.autograd.grad(output.lengths[:, 0].sum(), images, create_graph=True)
+    total = loss + slope.square().flatten(1).sum(1).mean()
+    return torch.autograd.grad(total, list(model.parameters()), materialize_grads=True)
 
 
-def test_without_a_query_a_step_divides_evenly_and_adds_the_shift():
-    u, w = draw(B, I, D, seed=1), draw(I, J, E, D, seed=2)
-    shift = draw(I, J, seed=4)
-    for options, shares in (({}, J), ({"leaky": True}, J + 1)):
-        for inputs in (None, shift):
-            even = torch.full((I, J), 1 / shares, dtype=torch.float64) + (
-                0 if inputs is None else inputs
-            )
-            expected = torch.einsum("ij,bije->bje", even, votes_of(u, w))
-            actual = routing.attend(*routing.batch_last(u, w), None, inputs, **options)
-            close([actual.permute(2, 0, 1)], [expected])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_gradient_penalty_trains_as_on_the_literal_path(kept, tiny_images, monkeypatch):
+    monkeypatch.setattr(allocator, "kept", lambda: kept)
+    monkeypatch.setattr(convolution, "WIDE", 1)
+    model = build_strong(routing_bias=True).double()
+    inputs = tiny_images[:3].double(), torch.tensor([0, 2, 1])
+    actual = penalised(model, *inputs)
+    with literal():
+        all_close(actual, penalised(model, *inputs), 1e-8)
+
+
+def test_second_derivatives_of_a_trained_network_are_those_of_the_literal_path(digits):
+    model = capsviz.load("digits").double()
+    images, labels = digits[0][:3].double(), digits[1][:3]
+    vector = draw(*images.shape, seed=3)
+
+    def scalar(x):
+        return torch.tanh(lengths(model(x).poses)).square().sum()
+
+    def both():
+        _, product = torch.autograd.functional.hvp(scalar, images, vector)
+        return *penalised(model, images, labels), product
+
+    actual = both()
+    with literal():
+        all_close(actual, both(), 1e-8)

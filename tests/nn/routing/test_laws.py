@@ -5,12 +5,23 @@ Parameters, activations and children are drawn by the routing's signature and it
 
 import pytest
 import torch
-from helpers.random_tensors import B, E, I, J, draw
-from helpers.routing_cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, reordered, run
+from helpers.random_tensors import B, D, E, I, J, draw
+from helpers.routing_cases import (
+    ACTIVE,
+    ITERATIVE,
+    NAMES,
+    close,
+    drawn,
+    full,
+    reordered,
+    run,
+    takes,
+)
 
 from capsviz.nn import routing
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing import Routing
+from capsviz.nn.routing_layer import evidence
 
 every_routing = pytest.mark.parametrize("name", NAMES)
 every_iterative = pytest.mark.parametrize("name", ITERATIVE)
@@ -72,63 +83,37 @@ def test_couplings_are_replaced_in_the_iterations_that_are_listed(name):
 
 @every_routing
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
-def test_couplings_sum_to_what_a_child_gives_away(name, scale):
+def test_couplings_sum_to_what_a_child_gives_away_and_activations_lie_in_0_1(name, scale):
     votes, options = drawn(name, scale=scale)
-    found = run(name, votes, options).couplings
+    found = run(name, votes, options)
     gives = GIVEN_AWAY.get(name, lambda options: full(1, I))
     if gives is not None:
-        close(found.sum(3), gives(options).expand(len(found), B, I))
+        close(found.couplings.sum(3), gives(options).expand(len(found.couplings), B, I))
+    assert found.activations.min() >= 0 and found.activations.max() <= 1 + 1e-9
     if "bias" in options and name in GIVEN_AWAY:
         options["bias"] = torch.zeros_like(options["bias"])
-        found = run(name, votes, options).couplings
-    assert found.min() >= 0 and found.max() <= 1 + 1e-12
+        found = run(name, votes, options)
+    assert found.couplings.min() >= 0 and found.couplings.max() <= 1 + 1e-12
 
 
 @every_routing
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
-def test_activations_lie_between_zero_and_one(name, scale):
-    found = run(name, *drawn(name, scale=scale)).activations
-    assert found.min() >= 0 and found.max() <= 1 + 1e-9
-
-
-@every_routing
-def test_an_image_is_routed_alone_as_in_a_batch(name):
+def test_an_image_is_routed_alone_as_in_a_batch_and_an_empty_batch_too(name):
     votes, options = drawn(name, batch=4)
     together = run(name, votes, options)
-    for b in range(4):
-        here = slice(b, b + 1)
+    for here in (slice(0, 0), *(slice(b, b + 1) for b in range(4))):
         alone = run(name, votes[here], pick(options, here))
         for a, t in zip(alone, together, strict=True):
             close(a, t[:, here])
 
 
 @every_routing
-def test_an_empty_batch_is_routed(name):
+def test_the_order_of_children_and_parents_does_not_matter(name):
     votes, options = drawn(name)
-    found = run(name, votes[:0], pick(options, slice(0, 0)))
-    assert found.poses.shape[1:] == (0, J, E) and found.couplings.shape[1:] == (0, I, J)
-
-
-@every_routing
-def test_the_order_of_children_does_not_matter(name):
-    (votes, options), order = drawn(name), [2, 0, 1]
-    plain = run(name, votes, options)
-    other = run(name, reordered(votes, I, order), reordered(options, I, order))
-    close(other.poses, plain.poses)
-    close(other.activations, plain.activations)
-    close(other.couplings, plain.couplings[:, :, order])
-    close(other.logits, plain.logits[:, :, order])
-
-
-@every_routing
-def test_the_order_of_parents_does_not_matter(name):
-    (votes, options), order = drawn(name), [3, 0, 4, 1, 2]
-    plain = run(name, votes, options)
-    other = run(name, reordered(votes, J, order), reordered(options, J, order))
-    close(other.poses, plain.poses[:, :, order])
-    close(other.activations, plain.activations[:, :, order])
-    close(other.couplings, plain.couplings[..., order])
-    close(other.logits, plain.logits[..., order])
+    plain = run(name, votes, options, 2)
+    for size, order in ((I, [2, 0, 1]), (J, [3, 0, 4, 1, 2])):
+        other = run(name, reordered(votes, size, order), reordered(options, size, order), 2)
+        for a, b in zip(other, plain, strict=True):
+            close(a, reordered(b, size, order))
 
 
 @every_active
@@ -165,7 +150,11 @@ def test_value_and_gradient_are_finite_at(what, name, dtype):
         assert gradient is None or gradient.isfinite().all()
 
 
-def checked(name, check, iterations):
+@every_routing
+@pytest.mark.parametrize(
+    ("check", "iterations"), [(torch.autograd.gradcheck, 3), (torch.autograd.gradgradcheck, 2)]
+)
+def test_first_and_second_derivatives_are_right(name, check, iterations):
     votes, options = drawn(name)
 
     def last(votes, *values):
@@ -173,17 +162,7 @@ def checked(name, check, iterations):
         return found.poses[-1], found.activations[-1]
 
     given = [x.requires_grad_() for x in (votes, *options.values())]
-    return check(last, given, fast_mode=True)
-
-
-@every_routing
-def test_route_passes_gradcheck(name):
-    assert checked(name, torch.autograd.gradcheck, 3)
-
-
-@every_routing
-def test_route_passes_gradgradcheck(name):
-    assert checked(name, torch.autograd.gradgradcheck, 2)
+    assert check(last, given, fast_mode=True)
 
 
 SIGNED = {"inverted_attention"}  # its head and its shift tell a pose from the opposite one
@@ -216,6 +195,121 @@ def test_turning_the_votes_of_a_parent_turns_its_pose_alone(name):
     close(turned.poses, torch.einsum("jfe,rbje->rbjf", turn, plain.poses))
     close(turned.couplings, plain.couplings)
     close(turned.activations, plain.activations)
+
+
+# Couplings that are given
+
+
+@every_routing
+@pytest.mark.parametrize("shape", [(I, J), (B, I, J)])
+def test_given_couplings_are_used_in_every_iteration(name, shape):
+    votes, options = drawn(name)
+    given = draw(*shape, seed=4).softmax(-1)
+    found = run(name, votes, options, couplings=given)
+    for used in found.couplings:
+        close(used, given.expand(B, I, J))
+    close(found.poses[0], found.poses[-1])
+    assert (found.poses[-1] - run(name, votes, options, 1).poses[0]).abs().max() > 1e-3
+
+
+@every_routing
+def test_its_own_couplings_given_back_are_the_same_routing(name):
+    given = drawn(name)
+    first = run(name, *given, 1)
+    again = run(name, *given, 1, couplings=first.couplings[0])
+    for a, b in zip(again, first, strict=True):
+        close(a, b)
+
+
+@every_routing
+def test_couplings_of_another_shape_are_refused_in_a_line(name):
+    votes, options = drawn(name)
+    for wrong in (torch.zeros(I + 1, J), torch.zeros(7, 1, I, J)):
+        with pytest.raises(ValueError, match=r"couplings must be .*, or a shape that broadcasts"):
+            run(name, votes, {**options, "couplings": wrong})
+
+
+# What a routing's file says of its parents
+
+
+@every_routing
+def test_a_pose_points_where_its_weighted_votes_do(name):
+    votes, options = drawn(name)
+    options = without_bias(name, options)
+    found, module = run(name, votes, options), routing.get(name)
+    weights = found.couplings[-1]
+    if hasattr(module, "weights"):
+        weights = module.weights(weights, options["activations"])
+    total = torch.einsum("bij,bije->bje", weights, votes)
+    pose = found.poses[-1]
+    if name == "inverted_attention":  # whose poses do not point where their input does
+        pose = (pose - options["shift"]) / options["gain"]
+        total = total - total.mean(2, keepdim=True)
+    total, pose = (x / x.norm(dim=2, keepdim=True) for x in (total, pose))
+    close(pose, total, 1e-8)
+
+
+@every_active
+def test_weights_are_shares_of_the_parent(name):
+    votes, options = drawn(name)
+    active = options["activations"]
+    weights = routing.get(name).weights(run(name, votes, options).couplings, active)
+    close(weights.sum(2), full(1, len(weights), B, J))
+    assert weights.min() >= 0
+
+
+@every_routing
+def test_parameters_are_what_route_takes_and_evidence_is_there_for_every_pair(name):
+    found = getattr(routing.get(name), "parameters", lambda *sizes: {})(I, J, D, E)
+    assert takes(name, *found)
+    votes, options = drawn(name, dtype=torch.float32)
+    routed = run(name, votes, {**options, **found})
+    parts = evidence(name, votes, routed, options.get("activations"), **found)
+    assert parts.shape == (B, I, J) and parts.isfinite().all()
+
+
+# What it takes, leaves as it was, and refuses
+
+
+@every_routing
+def test_non_contiguous_votes_give_the_same_and_are_left_as_they_were(name):
+    votes, options = drawn(name)
+    scattered = votes.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)
+    assert not scattered.is_contiguous()
+    for a, b in zip(run(name, scattered, options), run(name, votes, options), strict=True):
+        close(a, b)
+    again, others = drawn(name)
+    assert torch.equal(votes, again)
+    assert all(torch.equal(options[key], others[key]) for key in options)
+
+
+@every_routing
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_it_computes_in_the_type_of_the_votes_under_autocast_too(name, dtype):
+    votes, options = drawn(name, dtype=torch.float32)
+    expected = run(name, votes.to(dtype), options)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = run(name, votes.to(dtype), options)
+    for a, b in zip(inside, expected, strict=True):
+        assert a.dtype == b.dtype == dtype
+        close(a, b, 1e-5)
+
+
+@every_routing
+def test_what_makes_no_sense_is_refused_in_a_line(name):
+    votes, options = drawn(name)
+    with pytest.raises(ValueError, match=r"\(B, I, J, E\).*\(3, 5, 7\)"):
+        run(name, draw(I, J, E), options)
+    if name in ITERATIVE:
+        with pytest.raises(ValueError, match="at least 1, got 0"):
+            run(name, votes, options, 0)
+    if name in ACTIVE:
+        active = options.pop("activations")
+        needs = r"needs the children's activations \(B, I\): got none$"
+        with pytest.raises(ValueError, match=needs):
+            run(name, votes, options)
+        with pytest.raises(ValueError, match=r"activations must be \(B, I\) = \(2, 3\), got"):
+            run(name, votes, {**options, "activations": active[:, 1:]})
 
 
 @every_routing

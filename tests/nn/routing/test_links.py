@@ -162,19 +162,6 @@ def test_given_couplings_are_used_at_every_place(name):
     close(found.poses[0], found.poses[-1])
 
 
-@every_competing
-def test_route_passes_gradcheck(name):
-    links, _ = convolution_links((1, 2, 3), 2, 1)
-    votes, options = draw(1, 2, 4, 2, 3), {"activations": draw(1, 6, seed=3).sigmoid()}
-    given = [votes.requires_grad_(), options["activations"].requires_grad_()]
-
-    def last(votes, activations):
-        found = routing.get(name).route(votes, links=links, activations=activations)
-        return found.poses[-1], found.activations[-1]
-
-    assert torch.autograd.gradcheck(last, given, fast_mode=True)
-
-
 def test_a_softmax_over_links_is_exact_where_logits_are_far_apart():
     logits = 1e4 * draw(B, Q, I, J)
     found = softmax(logits.requires_grad_(), LINKS)

@@ -6,9 +6,9 @@ from helpers.random_tensors import B, D, E, I, J, draw, votes_of
 from helpers.routing_cases import close
 
 from capsviz.nn import routing
-from capsviz.nn.routing import _blocks, batch_last
-from capsviz.nn.routing._even import even_moments
-from capsviz.nn.routing._mixture import Moments, mixture
+from capsviz.nn.routing import _parts
+from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._mixture import even_moments, mixture
 
 
 def drawn(children=I, dtype=torch.float64):
@@ -23,11 +23,16 @@ def drawn(children=I, dtype=torch.float64):
     )
 
 
-def literally(children, weight, activations, centre, precision, constant):
+def shared(children, weight, activations, centre, precision, constant):
+    """Votes, and the weight of each (B, I, J, 1)."""
     votes = votes_of(children, weight)
-    far = (votes - centre[:, None]).square()
-    logits = constant[:, None] - (precision[:, None] * far).sum(3) / 2
-    w = (activations[..., None] * logits.softmax(2))[..., None]
+    far = (precision[:, None] * (votes - centre[:, None]).square()).sum(3)
+    return votes, (activations[..., None] * (constant[:, None] - far / 2).softmax(2))[..., None]
+
+
+def literally(*inputs):
+    votes, w = shared(*inputs)
+    far = (votes - inputs[3][:, None]).square()
     return w.sum(1)[..., 0], (w * votes).sum(1), (w * far).sum(1)
 
 
@@ -60,7 +65,7 @@ def with_gradients(function, inputs):
     ("fused", "slow", "count"), [(blocked, literally, 6), (blocked_evenly, evenly, 3)]
 )
 def test_the_moments_are_the_sums_over_children(block, fused, slow, count, monkeypatch):
-    monkeypatch.setattr(_blocks, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", block * J * E * B * 8)
     inputs = drawn(children=23)[:count]
     for a, b in zip(with_gradients(fused, inputs), with_gradients(slow, inputs), strict=True):
         close(a, b)
@@ -74,17 +79,12 @@ def test_gradients_are_right_twice(function, count):
 
 
 def test_the_moments_about_the_mean_are_those_of_all_votes():
-    children, weight, activations, centre, *densities = drawn(children=9)
-    moments = mixture(*batch_last(children, weight), activations, centre, *densities)
-    assert isinstance(moments, Moments)
+    inputs = drawn(children=9)
+    moments = mixture(*batch_last(*inputs[:2]), *inputs[2:])
     mean, scatter = moments.about_mean()
-    others = activations, mean, *densities
     close(mean, moments.first / moments.mass[..., None])
-    votes = votes_of(children, weight)
-    far = (votes - centre[:, None]).square()
-    logits = densities[1][:, None] - (densities[0][:, None] * far).sum(3) / 2
-    w = others[0][..., None] * logits.softmax(2)
-    close(scatter, (w[..., None] * (votes - mean[:, None]).square()).sum(1))
+    votes, w = shared(*inputs)
+    close(scatter, (w * (votes - mean[:, None]).square()).sum(1))
 
 
 def test_variances_keep_their_digits_where_means_are_large():
@@ -113,20 +113,13 @@ def test_where_one_child_alone_is_active_gradients_are_those_of_route(name):
     children, weight, *_ = drawn(children=8)
     active = torch.zeros(B, 8, dtype=torch.float64) + 1e-9
     active[:, 0] = 0.9
-    route, fused = routing.get(name).route, routing.get(name).fused
-
-    def by(function, *given, dtype):
-        given = [one.to(dtype) for one in given]
+    module, found = routing.get(name), []
+    for form, given, dtype in (
+        (module.route, [votes_of(children, weight)], torch.float64),
+        (module.fused, [children, weight], torch.float32),
+    ):
         a = active.to(dtype).requires_grad_()
-        (gradient,) = torch.autograd.grad(function(*given, activations=a)[-1][..., 0].sum(), a)
-        return gradient[:, 0].double()
-
-    expected = by(
-        lambda *v, **more: route(*v, iterations=2, **more).activations[-1:],
-        votes_of(children, weight),
-        dtype=torch.float64,
-    )
-    found = by(
-        lambda *v, **more: fused(*v, iterations=2, **more), children, weight, dtype=torch.float32
-    )
-    close(found / expected, torch.ones_like(expected), 0.05)
+        made = form(*(one.to(dtype) for one in given), iterations=2, activations=a).activations
+        (gradient,) = torch.autograd.grad(made.view(-1, B, J)[-1, :, 0].sum(), a)
+        found.append(gradient[:, 0].double())
+    close(found[1] / found[0], torch.ones(B).double(), 0.05)
