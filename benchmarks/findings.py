@@ -21,6 +21,7 @@ from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
 from benchmarks.shipped import LAWS, ROOT, Source, over_runs, shipped
 from capsviz import checkpoint, discovery
+from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
@@ -158,14 +159,11 @@ def transplant() -> Finding:
 
 
 def _against_transplant() -> list[Search]:
-    pairs = {}
-    for name, one in everywhere("transplant-*", "Statistics"):
-        if "unlike's, shuffled" in one.conditions:
-            donor, shuffled = map(
-                one.conditions.index, ("of an unlike image", "unlike's, shuffled")
-            )
-            if one.as_partner.low[donor] > 0.1:
-                pairs[name] = one.as_partner.value[[donor, shuffled]]
+    pairs = {
+        name: one.as_partner.value[[UNLIKE, UNLIKE_SHUFFLED]]
+        for name, one in everywhere("transplant-*", "Statistics")
+        if len(one.conditions) > UNLIKE_SHUFFLED and one.as_partner.low[UNLIKE] > 0.1
+    }
     doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
     return [
         search("shuffled couplings move at least half as many images, where the donor's move over "
