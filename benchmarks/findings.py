@@ -6,10 +6,11 @@ each finding here says whether its intervals support them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,10 @@ import numpy as np
 
 from benchmarks import dots
 from benchmarks.dots import Number
+from benchmarks.refuter import Search, everywhere, search
 from benchmarks.shipped import LAWS, ROOT, Source, over_runs, shipped
 from capsviz import checkpoint, discovery
+from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
@@ -28,12 +31,12 @@ from capsviz.results.tables import markdown
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import mean_interval
 
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
 BY_DOSE = "couplings-by-dose-*-images.json"
+FRESH = "freshly initialised"
 
 
 class Finding(NamedTuple):
@@ -46,20 +49,25 @@ class Finding(NamedTuple):
     rows: list[list[str]]
     sources: list[str]  # files, from the root of the checkout
     note: str = ""  # below the table
+    searches: Sequence[Search] = ()  # for its opposites
+    drawn: Sequence[list[str]] = ()  # rows of the picture, if not those of the table
 
     def table(self) -> str:
-        """Return the table, with a warning above it if the sentence no longer holds."""
-        warning = "" if self.holds else "**The shipped results no longer support this.**\n\n"
-        note = f"\n\n{self.note}" if self.note else ""
-        return f"{warning}{markdown(self.header, self.rows).rstrip()}{note}"
+        """Return the table and what is below it, with a warning if the sentence no longer holds."""
+        warning = "" if self.holds else "**The shipped results no longer support this.**"
+        lines = "\n".join(f"- {one}" for one in self.searches)
+        opposites = f"Looked for the opposite in all shipped results:\n\n{lines}" if lines else ""
+        rows = markdown(self.header, self.rows).rstrip()
+        return "\n\n".join(filter(None, [warning, rows, self.note, opposites]))
 
     def picture(self) -> str:
         """Return the picture, an SVG of the plotted columns."""
         names = [self.header[k].replace("`", "") for k in self.plotted]
-        alike = len({row[0] for row in self.rows}) < len(self.rows)
+        shown = self.drawn or self.rows
+        alike = len({row[0] for row in shown}) < len(shown)
         rows = [
             (", ".join(row[: 1 + alike]).replace("`", ""), [row[k] for k in self.plotted])
-            for row in self.rows
+            for row in shown
         ]
         return dots.draw(self.axis, names, rows)
 
@@ -92,7 +100,6 @@ def transplant() -> Finding:
         ("`mnist`", "3"): mnist,
         ("`mnist`, trained with 2 iterations", "2"): over_runs(two, "transplant", iterations=None),
         ("the same", "3"): over_runs(two, "transplant", iterations=3),
-        ("the same", "5"): over_runs(two, "transplant", iterations=5),
         ("`digits`", "3"): shipped("leaderboard/digits/transplant-digits-360-images.json"),
         ("`cifar10-resnet`", "3"): shipped("transplant-cifar10-resnet-cifar10-500-images.json"),
     }
@@ -147,7 +154,27 @@ def transplant() -> Finding:
         rows,
         [one.path for one in (*each.values(), *dosed.values())],
         "Dose: factor of the deviation of the donor's couplings from uniform.",
+        _against_transplant(),
     )  # fmt: skip
+
+
+def _against_transplant() -> list[Search]:
+    pairs = {
+        name: one.as_partner.value[[UNLIKE, UNLIKE_SHUFFLED]]
+        for name, one in everywhere("transplant-*", "Statistics")
+        if len(one.conditions) > UNLIKE_SHUFFLED and one.as_partner.low[UNLIKE] > 0.1
+    }
+    doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
+    return [
+        search("shuffled couplings move at least half as many images, where the donor's move over "
+               "10 %", "shuffled donor coefficients move at least half as many", pairs,
+               lambda one: one[1] >= one[0] / 2),
+        search("half of the images follow at no dose up to 8", "at no dose", doses,
+               lambda one: np.isnan(one.half.value[one.conditions.index(DONOR)])),
+        search("with the opposite deviation (dose -1) at least half as many images follow",
+               "the opposite deviation (dose −1)", doses,
+               lambda one: one.at(DONOR, -1).value >= one.at(DONOR, 1).value / 2),
+    ]  # fmt: skip
 
 
 def iterations() -> Finding:
@@ -184,6 +211,11 @@ def iterations() -> Finding:
             f"{count} pairs",
         ]
     )
+    gains = {
+        name: one.accuracy.difference[len(one.entropy_nats) - 1]
+        for name, one in everywhere("routing-*", "Statistics")
+        if len(one.entropy_nats) > 1
+    }
     mnist = each["mnist"].result
     return Finding(
         bool(mnist.changed[len(mnist.entropy_nats) - 1].high < 0.01 and gain.low > 0),
@@ -196,6 +228,12 @@ def iterations() -> Finding:
         f"In training, over the means of {len(means)} recipes, the verdict is "
         f"{paired.verdict(over_recipes, 'the accuracy with three iterations', 'with one')}. "
         f"Of the {len(each_recipe)} recipes with three pairs, {_verdicts(each_recipe, MARGIN)}.",
+        [search("one iteration at test time is less accurate", "depend on their iterations", gains,
+                lambda one: one.low > 0),
+         search("one iteration at test time is more accurate", "more accurate with one", gains,
+                lambda one: one.high < 0),
+         search("training with three iterations is less accurate, in recipes with three pairs",
+                "less accurate with three", each_recipe, lambda one: one.difference.high < 0)],
     )  # fmt: skip
 
 
@@ -250,69 +288,111 @@ def _accuracy(path: Path) -> float:
 
 
 def by_class() -> Finding:
-    """Variance of couplings with the class."""
-    mnist = shipped("parse-tree-mnist-*-images.json")
-    others = ("mnist-10-epochs", "mnist-attention", "digits-self-attention",
-              "digits-slim-inverted_attention")  # fmt: skip
-    each = {"mnist": mnist} | {name: over_runs(name, "parse-tree") for name in others}
-    rows, shares = [], []
-    for name, one in each.items():
-        share, fresh = with_class(one.result.shares[0]), "freshly initialised"
-        shares.append(share)
-        untrained = NONE
-        if fresh in one.result.networks:
-            untrained = percent(with_class(one.result.shares[one.result.networks.index(fresh)]))
-        controls = [untrained, percent(with_class(one.result.shuffled))]
-        rows.append([f"`{name}`", percent(share), *controls, str(one.runs)])
+    """Variance between classes, of couplings and of what they are made of."""
+    one = shipped("parse-tree-mnist-*-images.json")
+    result, untrained = one.result, one.result.networks.index(FRESH)
+    labels = {
+        "couplings": "couplings",
+        "votes": "votes",
+        "primary capsules": "control: primary capsules, vectors",
+        "their activations": "control: primary capsules, lengths",
+        "pixels": "control: pixels",
+    }
+    rows, less = [], []
+    for k, (name, label) in enumerate(labels.items()):
+        assert result.sources[k] == name
+        own = result.with_class[0, k]
+        less.append(own.difference)
+        apart = points(own.difference) if k else NONE
+        rows.append([label, percent(own), percent(result.with_class[untrained, k]), apart, "1"])
+    known = dict(everywhere("parse-tree-*", "Statistics"))
+    measured = {name: one for name, one in known.items() if one.with_class is not None}
+    more = {
+        f"{name} ({source})": one.with_class.difference.low[0, k]
+        for name, one in measured.items()
+        for k, source in enumerate(one.sources)
+        if k
+    }
+    column = result.own_column
     return Finding(
-        bool(shares[0].low > 0.5) and sum(one.low > 0.5 for one in shares) > len(shares) / 2,
-        "variance of couplings that goes with the class, %",
-        (1, 2, 3),
-        ["network", "variance that goes with the class", "control: untrained",
-         "control: labels shuffled", "runs"],
+        all(one.high < 0 for one in less[1:]) and bool(column.low[0] > 0.5 > column.high[1]),
+        "share of variance between classes, %",
+        (1, 2),
+        ["of `mnist`", "share of variance between classes", "control: untrained",
+         "less that of the couplings, points", "runs"],
         rows,
-        [one.path for one in each.values()],
+        [one.path],
+        f"Of the couplings' variance between classes, {percent(column[0])} lies in the column of "
+        f"the class itself (at most 90 %), and {percent(column[untrained])} in the untrained "
+        f"network. With shuffled labels {percent(with_class(result.shuffled))} of their mean "
+        f"square goes with the class, instead of {percent(with_class(result.shares[0]))}.",
+        [search("more of another part's variance is between classes", "do so more", more,
+                lambda low: low > 0),
+         search("less than half of the couplings' mean square goes with the class",
+                "less than half", known, lambda one: one.shares.value[0, 4:6].sum() < 0.5),
+         search("less than half of the variance between classes is in the column of the class",
+                "outside the column", measured, lambda one: one.own_column.high[0] < 0.5)],
     )  # fmt: skip
 
 
 def with_class(shares: Estimate) -> Estimate:
-    """Return the share of variance that goes with the class, of shares (7,).
+    """Return the share of a mean square that goes with the class, of shares (7,) of one run.
 
-    It is the sum of two components. The ends of their intervals are added, which is wider than
-    need be; over runs the margins over images are added to that of the runs' sums in squares.
+    It is the sum of two components; their intervals are added, which is wider than need be.
     """
     both = shares[4:6]
-    value = both.value.sum()
-    if both.runs is None:
-        return Estimate(value, both.ci95.sum(0), shares.n)
-    each, whole = (mean_interval(runs)[1] for runs in (both.runs, both.runs.sum(-1)))
-    of_runs, margins = (np.abs(ends - both.value[:, None]) for ends in (each, both.ci95))
-    images = np.sqrt(np.maximum(margins**2 - of_runs**2, 0)).sum(0)
-    low, high = np.hypot(images, np.abs(whole - value))
-    return Estimate(value, np.stack([value - low, value + high]), shares.n)
+    return Estimate(both.value.sum(), both.ci95.sum(0), shares.n)
+
+
+NARROW = {"own": "own matrices", "type": "a matrix for each type", "shared": "one matrix for all"}
 
 
 def stays() -> Finding:
-    """Couplings of a shifted digit."""
+    """Couplings of a shifted digit, by how positions share their matrices."""
     each = {
-        "mnist": shipped("parse-tree-mnist-*-images.json"),
-        "mnist-10-epochs": over_runs("mnist-10-epochs", "parse-tree"),
-        "digits-paper-stem": over_runs("digits-paper-stem", "parse-tree"),
+        "`mnist`, own matrices": shipped("parse-tree-mnist-*-images.json"),
+        "`mnist-10-epochs`, own matrices": over_runs("mnist-10-epochs", "parse-tree"),
+        "`digits-paper-stem`, own matrices": over_runs("digits-paper-stem", "parse-tree"),
     }
-    rows, stay = [], []
+    for kind, label in NARROW.items():
+        with contextlib.suppress(FileNotFoundError):
+            each[f"narrow stem, {label}"] = over_runs(f"mnist-matrices-{kind}", "parse-tree")
+    rows, drawn = [], []
+    own, tied = {}, {}  # networks whose positions have their own matrices, and that share them
     for name, one in each.items():
-        moved, same, other = one.result.correlation[one.result.trees.index("whole tree")][:3]
-        stay.append(bool(same.low > moved.high))
-        numbers = [plain(k) for k in (same, moved, other)]
-        rows.append([f"`{name}`", *numbers, str(one.runs)])
+        shares, first = "own" not in name, not drawn
+        found = [("", shares, one.result.correlation[0])]
+        for control, values in zip(
+            one.result.controls or (), one.result.controlled or (), strict=True
+        ):
+            if control == FRESH:
+                found.append((", untrained", shares, values))
+            elif first:  # random matrices of one network are enough
+                found.append((f", {control}", control.endswith("shared"), values))
+        for more, shares, (moved, same, other) in found:
+            label = f"{name}{more}".replace("own matrices, random", "random")
+            (tied if shares else own)[label] = (same, moved)
+            numbers = [plain(k, ".3f") for k in (same, moved, other)]
+            drawn.append([label, *numbers, str(one.runs)])
+            if more != ", untrained" and (first or shares):
+                rows.append(drawn[-1])
     return Finding(
-        all(stay),
+        all(same.low > moved.high for same, moved in own.values())
+        and all(moved.low > same.high for same, moved in tied.values()),
         "correlation of couplings before and after a shift",
         (1, 2, 3),
         ["network", "correlation at the same position", "at the position the digit moved to",
          "control: opposite position", "runs"],
-        rows,
+        rows[:5],
         [one.path for one in each.values()],
+        "The narrow stem is that of `digits`, trained on 10,000 images of MNIST.",
+        [
+            search("couplings move with the digit although each position has its own matrices",
+                   "move although", own, lambda one: one[1].low > one[0].high),
+            search("couplings stay although positions share matrices", "stay although", tied,
+                   lambda one: one[0].low > one[1].high),
+        ],
+        drawn,
     )  # fmt: skip
 
 
@@ -350,6 +430,10 @@ def sharpness() -> Finding:
     above = sum(
         row.network.accuracy.value > pooled.network.accuracy.value for row in known.values()
     )
+    on_cifar10 = {_label(name): _cifar10(name) for name in known}
+    cifar10 = {
+        name: one - _cifar10("uniform") for name, one in on_cifar10.items() if name != "uniform"
+    }
     table = []
     for name in dict.fromkeys((sharpest, best, "dynamic", "uniform", POOLED)):
         row = pooled if name == POOLED else known[name]
@@ -371,7 +455,21 @@ def sharpness() -> Finding:
         f"Differences are paired by seed. Of {len(tests)} routings against uniform, "
         f"{_verdicts(tests, MARGIN)}. Of {len(less_pooling)} routings against pooling, "
         f"{_verdicts(less_pooling, MARGIN)}. Nothing is corrected for the number of comparisons.",
+        [search("more accurate than uniform couplings, three pairs", "sharper is shown better",
+                tests, lambda one: one.difference.low > 0),
+         search("less accurate than uniform couplings, three pairs", "sharper is shown worse",
+                tests, lambda one: one.difference.high < 0),
+         search("more accurate than uniform couplings on CIFAR-10, one run each",
+                "above uniform couplings", cifar10, lambda one: one > 0),
+         search("less accurate than pooling on CIFAR-10, one run each", "below pooling",
+                on_cifar10, lambda one: one < _cifar10(POOLED))],
     )  # fmt: skip
+
+
+def _cifar10(routing: str) -> float:
+    name = "cifar10-resnet-0" if routing == "dynamic" else f"cifar10-resnet-{routing}-0"
+    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/15-epochs"
+    return _accuracy(folder / f"{name}.json")
 
 
 def _paired(one: np.ndarray, other: np.ndarray, margin: float, resolution: float = 0.0) -> Paired:
@@ -400,14 +498,13 @@ def maps() -> Finding:
     }
     labels = {routed: routed, uniform: "control: routing map, uniform couplings", **chance,
               effect: "measured effect of each unit"}  # fmt: skip
+    del labels["another image's map"]
 
     def of(source: Source, name: str, field: str = "gap") -> Estimate:
         return getattr(source.result, field)[source.result.names.index(name)]
 
     attention = shipped(stem.format("mnist-attention-mnist-capsules"))
-    clutter, single = (
-        shipped(stem.format(f"mnist-{kind}")) for kind in ("positions-cluttered", "capsules")
-    )
+    clutter = shipped(stem.format("mnist-positions-cluttered"))
     sources = [pixels, *each.values(), attention]
     rows = [
         [label, *(plain(of(one, name), ".3f") for one in sources),
@@ -419,7 +516,6 @@ def maps() -> Finding:
         less = {label: of(one, name, "routed_less") * sign for label, one in each.items()}
         return ", ".join(f"{plain(one, '+.3f')} in {label}" for label, one in less.items())
 
-    alone = [plain(of(single, name), ".3f") for name in (routed, uniform, effect)]
     evenly = [plain(of(pixels, f"{name}, evenly"), ".3f") for name in (routed, "random map")]
     digit = plain(of(clutter, routed, "apart"))
     return Finding(
@@ -433,14 +529,37 @@ def maps() -> Finding:
          "`mnist-attention`, capsules", "AUROC of the first digit's positions, `multimnist`",
          "runs"],
         rows,
-        [one.path for one in (*sources, clutter, single)],
+        [one.path for one in (*sources, clutter)],
         f"Routing map less the same with uniform couplings, paired: {apart(uniform, 1)}. Gradient "
         f"less routing map: {apart('gradient', -1)}. Divided evenly among pixels, the routing map "
         f"has {evenly[0]} and a random one {evenly[1]}. For a digit among clutter, the AUROC of "
-        f"the routing map is {digit} (`mnist`). Over single primary capsules of `mnist` the "
-        f"routing map has {alone[0]}, with uniform couplings {alone[1]}, and the removal effect "
-        f"{alone[2]}.",
+        f"the routing map is {digit} (`mnist`).",
+        searches=_against_maps(),
     )  # fmt: skip
+
+
+def _against_maps() -> list[Search]:
+    units = {
+        f"{name} ({one.over}, {one.scene})": one
+        for name, one in everywhere("faithfulness-*", "Units")
+        if one.routed_less is not None
+    }
+
+    def less(one, name: str) -> Estimate:
+        return one.routed_less[one.names.index(name)]
+
+    live = {name: one for name, one in units.items() if one.over != "pixels"}
+    pixels = {name: one for name, one in units.items() if one.over == "pixels"}
+    return [
+        search("ranks positions or capsules no better than the map of another image",
+               "no better than that of another", live,
+               lambda one: less(one, "another image's map").low <= 0),
+        search("ranks them better than with uniform couplings",
+               "the routing map is better than with uniform couplings", live,
+               lambda one: less(one, "routing map, uniform").low > 0),
+        search("a test in pixels ranks it above a random map", "above a random map in pixels",
+               pixels, lambda one: less(one, "random map").low > 0),
+    ]  # fmt: skip
 
 
 def lawful() -> Finding:
@@ -478,7 +597,27 @@ def lawful() -> Finding:
         ["vector", "R² under rotation", "runs"],
         rows,
         [one.path],
+        searches=_against_lawful(),
     )
+
+
+def _against_lawful() -> list[Search]:
+    """Networks of which the pose of the true class is the first source."""
+    known = dict(everywhere("equivariance-*", "Result"))
+    gains = {name: gain for name, one in known.items() for _, gain in columns.over_fresh(one)}
+    less_pixels = {
+        name: (one.mean.low[0, turn], one.mean.high[one.sources.index("pixels"), turn])
+        for name, one in known.items()
+        for turn in [one.warps.index("rotation")]
+    }
+    return [
+        search("the untrained network is predicted better", "the opposite is shown", gains,
+               lambda one: one.high < 0),
+        search("neither is shown to be predicted better", "neither is shown", gains,
+               lambda one: one.low <= 0 <= one.high),
+        search("poses are predicted better than principal components of the pixels",
+               "better than components", less_pixels, lambda ends: ends[0] > ends[1]),
+    ]  # fmt: skip
 
 
 def affine() -> Finding:
@@ -487,7 +626,7 @@ def affine() -> Finding:
     for name in (POOLED, *routings.available()):
         one = over_runs(f"{SLIM}{name}{EPOCHS}", "affine")
         ((_, inside[name]),), ((_, outside[name]),) = (
-            list(columns.affine(place, one.result)) for place in (1, 2)
+            list(column(one.result)) for column in (columns.within, columns.beyond)
         )
         runs[name] = one.runs
         files.append(one.path)
@@ -523,12 +662,39 @@ def affine() -> Finding:
         f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
         f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
         "Nothing is corrected for the number of comparisons.",
+        _against_affine(gains, losses),
     )
+
+
+def _against_affine(gains: dict[str, Paired], losses: dict[str, Paired]) -> list[Search]:
+    result = shipped("affine-mnist-mnist-resnet-*.json").result
+    accuracy = dict(zip(result.networks, result.accuracy.value, strict=True))
+    resnet = accuracy.pop("mnist-resnet")
+    ahead = {f"`{name}`": one - resnet for name, one in accuracy.items()}
+    return [
+        search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
+               lambda one: one.difference.high < 0),
+        search("more accurate than pooling outside, three pairs", "some are ahead outside", losses,
+               lambda one: one.difference.low > 0),
+        search("less accurate than a ResNet with pooling inside, one run each", "a ResNet", ahead,
+               lambda one: one[1] < 0),
+        search("more accurate than a ResNet with pooling outside, one run each",
+               "ahead of a ResNet outside", ahead, lambda one: one[2] > 0),
+    ]  # fmt: skip
 
 
 def _range(differences: dict[str, Paired]) -> str:
     values = [float(one.difference.value) for one in differences.values()]
     return f"{min(values):+.1f} to {max(values):+.1f}"
+
+
+BROKEN = {  # kinds of a result, and as the page has them
+    "quarters exchanged": "quarters exchanged",
+    "halves of two classes": "lower half of another class",
+    "lower half moved": "lower half shifted",
+    "halves of one class": "control: lower half of the same class",
+    "whole moved": "control: whole digit shifted",
+}
 
 
 def broken() -> Finding:
@@ -538,15 +704,8 @@ def broken() -> Finding:
     other, nearest = map(
         result.scores.index, ("mnist-resnet: largest score", "pixels: nearest image")
     )
-    labels = {
-        "quarters exchanged": "quarters exchanged",
-        "halves of two classes": "lower half of another class",
-        "lower half moved": "lower half shifted",
-        "halves of one class": "control: lower half of the same class",
-        "whole moved": "control: whole digit shifted",
-    }
     rows, apart, pixels = [], [], []
-    for kind, label in labels.items():
+    for kind, label in BROKEN.items():
         area = result.auroc[:, result.kinds.index(kind)]
         gain = area.difference[other] * -1
         pixels.append(area[nearest].low > max(area[0].high, area[other].high))
@@ -563,7 +722,25 @@ def broken() -> Finding:
          "difference, paired", "control: nearest training image", "runs"],
         rows,
         [one.path],
+        searches=_against_broken(dict(zip(BROKEN.values(), apart, strict=True))),
     )  # fmt: skip
+
+
+def _against_broken(gains: dict[str, Estimate]) -> list[Search]:
+    """Differences to the ResNet, and every network whose first score is that of its capsules."""
+    areas = {
+        f"{name}, {BROKEN[kind]}": (
+            one.auroc.high[0, k], one.auroc.low[one.scores.index("pixels: nearest image"), k]
+        )
+        for name, one in everywhere("parts-*", "Result")
+        for k, kind in enumerate(one.kinds)
+    }  # fmt: skip
+    return [
+        search("the ResNet's score is ahead of capsule length", "ResNet is ahead", gains,
+               lambda one: one.high < 0),
+        search("the nearest training image is ahead of capsule length", "is ahead of both", areas,
+               lambda ends: ends[1] > ends[0]),
+    ]  # fmt: skip
 
 
 def detection() -> Finding:
@@ -584,6 +761,13 @@ def detection() -> Finding:
             rows.append(
                 [f"`{name}`", attack, percent(evaded[name, attack]), *areas, str(source.runs)]
             )
+    attacked = {
+        attack: {
+            name: one.undetected[one.sets.index(attack)]
+            for name, one in everywhere("detect-*", "Result")
+        }
+        for attack in ("PGD 0.1", "PGD 0.3", "R-PGD 0.3")
+    }
     adaptive = [area for (_, attack), area in evaded.items() if attack == "R-PGD 0.3"]
     return Finding(
         all(area.low > 0.5 for area in adaptive) and bool(evaded["mnist", "PGD 0.3"].high < 0.1),
@@ -594,6 +778,11 @@ def detection() -> Finding:
         rows,
         [one.path, repeated.path],
         f"Flagged of unchanged images: {percent(one.result.flagged[0])}.",
+        [search("fewer than half evade by R-PGD 0.3", "holds against it", attacked["R-PGD 0.3"],
+                lambda one: one.high < 0.5),
+         *(search(f"more than 10 % evade by PGD {eps}, which does not know of the detector",
+                  "in other networks PGD evades", attacked[f"PGD {eps}"],
+                  lambda one: one.low > 0.1) for eps in (0.1, 0.3))],
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from benchmarks.shipped import ROOT
 def test_a_finding_holds_and_its_table_and_picture_are_up_to_date(name):
     one = findings.FINDINGS[name]()
     assert one.holds and all((ROOT / source).exists() for source in one.sources)
-    assert len(one.rows) <= 6 and {len(row) for row in one.rows} == {len(one.header)}
+    assert len(one.rows) <= 5 and {len(row) for row in one.rows} == {len(one.header)}
     assert "nan" not in one.table().split()
     page = findings.PAGE.read_text(encoding="utf-8")
     assert f"<!-- finding: {name} -->\n{one.table()}\n<!-- end -->" in page, "run `make readme`"
@@ -33,6 +33,47 @@ def test_numbers_are_drawn_where_they_lie():
     picture = dots.draw("points", ["value", "control"], [("a & b", [number, "–"])])
     assert "a &amp; b" in picture and picture.count("<circle") == 3  # two in the legend
     assert dots._ticks(1.0, 3.0) == [1, 1.5, 2, 2.5, 3] and dots._ticks(-0.3, 0.9)[0] == -0.5
+
+
+def section(name):
+    """The part of the page that a finding is, in one line: before its table, and after it."""
+    page = " ".join(findings.PAGE.read_text(encoding="utf-8").split())
+    (whole,) = (one for one in page.split(" ## ") if f"<!-- finding: {name} -->" in one)
+    before, _, rest = whole.partition(f"<!-- finding: {name} -->")
+    return before, rest.partition("<!-- end -->")[2]
+
+
+@pytest.mark.parametrize("name", findings.FINDINGS)
+def test_an_opposite_that_shipped_results_hold_is_said_in_the_paragraph(name):
+    paragraph, after = section(name)
+    searches = findings.FINDINGS[name]().searches
+    assert searches and all(one.looked for one in searches if one.said != "stay although")
+    for one in searches:
+        assert (one.said in paragraph) == bool(one.found), one.what
+    assert all(f"**{part}:**" in after for part in ("Known before", "Would refute it"))
+    assert "```" in after
+
+
+@pytest.mark.parametrize(
+    ("finding", "field", "factor"),
+    [
+        (findings.detection, "undetected", 0.1),  # the attack evades in fewer than half
+        (findings.iterations, "accuracy", -1),  # one iteration is more accurate
+        (findings.lawful, "mean", -1),
+    ],
+)
+def test_an_opposite_is_found_where_it_is(monkeypatch, finding, field, factor):
+    plain, before = findings.everywhere, finding().searches
+
+    def other(pattern, kind):
+        return [
+            (name, one._replace(**{field: getattr(one, field) * factor}))
+            for name, one in plain(pattern, kind)
+        ]
+
+    monkeypatch.setattr(findings, "everywhere", other)
+    pairs = zip(before, finding().searches, strict=True)
+    assert any(len(after.found) > len(one.found) for one, after in pairs)
 
 
 def doctored(monkeypatch, **fields):

@@ -140,9 +140,7 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
     deletion, insertion = torch.trapezoid(drawn, shares)
     gap = insertion - deletion
     routed = None
-    if (
-        maps.ROUTED in names
-    ):  # each is compared with the routing map divided alike
+    if maps.ROUTED in names:  # each is compared with the routing map divided alike
         each = gap.unflatten(0, (-1, sum(not name.endswith(maps.EVENLY) for name in names)))
         routed = (each[:, [names.index(maps.ROUTED)]] - each).flatten(0, 1)
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -11,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import MARKERS, percent, points, show
+from capsviz.statistics.estimate import stack
 
 WIDE, PANELS = 5.0, 6.0  # inches: trees, and other figures, from here on have a page's layout
 FRESH = "freshly initialised"  # of the networks of a result
@@ -77,7 +80,10 @@ def trees(result, width):
             axes.hlines(np.arange(1, tall) - 0.5, -0.5, across - 0.5, **line)
             axes.vlines(np.arange(1, across) - 0.5, -0.5, tall - 0.5, **line)
         if s == 0:
-            axes.set_title(_what(result), fontsize=6.5)
+            types, rows, columns = result.grid or (result.favourites.shape[1], 1, 1)
+            one = f"each of {types:,} {'types' if result.grid else 'primary capsules'}"
+            blocks = f"blocks: {types} types; inside: {rows} x {columns} positions"
+            axes.set_title(one if rows * columns == 1 else blocks, fontsize=6.5)
     handles = [Patch(color=c, label=result.classes[j]) for j, c in sorted(colours.items())]
     if len(result.classes) > len(colours) or (result.favourites < 0).any():
         handles.append(Patch(color=NONE, label="none, or another"))
@@ -99,45 +105,32 @@ def palette(result) -> dict[int, str]:
     return dict(zip(np.argsort(-counts, kind="stable").tolist(), COLOURS, strict=False))
 
 
-def _what(result) -> str:
-    grid = result.grid
-    if grid is None:
-        return f"each of {result.favourites.shape[1]:,} primary capsules"
-    if grid[1] * grid[2] == 1:
-        return f"each of {grid[0]} types"
-    return f"blocks: {grid[0]} types; inside: {grid[1]} x {grid[2]} positions"
+def _mosaics(result, colours) -> np.ndarray:
+    """Favourites of the children of S images (S, rows, columns, 3): a block for each type.
 
-
-def _mosaics(result, colours) -> list[np.ndarray]:
-    """Favourites of each image's children as (rows, columns, 3): a block for each type."""
-    I = result.favourites.shape[1]
+    A paler colour is a weaker preference than the strongest of the image.
+    """
+    S, I = result.favourites.shape
     types, rows, columns = result.grid or (I, 1, 1)
+    base = np.array([[to_rgb(colours.get(int(j), NONE)) for j in one] for one in result.favourites])
+    strength = result.margins / result.margins.max(1, keepdims=True).clip(1e-12)
+    strength = np.where(result.favourites < 0, 1, 0.12 + 0.88 * strength)[..., None]
     gap = 0 if rows * columns == 1 else 1
     across = max(1, round(np.sqrt(types * (rows + gap) / (columns + gap) * 2)))
     down = -(-types // across)
-    pictures = []
-    for favourite, margin in zip(result.favourites, result.margins, strict=True):
-        picture = np.ones((down * (rows + gap) - gap, across * (columns + gap) - gap, 3))
-        painted = _paint(favourite, margin, colours).reshape(types, rows, columns, 3)
-        for t in range(types):
-            top, left = (t // across) * (rows + gap), (t % across) * (columns + gap)
-            picture[top : top + rows, left : left + columns] = painted[t]
-        pictures.append(picture)
-    return pictures
-
-
-def _paint(favourite, margin, colours) -> np.ndarray:
-    """(I, 3): the favourite's colour, paler for a weaker preference than the strongest of these."""
-    base = np.array([to_rgb(colours.get(int(j), NONE)) for j in favourite])
-    strength = (margin / max(margin.max(), 1e-12))[:, None]
-    strength = np.where(favourite[:, None] < 0, 1, 0.12 + 0.88 * strength)
-    return 1 - strength * (1 - base)
+    blocks = np.ones((S, down * across, rows + gap, columns + gap, 3))
+    painted = (1 - strength * (1 - base)).reshape(S, types, rows, columns, 3)
+    blocks[:, :types, :rows, :columns] = painted
+    whole = blocks.reshape(S, down, across, rows + gap, columns + gap, 3).swapaxes(2, 3)
+    whole = whole.reshape(S, down * (rows + gap), across * (columns + gap), 3)
+    return whole[:, : whole.shape[1] - gap, : whole.shape[2] - gap]
 
 
 def _tree(axes, result, s, colours, *, titled):
     """Branches below, parents above; a line for each share of a branch that favours a parent."""
     J, favourite = len(result.classes), result.favourites[s]
-    parts = np.array_split(favourite, _branches(result))
+    by_type = result.grid is not None and 1 < result.grid[0] <= LEAVES
+    parts = np.array_split(favourite, result.grid[0] if by_type else min(len(favourite), LEAVES))
     x = np.linspace(0, J - 1, len(parts))
     for at, part in zip(x, parts, strict=True):
         for j in np.unique(part):
@@ -149,8 +142,7 @@ def _tree(axes, result, s, colours, *, titled):
         axes.text((J - 1) / 2, 0.5, "uniform couplings: no favourite", ha="center", va="center",
                   fontsize=6.5)  # fmt: skip
     axes.plot(x, np.zeros(len(x)), "s", color="#555555", markersize=1.8, zorder=3)
-    counts = [(favourite == j).mean() for j in range(J)]
-    sizes = 6 + 110 * np.array(counts)
+    sizes = [6 + 110 * (favourite == j).mean() for j in range(J)]
     shades = [colours.get(j, NONE) for j in range(J)]
     axes.scatter(range(J), np.ones(J), s=sizes, c=shades, zorder=3, linewidths=0)
     step, words = max(1, -(-J // 20)), J > 6 and not are_short(result.classes)
@@ -166,34 +158,19 @@ def _tree(axes, result, s, colours, *, titled):
         xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 2.1 if words else 1.4), xticks=[], yticks=[]
     )
     axes.spines[:].set_visible(False)
-    sd = f"sd {result.coupling_sd[s]:.2g}"
-    axes.set_xlabel(f"{_leaf(result, len(parts))}; {sd}", fontsize=6.5, labelpad=1)
+    leaves = f"{len(favourite)} primary capsules in {len(parts)} groups"
+    leaves = f"{len(parts)} capsule types" if by_type else leaves
+    axes.set_xlabel(f"{leaves}; sd {result.coupling_sd[s]:.2g}", fontsize=6.5, labelpad=1)
     if titled:
         axes.set_title("classes (larger: more favoured)", fontsize=6.5)
 
 
-def _branches(result) -> int:
-    """How many branches a tree has: one for each type, or of children in turn."""
-    I = result.favourites.shape[1]
-    if result.grid is not None and 1 < result.grid[0] <= LEAVES:
-        return result.grid[0]
-    return min(I, LEAVES)
-
-
-def _leaf(result, count: int) -> str:
-    if result.grid is not None and count == result.grid[0]:
-        return f"{count} capsule types"
-    I = result.favourites.shape[1]
-    return f"{I} primary capsules" + (f" in {count} groups" if count < I else "")
-
-
 def statistics(result, width):
-    """Draw shares of variance and favourites; single capsules where no image can be moved."""
+    """Draw shares of variance, favourites, and what else varies between classes."""
     wide = width >= PANELS
     S = len(result.networks) + 1
-    below = [_favourites] + ([_children] if result.correlation is None else [])
-    panels = [1.45] * len(below)
-    heights = [0.24 * S + 0.35] + ([max(panels)] if wide else panels)
+    below = [_favourites] + ([_sources] if result.sources else [])
+    heights = [0.24 * S + 0.35] + [1.45] * (1 if wide else len(below))
     figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
     grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
     _shares(figure, figure.add_subplot(grid[0, :]), result, wide)
@@ -207,9 +184,8 @@ def moved(result, width):
     wide = width >= PANELS
     panels = [_frozen] if result.accuracy is not None else []
     panels += [_moved] if result.correlation is not None else []
-    tall = 2.2
     shape = (1, len(panels)) if wide else (len(panels), 1)
-    figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
+    figure = Figure(figsize=(width, 2.2 if wide else 2.2 * len(panels)))
     for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
         draw(axes, result)
     figure.suptitle(f"{result.n:,} images of {result.dataset}; bars: 95 %", fontsize=6.5)
@@ -226,18 +202,16 @@ def _shares(figure, axes, result, wide):
         if np.isnan(row).any():
             axes.text(0.5, y, "uniform couplings: no variance", ha="center", va="center")
             continue
-        lefts = np.cumsum(row) - row
-        for k, (value, left) in enumerate(zip(row, lefts, strict=True)):
+        for k, (value, left) in enumerate(zip(row, np.cumsum(row) - row, strict=True)):
             label = NAMES[result.components[k]] if y == 0 else None
-            axes.barh(y, value, left=left, color=SHADES[k], label=label, height=0.7)
+            bar = axes.barh(y, value, left=left, color=SHADES[k], label=label, height=0.7)
             if value > 0.08:
-                light = k in (3, 5, 6)
-                axes.text(left + value / 2, y, f"{100 * value:.0f} %", ha="center", va="center",
-                          fontsize=6, color="black" if light else "white")  # fmt: skip
-        edge = row[:6].sum()
+                ink = "black" if k in (3, 5, 6) else "white"
+                number = f"{100 * value:.0f} %"
+                axes.bar_label(bar, [number], label_type="center", fontsize=6, color=ink)
         away = np.abs(interval[6] - row[6])[::-1, None]
         bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
-        axes.errorbar(edge, y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
+        axes.errorbar(row[:6].sum(), y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
     labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
     axes.set_yticks(range(len(rows)), labels, fontsize=6)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")
@@ -252,53 +226,54 @@ def _shares(figure, axes, result, wide):
     )  # fmt: skip
 
 
+def _dots(axes, title, unit, rows, series):
+    """Values with intervals in named rows; of a series its name, colour and estimate."""
+    for k, (name, colour, values) in enumerate(series):
+        shift = (k - (len(series) - 1) / 2) * 0.22
+        points(axes, values, colour, MARKERS[k], _word(name), shift)
+    axes.set_yticks(range(len(rows)), [_folded(name) for name in rows], fontsize=6)
+    low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
+    axes.set(xlim=(low, 1.03), ylim=(len(rows) - 0.5, -0.5), xlabel=unit)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+    axes.legend(title=title, title_fontsize=6.5, fontsize=6, ncols=2, handletextpad=0.2, **above)
+
+
+def _of_networks(result, estimate):
+    """Series of `_dots`: a value of each network."""
+    colours = [COLOURS[0], *[GREY] * len(result.networks)]
+    return list(zip(result.networks, colours, estimate, strict=False))
+
+
 def _favourites(axes, result):
-    for s, name in enumerate(result.networks):
-        colour, marker = (COLOURS[0], "o") if s == 0 else (GREY, MARKERS[s])
-        shift = (s - (len(result.networks) - 1) / 2) * 0.22
-        points(axes, result.favourites[s], colour, marker, _word(name), shift)
-    _rows(axes, [_folded(name) for name in result.choices])
-    axes.set(xlim=(-0.03, 1.03), xlabel="primary capsules")
-    axes.set_title("favourite class", fontsize=6.5)
+    series = _of_networks(result, result.favourites)
+    _dots(axes, "favourite class", "primary capsules", result.choices, series)
     percent(axes.xaxis)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+
+
+def _sources(axes, result):
+    series = _of_networks(result, result.with_class)
+    _dots(axes, "variance between classes", "share of variance", result.sources, series)
+    percent(axes.xaxis)
 
 
 def _frozen(axes, result):
-    points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
-    points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
-    _rows(axes, [_folded(name) for name in result.frozen])
-    axes.set(xlim=(-0.03, 1.03), xlabel="share of images; mean activation")
-    axes.set_title("couplings frozen to", fontsize=6.5)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
+    series = [("accuracy", COLOURS[0], result.accuracy)]
+    series.append(("true activation", COLOURS[1], result.true_activation))
+    _dots(axes, "couplings frozen to", "share of images; mean activation", result.frozen, series)
 
 
 def _moved(axes, result):
-    for k, (name, colour) in enumerate(zip(result.trees, COLOURS[2:4], strict=True)):
-        points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
-    _rows(axes, [_folded(name) for name in result.moves])
-    low = np.fmin.reduce(result.correlation.low - 0.05, None, initial=0.0)  # NaN: nothing is left
-    axes.set(xlim=(low, 1.03), xlabel="correlation")
-    axes.axvline(0, color="#DDDDDD", linewidth=0.8, zorder=0)
-    axes.set_title("image moved by one position", fontsize=6.5)
-    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
-
-
-def _children(axes, result):
-    """Of single children, what part of the preferences is the same in all images."""
-    axes.set_title("single primary capsules", fontsize=6.5)
-    if np.isnan(result.shares.value[0]).any():
-        axes.text(0.5, 0.5, "uniform couplings:\nno variance", ha="center", va="center")
-        axes.set_axis_off()
-        return
-    whole = result.by_child.sum(1)
-    share = np.divide(result.by_child, whole[:, None], where=whole[:, None] > 0,
-                      out=np.zeros_like(result.by_child))  # fmt: skip
-    names = ("always the same", "with the class", "between images")
-    for k, colour in enumerate((SHADES[1], SHADES[5], SHADES[6])):
-        axes.hist(share[:, k], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=names[k])
-    axes.set(xlabel="share of a capsule's variance", ylabel="capsules")
-    axes.legend(fontsize=6)
+    own = result.networks[0]
+    rows = [own, f"{_word(own)}, {result.trees[1]} tree", *(result.controls or ())]
+    values = stack([*result.correlation, *(result.controlled or ())])
+    series = [
+        (name, colour, values[:, k])
+        for k, (name, colour) in enumerate(zip(result.moves, COLOURS[2:5], strict=True))
+    ]
+    _dots(axes, "image moved by one position", "correlation of couplings", rows, series)
 
 
 def _word(name: str) -> str:
@@ -310,20 +285,7 @@ def _word(name: str) -> str:
 def _folded(name: str) -> str:
     """A name as pictures have it, a long one in two lines."""
     name = _word(name)
-    if len(name) < 19:
-        return name
-    words, first = name.split(" "), ""
-    while words and len(first) + len(words[0]) < max(14, len(name) // 2 + 2):
-        first = f"{first} {words.pop(0)}".strip()
-    return f"{first}\n{' '.join(words)}"
-
-
-def _rows(axes, names):
-    axes.set_yticks(range(len(names)), names, fontsize=6)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
+    return name if len(name) < 19 else textwrap.fill(name, max(14, len(name) // 2 + 5))
 
 
 def epochs(result, width):

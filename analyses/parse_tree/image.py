@@ -30,7 +30,7 @@ class Trees(Analysis):
     needs = ("couplings",)
     examples = """
     capsviz parse-tree --digit 4  # 10 s
-    capsviz parse-tree --n 1000  # about 20 s
+    capsviz parse-tree --n 1000  # about 45 s
     """
 
     def measure(
@@ -42,8 +42,7 @@ class Trees(Analysis):
             "Class of the other image.",
         ] = None,
         seed: Seed = 0,
-    ) -> Result:  # fmt: skip
-        """Compare an image with an image of another class."""
+    ):  # fmt: skip
         from capsviz.inputs.samples import beside, next_class
 
         other = next_class(inputs, picture) if other is None else other
@@ -51,17 +50,14 @@ class Trees(Analysis):
         return trees(network, images, (picture.label, other), classes=classes, seed=seed)
 
     def stem(self, base, result):
-        """Return the name with the class of the other image."""
         return f"{base}-{result.labels[1]}-0"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw each image, its tree, and the favourite at each position."""
         from capsviz.analyses.parse_tree import draw
 
         return draw.trees(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many capsules have another favourite in the other image."""
         differ = (result.favourites[0] != result.favourites[1]).mean()
         own = (result.favourites[0] == result.read[0]).mean()
         return (
@@ -71,7 +67,6 @@ class Trees(Analysis):
         ).replace("%", " %")
 
     def caption(self, result, part="") -> str:
-        """Return what the trees and maps are."""
         return (
             "The class with the largest coupling of each primary capsule, for two images and for "
             "an untrained network. Left, as a tree: lines are shares of a capsule type. Right, at "
@@ -89,7 +84,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     """
     import torch
 
-    from capsviz.analyses.parse_tree import measure, variance
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import coupling_sd
     from capsviz.transforms.augment import to_uint8
 
@@ -106,7 +101,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
         labels=[*labels, *(labels[0] for _ in fresh)],
         networks=[*[measure.known_as(model)] * 2, *(measure.FRESH for _ in fresh)],
         favourites=measure.favourites(couplings).numpy(),
-        margins=variance.preferences(couplings).amax(-1).numpy(),
+        margins=measure.preferences(couplings).amax(-1).numpy(),
         grid=observed[0].grid,
         coupling_sd=torch.cat([coupling_sd(one.couplings) for one in observed]).numpy(),
         classes=list(classes),

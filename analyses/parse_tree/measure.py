@@ -1,21 +1,39 @@
-"""Favourite parents, frozen couplings, and trees of moved images."""
+"""Preferences of primary capsules: their variance, favourites, frozen couplings, moved images.
+
+A preference is a coupling less the mean of the couplings of its child (primary capsule). Its mean
+square over images, children and parents is a sum of means of squares, exactly:
+
+    parents      what all children favour a parent by, in every image
+    places       what those of a position add to that, in every image
+    types        what those of a type add, in every image
+    children     what a single child adds, in every image
+    classes      what all children add alike in the images of a class
+    by child     what a single child adds to that in the images of a class
+    images       what is left: it differs between images of a class
+
+The first four are the same tree in all images; the others change with the image.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from capsviz import checkpoint
-from capsviz.analyses.parse_tree.variance import NOTHING, preferences
+from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
-from capsviz.tracing import CHUNK_IMAGES, abilities, even_couplings, trace, under_couplings
-from capsviz.tracing.many import couples, require_all_to_all
+from capsviz.tracing import CHUNK_IMAGES, KEEP, abilities, trace, under_couplings
+from capsviz.tracing.many import couples, last_couplings
 from capsviz.transforms.augment import cut
 
+COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
 CHOICES = (
     "differ, unlike classes",
@@ -34,6 +52,16 @@ FROZEN = (
 )
 TREES = ("whole tree", "less its class's")
 MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
+RANDOM = ("random matrices, own", "random matrices, shared")  # in the trained network
+SOURCES = {  # whose variance goes with the class, and the parts of a trace that they are
+    "couplings": "couplings",
+    "votes": "votes",
+    "primary capsules": "children",
+    "their activations": "child_activations",
+    "pixels": "images",
+}
+BLOCK = 50  # resamples, or images with votes, at a time
+NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 
 
 class Observation(NamedTuple):
@@ -58,24 +86,143 @@ def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
         return [], [f"no untrained network: {error}"]
 
 
-def observe(model, images: Tensor, progress=iter) -> Observation:
+def observe(model, images: Tensor) -> Observation:
     """Return couplings of images (N, C, H, W); ValueError for a layer that is not all to all."""
-    couplings, read = [], []
-    for batch in progress(images.split(CHUNK_IMAGES)):
-        traced = trace(model, batch, keep=("couplings", "lengths"))
-        require_all_to_all(traced.couplings)
-        couplings.append(traced.couplings[-1].clone())
-        read.append(traced.lengths.argmax(1))
-    even = even_couplings(traced.couplings)
-    return Observation(torch.cat(couplings), even, torch.cat(read), traced.grid)
+    return Observation(*last_couplings(model, images), abilities(model).grid)
+
+
+def preferences(couplings: Tensor) -> Tensor:
+    """Return preferences: couplings (..., I, J) less their mean over J."""
+    return couplings - couplings.mean(-1, keepdim=True)
+
+
+def is_even(couplings: Tensor) -> bool:
+    """Return whether couplings are uniform, but for rounding."""
+    largest = float(couplings.abs().max())
+    return float(preferences(couplings).abs().max()) <= NOTHING * largest
+
+
+def shares(own: Observation, labels: Tensor, counts: np.ndarray) -> Estimate:
+    """Return the share of each component (7,), with intervals by resamples of `draw_resamples`.
+
+    A resample holds some images twice, which makes classes look further apart: intervals are
+    centred on the value. NaN where no child favours anything.
+    """
+    values = preferences(own.couplings) * (not is_even(own.couplings))
+    every = components(values.double(), labels, own.grid, torch.ones(1, len(values)))[0]
+    drawn = components(values, labels, own.grid, torch.from_numpy(counts))
+    with np.errstate(invalid="ignore"):
+        value = every / every.sum()
+        drawn = drawn / drawn.sum(1, keepdims=True)
+    low, high = np.percentile(drawn - drawn.mean(0) + value, [2.5, 97.5], axis=0).clip(0, 1)
+    ends = np.stack([np.minimum(low, value), np.maximum(high, value)], -1)
+    return Estimate(value, ends, len(values))
+
+
+def components(
+    values: Tensor, labels: Tensor, grid: tuple[int, int, int] | None, counts: Tensor
+) -> np.ndarray:
+    """Return mean squares of preferences by component, under R resamples of the images: (R, 7).
+
+    Parameters
+    ----------
+    values  (N, I, J) preferences.
+    labels  (N,) classes.
+    grid    (types, rows, columns) of the children; None: positions and types are 0.
+    counts  (R, N) how often each image is in each resample.
+    """
+    _, I, J = values.shape
+    flat = values.flatten(1)
+    squares = flat.double().square().sum(1)
+    rows = []
+    for some in counts.split(BLOCK):
+        n = some.sum(1).double()
+        total = flat.new_zeros(len(some), I, J).double()
+        between = torch.zeros(len(some), dtype=torch.double)
+        alike = torch.zeros_like(between)
+        for k in labels.unique():
+            own = labels == k
+            of_class = (some[:, own].to(flat) @ flat[own]).double().view(-1, I, J)
+            weight = some[:, own].sum(1).double().clamp_min(1e-9)
+            between += of_class.square().sum((1, 2)) / weight
+            alike += I * of_class.mean(1).square().sum(1) / weight
+            total += of_class
+        mean = total / n[:, None, None]
+        fixed = _fixed(mean, grid) * n[:, None]
+        classes = alike - fixed[:, 0]
+        by_child = between - fixed.sum(1) - classes
+        images = some.double() @ squares - between
+        parts = torch.cat([fixed, torch.stack([classes, by_child, images], 1)], 1)
+        rows.append((parts / (n * I * J)[:, None]).clamp_min(0))
+    return torch.cat(rows).numpy()
+
+
+def _fixed(mean: Tensor, grid) -> Tensor:
+    """Sums of squares (R, 4) of mean preferences (R, I, J)."""
+    parents = mean.mean(1, keepdim=True)
+    every = mean.shape[1] * parents.square().sum((1, 2))
+    whole = mean.square().sum((1, 2))
+    places = types = torch.zeros_like(every)
+    if grid is not None:
+        by_grid = mean.unflatten(1, (grid[0], grid[1] * grid[2]))
+        places = (by_grid.mean(1) - parents).square().sum((1, 2)) * grid[0]
+        types = (by_grid.mean(2) - parents).square().sum((1, 2)) * grid[1] * grid[2]
+    return torch.stack([every, places, types, whole - every - places - types], 1)
+
+
+def with_class(
+    model, images: Tensor, labels: Tensor, counts: np.ndarray
+) -> tuple[list[str], Estimate]:
+    """Return the `SOURCES` of a network (A,), and the share of their variance between classes.
+
+    Its difference is less that of the couplings. NaN where nothing varies but rounding.
+    """
+    whole = trace(model, images[:1])
+    parts = {name: part for name, part in SOURCES.items() if getattr(whole, part) is not None}
+    keep = [part for part in parts.values() if part in KEEP]
+    hot = one_hot(labels).double()
+
+    def look() -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+        for rows in torch.arange(len(images)).split(BLOCK):
+            traced = trace(model, images[rows], keep=keep)
+            values = {name: traced.require(part) for name, part in parts.items()}
+            values["couplings"] = values["couplings"][-1]
+            yield hot[rows], {name: one.flatten(1).double() for name, one in values.items()}
+
+    sums = dict.fromkeys(parts, torch.zeros(()))
+    for classes, values in look():
+        for name, value in values.items():
+            sums[name] = sums[name] + classes.T @ value
+    squares = []
+    for classes, values in look():
+        rows = []
+        for name, value in values.items():
+            within = value - (classes / hot.sum(0).clamp_min(1)) @ sums[name]
+            about = value - sums[name].sum(0) / len(images)
+            rows.append(torch.stack([one.square().sum(1) for one in (within, about, value)]))
+        squares.append(torch.stack(rows, 1))
+    within, about, size = torch.cat(squares, 2).numpy()
+    about[about.sum(1) <= NOTHING**2 * size.sum(1)] = np.nan
+    return list(parts), compare_explained(within, about, counts)
+
+
+def own_column(couplings: Tensor, labels: Tensor, counts: np.ndarray) -> Estimate:
+    """Return the share of the couplings' variance between classes in the class's own column."""
+    hot = one_hot(labels, couplings.shape[2]).double()
+    values = couplings.double()
+    means = torch.einsum("nk,nij->kij", hot / hot.sum(0).clamp_min(1), values)
+    within, about = values - means[labels], values - values.mean(0)
+    between = (about.square() - within.square()).sum(1)
+    if between.sum() <= NOTHING**2 * values.square().sum():
+        between = torch.full_like(between, torch.nan)
+    others = (between * (1 - hot)).sum(1, keepdim=True)
+    return compare_explained(others.T.numpy(), between.sum(1)[None].numpy(), counts)[0]
 
 
 def favourites(couplings: Tensor) -> Tensor:
     """Return the parent (..., I) with each child's largest coupling; -1 for uniform couplings."""
-    values = preferences(couplings)
-    strength, favourite = values.max(-1)
-    scale = couplings.abs().amax(-1)
-    return torch.where(strength > NOTHING * scale, favourite, -1)
+    strength, favourite = preferences(couplings).max(-1)
+    return torch.where(strength > NOTHING * couplings.abs().amax(-1), favourite, -1)
 
 
 def usual(favourite: Tensor, parents: int) -> Tensor:
@@ -97,21 +244,23 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     labels     (N,) true classes.
     read       (N,) predicted classes.
     """
-    if (favourite < 0).all():  # none favours any: there is nothing to compare
-        nothing = np.full(len(CHOICES), np.nan)
-        return Estimate(nothing, np.stack([nothing, nothing], -1), None)
     unlike, like = couples(labels, generator), _like(labels, generator)
-    shares = [(favourite[a] != favourite[b]).double().mean(1) for a, b in (unlike.T, like.T)]
-    shares.append((favourite != known).double().mean(1))
-    shares.append((favourite == read[:, None]).double().mean(1))
     voting, other = unlike.flatten(), unlike.flip(1).flatten()
-    shares.append((favourite[voting] == read[other][:, None]).double().mean(1))
-    return stack([_mean(one.numpy()) for one in shares])
+    shares = [
+        *(favourite[a] != favourite[b] for a, b in (unlike.T, like.T)),
+        favourite != known,
+        favourite == read[:, None],
+        favourite[voting] == read[other][:, None],
+    ]
+    none = bool((favourite < 0).all())  # there is nothing to compare
+    return stack([_mean(one[:0] if none else one) for one in shares])
 
 
-def _mean(values) -> Estimate:
+def _mean(chosen: Tensor) -> Estimate:
+    """Share of children of each image, or pair (N, I): mean and interval."""
+    values = chosen.double().mean(1).numpy()
     if len(values) < 2:
-        return Estimate(np.nan, np.full(2, np.nan), len(values))
+        return Estimate(np.array(np.nan), np.full(2, np.nan), len(values) or None)
     value, ends = mean_interval(values)
     return Estimate(value, ends.clip(0, 1), len(values))
 
@@ -134,13 +283,7 @@ def class_means(known: Observation, classes: Tensor) -> Tensor:
 
 
 def frozen(
-    model,
-    images: Tensor,
-    own: Observation,
-    known: Observation,
-    classes: Tensor,
-    generator,
-    progress=iter,
+    model, images, own: Observation, known: Observation, classes: Tensor, generator, progress=iter
 ) -> Tensor:
     """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
@@ -152,8 +295,7 @@ def frozen(
     J = own.couplings.shape[2]
     every, of_class = known.couplings.mean(0), class_means(known, classes)
     tree = torch.stack([of_class[k, :, k] for k in range(J)], 1)
-    away = torch.randint(1, J, (len(images),), generator=generator)
-    another = (own.read + away) % J
+    another = (own.read + torch.randint(1, J, (len(images),), generator=generator)) % J
     parts = []
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         several = (
@@ -171,43 +313,58 @@ def steps(model, grid) -> list[tuple[int, int]]:
     for axis in (0, 1):
         if grid[1 + axis] < 3:
             continue
-        near, next_one = (model.receptive_field(*position) for position in _neighbours(grid, axis))
-        px = next_one[axis].start - near[axis].start
-        px = px or next_one[axis].stop - near[axis].stop  # both begin before the border
+        first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]  # away from the border, if there is room
+        second = [place + (k == axis) for k, place in enumerate(first)]
+        near, far = (model.receptive_field(*position)[axis] for position in (first, second))
+        px = far.start - near.start or far.stop - near.stop  # both may begin before the border
         if px > 0:
             apart.append((axis, px))
     return apart
 
 
-def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
-    """Two positions one apart, away from the border where there is room."""
-    first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]
-    second = list(first)
-    second[axis] += 1
-    return [tuple(first), tuple(second)]
+def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
+    """Return copies of a network with the `RANDOM` matrices, of the s.d. of its own ones.
+
+    Those of each child its own, and one for all children of a type, wherever they are.
+
+    Raises
+    ------
+    ValueError  for class capsules without matrices as those of `capsviz.nn.ClassCapsules`.
+    """
+    known = dict(model.capsules.named_parameters()) if abilities(model).routes_again else {}
+    weight, positions = known.get("weight"), grid[1] * grid[2]
+    if weight is None or weight.dim() != 4:
+        raise ValueError("the matrices of its class capsules cannot be replaced")
+    generator, networks = torch.Generator().manual_seed(seed), []
+    for each in (1, positions):
+        shape = (grid[0] * positions // each, *weight.shape[1:])
+        drawn = torch.randn(shape, generator=generator).to(weight) * weight.std().detach()
+        networks.append(copy.deepcopy(model))
+        networks[-1].capsules.weight = nn.Parameter(drawn.repeat_interleave(each, 0))
+    return networks
 
 
 def moved(
-    model, images: Tensor, own: Observation, usual_tree: Tensor, apart, progress=iter
+    model, images: Tensor, own: Observation, apart, usual_trees: Sequence = (0,), progress=iter
 ) -> Tensor:
-    """Return correlations (2, 3, N) of an image's tree and that of the image moved by a position.
+    """Return correlations (T, 3, N) of an image's tree and that of the image moved by a position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
-    same less the usual tree of the image's class: of a child with the child of its type at the
-    position that the image moved it to, at the same position, and one position the other way. Mean
-    over moves down and to the right. NaN where nothing but rounding is left in any image.
+    same less T usual trees: of a child with the child of its type at the position that the image
+    moved it to, at the same position, and one position the other way. Mean over moves down and to
+    the right. NaN where nothing but rounding is left in any image.
 
     Parameters
     ----------
-    usual_tree  (N, I, J) mean couplings of other images of each image's class.
-    apart       of `steps`.
+    apart        of `steps`.
+    usual_trees  couplings (N, I, J) to subtract, as of other images of each image's class; or 0.
     """
     rows = []
     for axis, px in progress(apart):
         offsets = torch.full((2, len(images)), px)
         offsets[axis] = 0  # the window begins earlier: what it shows lies later
         moved_on = observe(model, cut(images, offsets, px)).couplings
-        for less in (0, usual_tree):
+        for less in usual_trees:
             before, after = (
                 _by_position(one - less, own.grid, axis) for one in (own.couplings, moved_on)
             )
@@ -216,7 +373,7 @@ def moved(
                 middle = torch.full_like(middle, torch.nan)
             for lag in (after[:, :, 2:], after[:, :, 1:-1], after[:, :, :-2]):
                 rows.append(_correlation(middle, lag))
-    return torch.stack(rows).view(len(apart), 2, 3, -1).mean(0)
+    return torch.stack(rows).view(len(apart), len(usual_trees), 3, -1).mean(0)
 
 
 def _by_position(couplings: Tensor, grid, axis: int) -> Tensor:

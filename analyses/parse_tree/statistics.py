@@ -13,9 +13,9 @@ from capsviz.statistics.replicates import mean, within, within_one
 from capsviz.statistics.words import sentence
 
 OTHERS = 500  # images that means are of, at most
-COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
+SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
 
 
 class Statistics(NamedTuple):
@@ -25,7 +25,6 @@ class Statistics(NamedTuple):
     components: list[str]  # (7,) where variance lies
     shares: Estimate  # (S, 7) of the mean square of preferences; NaN: uniform couplings
     shuffled: Estimate  # (7,) of the own network, with class labels shuffled
-    by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
     coupling_sd: np.ndarray  # (S,) about uniform ones, over all images
     choices: list[str]  # (5,) what favourites do
     favourites: Estimate  # (S, 5) share of children; NaN: uniform couplings
@@ -42,6 +41,12 @@ class Statistics(NamedTuple):
     n: int
     dataset: str
     tied: np.ndarray | None = None  # (6,) share in which no class is ahead of all others
+    sources: list[str] | None = None  # (A,) couplings, and what they are made of
+    with_class: Estimate | None = None  # (S, A) share of their variance; difference: less couplings
+    own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
+    controls: list[str] | None = None  # (M,) networks whose images are moved as well
+    controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
+    by_child: np.ndarray | None = None  # (I, 3) no longer measured, in some shipped results
 
     axes = {
         "shares": ("networks", "components"),
@@ -49,14 +54,17 @@ class Statistics(NamedTuple):
         "favourites": ("networks", "choices"),
         **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
         "correlation": ("trees", "moves"),
+        "with_class": ("networks", "sources"),
+        "own_column": ("networks",),
+        "controlled": ("controls", "moves"),
     }
     formats = {
-        **dict.fromkeys(("shares", "shuffled", "favourites", "accuracy"), ".1%"),
-        **dict.fromkeys(("true_activation", "correlation"), ".2f"),
+        **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
+        **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),
     }
     over_runs = {
-        **dict.fromkeys(("shares", "shuffled", "favourites", "true_activation"), within_one),
-        "correlation": within(-1, 1),
+        **dict.fromkeys((*SHARES, "true_activation"), within_one),
+        **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
         "tied": mean,
     }
 
@@ -67,18 +75,12 @@ class ParseTree(Analysis):
     Result = Statistics
     needs = ("couplings",)
     slow = True
-    headline = ("shares", "accuracy", "correlation")
+    headline = ("shares", "with_class", "own_column", "accuracy", "correlation", "controlled")
 
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
         seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Measure the trees of N images (N, C, H, W) with labels (N,).
-
-        Raises
-        ------
-        ValueError  for fewer than 2 images, or a layer whose positions see some children only.
-        """
         from capsviz.inputs.samples import other_images
 
         return evaluate(
@@ -87,18 +89,15 @@ class ParseTree(Analysis):
         )  # fmt: skip
 
     def parts(self, result):
-        """Return "moved" too, where couplings can be frozen or images moved."""
         more = result.accuracy is not None or result.correlation is not None
         return ("", "moved") if more else ("",)
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw shares of variance and favourites, or frozen couplings and moved trees."""
         from capsviz.analyses.parse_tree import draw
 
         return (draw.moved if part == "moved" else draw.statistics)(result, width)
 
     def verdict(self, result) -> str:
-        """Say what decides most of the preferences, and whether a tree moves with its image."""
         parts = [_decides(result.shares[0], result.shuffled)]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
             low, high = result.correlation[0, 1].difference.ci95
@@ -110,18 +109,19 @@ class ParseTree(Analysis):
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
-        """Return what a picture shows, and what its bars are."""
         bars = f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}"
         if part == "moved":
             return (
                 "Accuracy and activation of the true class with couplings frozen to means of other "
                 "images. Correlation of an image's tree with the tree of the image moved by one "
-                f"position. {bars} (bootstrap)."
+                "position, also of untrained networks, and with random matrices: own ones of each "
+                f"position, or shared by all positions of a type. {bars} (bootstrap)."
             )
         return (
             "Shares of the variance of what primary capsules prefer, for the network, untrained "
-            "networks, and shuffled class labels. Below, how often their favourite class differs. "
-            f"{bars} (bootstrap; Student's t)."
+            "networks, and shuffled class labels. Below, how often their favourite class differs, "
+            "and the share of variance that lies between classes, for the couplings and what they "
+            f"are made of. {bars} (bootstrap; Student's t)."
         )
 
 
@@ -150,107 +150,129 @@ def evaluate(
     ----------
     others  images, labels and a name of other images (`capsviz.inputs.samples.Others`).
     seeds   untrained networks.
-    seed    of these, of pairs, shuffles and the bootstrap.
+    seed    of these, of random matrices, pairs, shuffles and the bootstrap.
     """
     import torch
 
-    from capsviz.analyses.parse_tree import measure as measures
-    from capsviz.analyses.parse_tree import variance
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import coupling_sd
 
     images, labels = images.cpu(), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    fresh, notes = measures.untrained(model, images, seeds, seed)
-    own, known = (measures.observe(model, some, progress) for some in (images, others.images))
-    by_network = [(own, known)]
-    for network in fresh:
-        by_network.append(
-            tuple(measures.observe(network, some, progress) for some in (images, others.images))
-        )
-    shares, favourites, sd = [], [], []
-    for here, elsewhere in by_network:
-        shares.append(_shares(here, labels, counts))
-        usual = measures.usual(measures.favourites(elsewhere.couplings), here.couplings.shape[2])
-        favourite = measures.favourites(here.couplings)
+    fresh, notes = measure.untrained(model, images, seeds, seed)
+    known = measure.observe(model, others.images)
+    shares, favourites, sd, of_class, columns, observed = ([] for _ in range(6))
+    for network in (model, *fresh):
+        here = measure.observe(network, images)
+        elsewhere = known if network is model else measure.observe(network, others.images)
+        observed.append(here)
+        shares.append(measure.shares(here, labels, counts))
+        usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
-        favourites.append(measures.choices(favourite, usual, labels, here.read, pairs))
+        favourite = measure.favourites(here.couplings)
+        favourites.append(measure.choices(favourite, usual, labels, here.read, pairs))
         sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
+        sources, explained = measure.with_class(network, images, labels, counts)
+        of_class.append(explained)
+        columns.append(measure.own_column(here.couplings, labels, counts))
+    own = observed[0]
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [
-        measures.FRESH if len(fresh) == 1 else f"{measures.FRESH}, seed {seed + k}"
+        measure.FRESH if len(fresh) == 1 else f"{measure.FRESH}, seed {seed + k}"
         for k in range(len(fresh))
     ]
-    about = (own, known, others.labels, generator, progress)
-    accuracy, activation, ties, no_freezing = _frozen(model, images, labels, *about, counts)
-    correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
+    frozen = _frozen(model, images, labels, own, known, others.labels, generator, progress, counts)
+    trees = measure.class_means(known, others.labels)[labels]
+    moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
     return Statistics(
-        networks=[measures.known_as(model), *names],
-        components=list(COMPONENTS),
+        networks=[measure.known_as(model), *names],
+        components=list(measure.COMPONENTS),
         shares=stack(shares),
-        shuffled=_shares(own, mixed, counts),
-        by_child=variance.of_children(variance.preferences(own.couplings), labels),
+        shuffled=measure.shares(own, mixed, counts),
         coupling_sd=np.array(sd),
-        choices=list(measures.CHOICES),
+        choices=list(measure.CHOICES),
         favourites=stack(favourites),
-        frozen=None if accuracy is None else list(measures.FROZEN),
-        accuracy=accuracy,
-        true_activation=activation,
-        tied=ties,
-        moves=None if correlation is None else list(measures.MOVED),
-        trees=None if correlation is None else list(measures.TREES),
-        correlation=correlation,
         grid=own.grid,
         others=others.name,
-        notes=[*notes, *no_freezing, *no_moves],
+        notes=[*notes, *frozen.pop("notes"), *moves.pop("notes")],
         classes=list(classes),
         n=len(images),
         dataset=dataset,
+        sources=sources,
+        with_class=stack(of_class),
+        own_column=stack(columns),
+        **frozen,
+        **moves,
     )
 
 
-def _shares(own, labels, counts):
-    import torch
-
-    from capsviz.analyses.parse_tree import variance
-
-    values = variance.preferences(own.couplings)
-    if variance.is_even(own.couplings):
-        values = torch.zeros_like(values)
-    return variance.shares(values, labels, own.grid, counts)
-
-
-def _frozen(model, images, labels, own, known, classes, generator, progress, counts):
+def _frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
     """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
     import torch
 
-    from capsviz.analyses.parse_tree import measure as measures
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing.many import winners
 
     try:
-        activations = measures.frozen(model, images, own, known, classes, generator, progress)
+        activations = measure.frozen(model, images, own, known, classes, generator, progress)
     except ValueError as error:
-        return None, None, None, [f"no frozen couplings: {error}"]
+        none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
+        return none | {"notes": [f"no frozen couplings: {error}"]}
     read = winners(activations)
     true = activations[:, torch.arange(len(labels)), labels]
-    ties = (read < 0).double().mean(1).numpy()
-    accuracy = compare_means(read == labels, counts)
-    return accuracy, compare_means(true, counts, shares=False), ties, []
+    return {
+        "frozen": list(measure.FROZEN),
+        "accuracy": compare_means((read == labels).numpy(), counts),
+        "true_activation": compare_means(true.numpy(), counts, shares=False),
+        "tied": (read < 0).double().mean(1).numpy(),
+        "notes": [],
+    }
 
 
-def _moved(model, images, labels, own, known, classes, progress, counts):
-    """Correlations with the trees of moved images, and why there are none."""
-    from capsviz.analyses.parse_tree import measure as measures
-    from capsviz.analyses.parse_tree import variance
+def _moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+    """Correlations with the trees of moved images, and why there are none.
 
-    apart = measures.steps(model, own.grid)
-    if not apart:
-        few = own.grid is None or max(own.grid[1:]) < 3
+    Parameters
+    ----------
+    networks, observed  the own network and untrained ones, and what was observed of them.
+    names               of the untrained ones.
+    usual               (N, I, J) usual tree of each image's class.
+    """
+    from capsviz.analyses.parse_tree import measure
+
+    own, why = observed[0], ""
+    apart = measure.steps(networks[0], own.grid)
+    if own.grid is None or max(own.grid[1:]) < 3:
         why = "the grid has fewer than 3 positions to move by"
-        same = "neighbouring positions see the same part of the image"
-        return None, [f"trees of moved images: {why if few else same}"]
-    if variance.is_even(own.couplings):
-        return None, ["trees of moved images: all couplings are uniform, so none has a tree"]
-    usual = measures.class_means(known, classes)[labels]
-    values = measures.moved(model, images, own, usual, apart, progress)
-    return stack(compare_means(one, counts, shares=False) for one in values), []
+    elif not apart:
+        why = "neighbouring positions see the same part of the image"
+    elif measure.is_even(own.couplings):
+        why = "all couplings are uniform, so none has a tree"
+    if why:
+        none = dict.fromkeys(("moves", "trees", "correlation"))
+        return none | {"notes": [f"trees of moved images: {why}"]}
+
+    def correlations(network, seen, less):
+        values = measure.moved(network, images, seen, apart, less, progress)
+        return stack(compare_means(one, counts, shares=False) for one in values.numpy())
+
+    names, networks, observed, notes = [*names], [*networks], [*observed], []
+    try:
+        networks += measure.randomised(networks[0], own.grid, seed)
+        names += measure.RANDOM
+        observed += [measure.observe(one, images) for one in networks[-2:]]
+    except ValueError as error:
+        notes = [f"no random matrices: {error}"]
+    controls = [
+        correlations(network, seen, (0,))[0]
+        for network, seen in zip(networks[1:], observed[1:], strict=True)
+    ]
+    return {
+        "moves": list(measure.MOVED),
+        "trees": list(measure.TREES),
+        "correlation": correlations(networks[0], own, (0, usual)),
+        "controls": names if controls else None,
+        "controlled": stack(controls) if controls else None,
+        "notes": notes,
+    }

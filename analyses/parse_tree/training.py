@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.parse_tree.statistics import COMPONENTS
 from capsviz.analysis import Analysis, Flag, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
@@ -65,7 +64,6 @@ class Epochs(Analysis):
         ] = 0.001,
         seed: Seed = 0,
     ) -> Trajectory:  # fmt: skip
-        """Follow the networks of a folder over its epochs."""
         assert folder is not None  # by `check`
         return follow(
             opened(weights(folder), images, inputs.device, progress), images, labels,
@@ -74,7 +72,6 @@ class Epochs(Analysis):
         )  # fmt: skip
 
     def check(self, *, folder, dead_norm, starved_share, seed):
-        """Refuse thresholds without a run, or out of range."""
         if folder is None:
             raise ValueError("--dead-norm and --starved-share are for a run: add --run FOLDER")
         if dead_norm <= 0 or not 0 < starved_share < 1:
@@ -84,22 +81,18 @@ class Epochs(Analysis):
             )
 
     def checkpoint(self, *, folder, **others):
-        """Return the last network of the run."""
         files = weights(folder)
         return str(files[max(files)])
 
     def stem(self, base, result):
-        """Return the name of the run."""
         return f"parse-tree-epochs-{result.run}"
 
     def draw(self, result, *, width=7.16, part=""):
-        """Draw activations, gradients and variance against the epoch."""
         from capsviz.analyses.parse_tree import draw
 
         return draw.epochs(result, width)
 
     def verdict(self, result) -> str:
-        """Say how many capsules are dead and starved at the end."""
         first, last = result.epochs[0], result.epochs[-1]
         return (
             f"In epoch {last} of {result.run}, {result.dead[-1]} of {result.children} primary "
@@ -108,7 +101,6 @@ class Epochs(Analysis):
         )
 
     def caption(self, result, part="") -> str:
-        """Return what the panels show."""
         return (
             "Primary capsules over training: their largest activation over all images, their "
             "gradient relative to the largest one, and what decides the variance of their "
@@ -120,76 +112,54 @@ class Epochs(Analysis):
 def follow(
     networks: Iterable, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
 ) -> Trajectory:
-    """Follow capsules over (epoch, network), in order.
-
-    Parameters
-    ----------
-    run            its name, for the record.
-    dead_norm      a capsule is dead if its activation is below this in all images.
-    starved_share  of the largest capsule's gradient.
-    seed           of the bootstrap.
+    """Follow capsules over (epoch, network), in order; see the options of `Epochs`.
 
     Raises
     ------
     ValueError  for networks whose children capsviz does not know.
     """
+    from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import routes_again
+    from capsviz.tracing.rerouting import child_gradients
 
-    images, labels = images.cpu(), labels.cpu()
-    counts = draw_resamples(len(images), seed=seed)
-    rows = []
+    images, labels, n = images.cpu(), labels.cpu(), len(images)
+    counts = draw_resamples(n, seed=seed)
+    epochs, right, active, norms, relative, starved, shares = ([] for _ in range(7))
     for epoch, model in networks:
         if not routes_again(model):
             raise ValueError("the networks of this run have no capsules, so none can die")
-        rows.append({"epochs": epoch, **_of_epoch(model, images, labels, counts, starved_share)})
-    joined = {name: [row[name] for row in rows] for name in rows[0]}
-    active = np.stack(joined.pop("active"))
-    arrays = {name: np.stack(joined.pop(name)) for name in ("gradient", "gradient_largest")}
-    estimates = {name: stack(joined.pop(name)) for name in ("accuracy", "starved", "shares")}
+        squares, most, correct = child_gradients(model, images, labels)
+        epochs.append(epoch)
+        right.append(int(correct.sum()))
+        active.append(most.numpy())
+        norms.append(squares.mean(0).sqrt().numpy())
+        relative.append(norms[-1] / max(norms[-1].max(), np.finfo(float).tiny))
+        drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
+        few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
+        count = int((relative[-1] < starved_share).sum())
+        low, high = np.percentile(few, [2.5, 97.5])
+        ends = np.array([min(low, count), max(high, count)])
+        starved.append(Estimate(np.array(count), ends, n))
+        shares.append(measure.shares(measure.observe(model, images), labels, counts))
+    accuracy = [Estimate(np.array(k / n), np.array(wilson(k, n)), n) for k in right]
+    largest = np.stack(active)
     return Trajectory(
-        **joined,
-        **arrays,
-        **estimates,
-        largest=np.quantile(active, QUANTILES, axis=1).T,
-        dead=(active < dead_norm).sum(1),
-        components=list(COMPONENTS),
-        children=active.shape[1],
+        epochs=epochs,
+        accuracy=stack(accuracy),
+        largest=np.quantile(largest, QUANTILES, axis=1).T,
+        dead=(largest < dead_norm).sum(1),
+        gradient=np.quantile(relative, QUANTILES, axis=1).T,
+        gradient_largest=np.max(norms, axis=1),
+        starved=stack(starved),
+        components=list(measure.COMPONENTS),
+        shares=stack(shares),
+        children=largest.shape[1],
         dead_norm=dead_norm,
         starved_share=starved_share,
         run=run,
-        n=len(images),
+        n=n,
         dataset=dataset,
     )
-
-
-def _of_epoch(model, images, labels, counts, starved_share) -> dict:
-    import torch
-
-    from capsviz.analyses.parse_tree import variance
-    from capsviz.analyses.parse_tree.measure import observe
-    from capsviz.tracing.rerouting import child_gradients
-
-    squares, largest, right = child_gradients(model, images, labels)
-    n = len(images)
-    own = observe(model, images)
-    values = variance.preferences(own.couplings)
-    if variance.is_even(own.couplings):
-        values = torch.zeros_like(values)
-    norms = squares.mean(0).sqrt().numpy()
-    relative = norms / max(norms.max(), np.finfo(float).tiny)
-    drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
-    starved = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
-    count = int((relative < starved_share).sum())
-    low, high = np.percentile(starved, [2.5, 97.5])
-    accuracy = float(right.double().mean())
-    return {
-        "accuracy": Estimate(accuracy, np.array(wilson(int(right.sum()), n)), n),
-        "active": largest.numpy(),
-        "gradient": np.quantile(relative, QUANTILES),
-        "gradient_largest": norms.max(),
-        "starved": Estimate(count, np.array([min(low, count), max(high, count)]), n),
-        "shares": variance.shares(values, labels, own.grid, counts),
-    }
 
 
 def weights(folder: Path) -> dict[int, Path]:
@@ -221,5 +191,6 @@ def opened(files: dict[int, Path], images, device, progress=iter):
         path = files[epoch or min(files)]
         model = checkpoint.load(path, device=device)
         if epoch == 0:
-            model = checkpoint.fresh(model, model.card["recipe"]["seed"], images=images)
+            seed = checkpoint.read_card(path)["recipe"]["seed"]
+            model = checkpoint.fresh(model, seed, images=images)
         yield epoch, model

@@ -1,0 +1,57 @@
+"""Look for the opposite of each finding in everything that is shipped.
+
+A finding of docs/findings.md names what would refute it. `Search` goes through all shipped results
+of the analysis and lists where the opposite is found, so that the page says it below the table;
+`said` is how the paragraph above says it, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from benchmarks.shipped import ROOT
+from capsviz.results import read_result
+
+FOLDERS = ("figures", "figures/leaderboard/*", "trained/seeds/*")  # later ones have more runs
+T = TypeVar("T")
+
+
+class Search(NamedTuple):
+    """One opposite of a finding, and where it was found."""
+
+    what: str
+    said: str  # part of the paragraph if it was found anywhere
+    looked: int
+    found: list[str]
+
+    def __str__(self) -> str:
+        """Return what was looked for, and where it was found."""
+        names = f": {', '.join(self.found)}" if self.found else ""
+        return f"{self.what}: {len(self.found)} of {self.looked}{names}"
+
+
+def search(
+    what: str, said: str, where: Mapping[str, T], is_opposite: Callable[[T], object]
+) -> Search:
+    """Return the names of what is opposite."""
+    found = [name for name, one in where.items() if is_opposite(one)]
+    return Search(what, said, len(where), found)
+
+
+@cache
+def everywhere(pattern: str, kind: str) -> list[tuple[str, Any]]:
+    """Return all shipped results of a kind, each with its network; those over more runs come last.
+
+    Results with a number of iterations that is not the network's own are left out.
+    """
+    found = []
+    for folder in FOLDERS:
+        for path in sorted(ROOT.glob(f"{folder}/{pattern}.json")):
+            result, about = read_result(path)
+            if about["kind"] == kind and getattr(result, "iterations", None) in (None, []):
+                shown = about["provenance"]["weights"].removesuffix(".safetensors")
+                name = shown if folder == FOLDERS[0] else path.parent.name
+                found.append((f"`{name}`", result))
+    return found
