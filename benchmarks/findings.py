@@ -626,7 +626,7 @@ def affine() -> Finding:
     for name in (POOLED, *routings.available()):
         one = over_runs(f"{SLIM}{name}{EPOCHS}", "affine")
         ((_, inside[name]),), ((_, outside[name]),) = (
-            list(column(one.result)) for column in (columns.within, columns.beyond)
+            list(columns.affine(place, one.result)) for place in (1, 2)
         )
         runs[name] = one.runs
         files.append(one.path)
