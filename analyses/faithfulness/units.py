@@ -87,7 +87,7 @@ class OverUnits(Faithfulness):
         from capsviz.statistics.intervals import require_two
 
         require_two(n)
-        over, part, shares = over or "positions", inputs.sample(n), measures.grid_of(steps)
+        over, part, shares = over or "positions", inputs.dataset.sample(n), measures.grid_of(steps)
         names, drawn, apart, left_out = removal.measured(
             inputs.model, removal.make(part, scene, seed), over, shares, seed, progress
         )

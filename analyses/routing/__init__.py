@@ -169,7 +169,9 @@ class OneImage(Analysis):
         where, places = "", ""
         if result.layer is not None:
             where, places = f", in routed layer {result.layer}", " of the parents at all positions"
-        whole = f" All together they add up to {quantity['words']}{places}."
+        whole = ""
+        if result.quantity is not None:
+            whole = f" All together they add up to {quantity['words']}{places}."
         if part == "maps":
             text = (
                 f"Evidence for each {result.parent} by position, summed over capsule types: {what}."

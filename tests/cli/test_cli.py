@@ -132,7 +132,7 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
         (["rotate", *DIGITS, "--digit", 11], ["no class 11", "0 to 9"]),
         (["rotate", *DIGITS, "--index", 10_000], ["expected an index"]),
-        (["rotate", *DIGITS, "--step", 0], ["step", "positive"]),
+        (["rotate", *DIGITS, "--step", 0], ["a step above 0"]),
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
         (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),

@@ -97,7 +97,7 @@ WRONG = {
     "networks.py:bild": "unknown function 'bild', expected one of: build, colour, .*'build'",
     "networks.py:raises": r"raises\(\) raises RuntimeError: no file",
     "networks.py:number": r"number\(\) returns int, expected a torch module",
-    "networks.py:needs": "needs needs depth: write a function without arguments",
+    "networks.py:needs": "needs cannot be called with no arguments: missing a required argument",
     "networks.py:told": "cannot be called with images alone",
     "networks.py:colour": r"refuses images \(7, 1, 28, 28\)",
     "networks.py:wrapped_five": r"of 5 classes, but digits has \(1, 28, 28\) of 10",
