@@ -127,7 +127,7 @@ class Short(zoo.Einsum):
             agreed = torch.einsum("bije,bje->bij", votes, v)
             b = b + (agreed.mean(0, keepdim=True) if self.wrong == "shared" else agreed)
         length = v.norm(dim=2)
-        return length * (1 + 1e-3 * torch.rand(3)) if self.wrong == "random" else length
+        return length * (1 + 1e-2 * torch.rand(3)) if self.wrong == "random" else length
 
 
 SAID = {"shared": "couplings depend on the batch", "random": "two passes .* differ"}

@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analyses.faithfulness.pixels import Faithfulness, Statistics, Steps, compared
 from capsviz.analysis import Default, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import within_one
+from capsviz.statistics.replicates import within, within_one
 
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 
@@ -34,16 +34,18 @@ class Units(NamedTuple):
     classes: list[str]
     dataset: str
 
-    axes = Statistics.axes | {
+    axes = {k: v for k, v in Statistics.axes.items() if k not in ("infidelity", "sanity")} | {
         "accuracy": Statistics.axes["curves"],
         **dict.fromkeys(("accuracy_gap", "apart"), ("names",)),
     }
-    formats = Statistics.formats | dict.fromkeys(("accuracy", "accuracy_gap", "apart"), ".3f")
-    titles = Statistics.titles | {
+    formats = dict.fromkeys(axes, ".3f")
+    titles = {k: v for k, v in Statistics.titles.items() if k != "sanity"} | {
         "accuracy_gap": "insertion minus deletion of the accuracy",
         "apart": "AUROC of the object's positions",
     }
-    over_runs = Statistics.over_runs | dict.fromkeys(("accuracy", "apart"), within_one)
+    over_runs = dict.fromkeys(
+        ("curves", "accuracy", "deletion", "insertion", "apart"), within_one
+    ) | dict.fromkeys(("gap", "accuracy_gap"), within(-1, 1))
 
 
 class OverUnits(Faithfulness):

@@ -169,12 +169,14 @@ def statistics(result, width):
     """Draw shares of variance, favourites, and what else varies between classes."""
     wide = width >= PANELS
     S = len(result.networks) + 1
-    below = [_favourites] + ([_sources] if result.sources else [])
-    heights = [0.24 * S + 0.35] + [1.45] * (1 if wide else len(below))
+    below = [(_favourites, _tall(result.choices))]
+    below += [(_sources, _tall(result.sources))] if result.sources else []
+    tall = [inches for _, inches in below]
+    heights = [0.24 * S + 0.35, *([max(tall)] if wide else tall)]
     figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
     grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
     _shares(figure, figure.add_subplot(grid[0, :]), result, wide)
-    for k, draw in enumerate(below):
+    for k, (draw, _) in enumerate(below):
         draw(figure.add_subplot(grid[1, k] if wide else grid[1 + k, 0]), result)
     return figure
 
@@ -185,7 +187,8 @@ def moved(result, width):
     panels = [_frozen] if result.accuracy is not None else []
     panels += [_moved] if result.correlation is not None else []
     shape = (1, len(panels)) if wide else (len(panels), 1)
-    figure = Figure(figsize=(width, 2.2 if wide else 2.2 * len(panels)))
+    tall = 0.75 + max(_tall(result.frozen or ()), _tall(result.controls or ()))
+    figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
     for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
         draw(axes, result)
     figure.suptitle(f"{result.n:,} images of {result.dataset}; bars: 95 %", fontsize=6.5)
@@ -239,6 +242,11 @@ def _dots(axes, title, unit, rows, series):
     axes.tick_params(axis="y", length=0)
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
     axes.legend(title=title, title_fontsize=6.5, fontsize=6, ncols=2, handletextpad=0.2, **above)
+
+
+def _tall(rows) -> float:
+    """Inches in which the names of rows have room."""
+    return max(1.45, 0.16 * sum(1 + _folded(name).count("\n") for name in rows))
 
 
 def _of_networks(result, estimate):

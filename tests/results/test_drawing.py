@@ -60,4 +60,5 @@ def test_it_can_be_read(width):
 def test_every_shipped_network_is_on_a_page():
     table = leaderboard.table()
     with results.style():
-        assert legibility.defects(draw(table, 7.16), 7.16, "") == []
+        drawn = draw(table, 7.16, leaderboard.choose([]))
+        assert legibility.defects(drawn, 7.16, "") == []
