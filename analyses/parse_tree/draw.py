@@ -246,7 +246,7 @@ def _dots(axes, title, unit, rows, series):
 
 def _tall(rows) -> float:
     """Inches in which the names of rows have room."""
-    return max(1.45, 0.16 * sum(1 + _folded(name).count("\n") for name in rows))
+    return max(1.45, 0.2 * sum(1 + _folded(name).count("\n") for name in rows))
 
 
 def _of_networks(result, estimate):
