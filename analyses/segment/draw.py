@@ -50,7 +50,8 @@ def sheet(result, width):
 
 def _pictures(figure, result, some, columns):
     """Draw input, digits, reconstructions and wrong pair of some images."""
-    grey = np.repeat(result.inputs[some].mean(1, keepdims=True), 3, 1)
+    grey = result.inputs[some].mean(1, keepdims=True).round().astype(np.uint8)
+    grey = np.repeat(grey, 3, 1)
     pairs = (result.parts, result.drawn, result.wrong_pair)
     rows = np.stack([grey, *(overlay(pair[some]) for pair in pairs)])
 

@@ -1,6 +1,7 @@
 """Figures on disk: numbers beside pictures, the same picture again from the numbers alone."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -88,6 +89,7 @@ def test_shipped_captions_are_those_of_their_numbers():
         made, about = results.read_result(FIGURES / numbers)
         part = entry.get("part", "")
         assert entry["caption"] == results.caption(entry["analysis"], made, part)
+        assert not re.search(r"capsviz |--\w|pip |(^|\s)/\w", entry["caption"]), "a command, a path"
         assert entry["commit"] == about["provenance"]["commit"]
         assert typeset(entry["caption"]) in latex
 
