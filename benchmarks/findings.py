@@ -99,7 +99,7 @@ def transplant() -> Finding:
     each = {
         ("`mnist`", "3"): mnist,
         ("`mnist`, trained with 2 iterations", "2"): over_runs(two, "transplant", iterations=None),
-        ("the same", "3"): over_runs(two, "transplant", iterations=3),
+        ("`mnist`, 2 iterations, routed 3 times", "3"): over_runs(two, "transplant", iterations=3),
         ("`digits`", "3"): shipped("leaderboard/digits/transplant-digits-360-images.json"),
         ("`cifar10-resnet`", "3"): shipped("transplant-cifar10-resnet-cifar10-500-images.json"),
     }

@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
-from capsviz.statistics.words import told
+from capsviz.statistics.words import word_for
 
 TARGETS = {"read": "the predicted class", "true": "the true class"}
 Target = Annotated[
@@ -272,7 +272,7 @@ def compared(result, rivals) -> str:
     for name in rivals if result.routed_less is not None else ():
         if name in result.names:
             less = result.routed_less[result.names.index(name)]
-            groups[told(less, "more", "less", "not clearly more")].append(f"'{name}'")
+            groups[word_for(less, "more", "less", "not clearly more")].append(f"'{name}'")
     clauses = [f"{how} faithful than {', '.join(some)}" for how, some in groups.items() if some]
     text = (
         "By insertion minus deletion, the routing map is " + "; ".join(clauses) if clauses else ""

@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import told
+from capsviz.statistics.words import word_for
 
 OF = {  # broken -> its control, which leaves a whole digit
     "halves of two classes": "halves of one class",
@@ -104,12 +104,12 @@ class Parts(Analysis):
 
     def verdict(self, result) -> str:
         clauses = [
-            f"{kind} {told(gain, 'better', 'less well', 'not clearly better')} than {control}"
+            f"{kind} {word_for(gain, 'better', 'less well', 'not clearly better')} than {control}"
             for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
         ]
         text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
         if result.perturbed is not None:
-            tied = told(result.perturbed[1].difference[1], "more", "less", "not clearly more")
+            tied = word_for(result.perturbed[1].difference[1], "more", "less", "not clearly more")
             text += (
                 f" Units of the class capsule are {tied} tied to one half of a stroke than random "
                 "directions are."

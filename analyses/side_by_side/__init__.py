@@ -10,7 +10,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.nn.quantity import words_of
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import strongest, told
+from capsviz.statistics.words import strongest, word_for
 
 NEEDS = ("votes", "couplings", "poses", "interventions")
 SHARES = ("accuracy", "uniform_accuracy", "cost", "agreement")
@@ -194,7 +194,7 @@ class OverImages(Analysis):
     def verdict(self, result) -> str:
         first, second = (f"'{name}' is higher" for name in result.networks)
         accuracy, cost = (
-            told(one.difference[1], second, first, "no measurable difference")
+            word_for(one.difference[1], second, first, "no measurable difference")
             for one in (result.accuracy, result.cost)
         )
         return f"Accuracy: {accuracy}. Cost of uniform couplings: {cost}."

@@ -10,7 +10,7 @@ from capsviz.analyses.transplant.pairs import MOST, Exchange, with_reason
 from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import told
+from capsviz.statistics.words import word_for
 
 DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
@@ -116,7 +116,7 @@ class ByCapsules(Exchange):
         for kind in result.kinds:
             first, noun = result.first_change[kind][1], NOUNS[kind]
             name = "" if first.runs is not None else f" ({_name(result, kind)})"
-            than = told(first.difference, "more than", "less than", "not measurably more than")
+            than = word_for(first.difference, "more than", "less than", "not measurably more than")
             text += (
                 f"\nThe most effective {noun}{name} changes the activation of the donor's class "
                 f"{than} as many random capsules."

@@ -56,6 +56,6 @@ def sentence(text: str, names: Sequence[str] = ()) -> str:
     return first + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
 
 
-def told(difference, above: str, below: str, neither: str) -> str:
-    """Of three words the one that an interval allows: for more, for less, for what holds 0."""
+def word_for(difference, above: str, below: str, neither: str) -> str:
+    """Return the word that the interval of a difference supports; `neither` if it holds 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import LONGEST, number, shortened, strongest, told
+from capsviz.statistics.words import LONGEST, number, shortened, strongest, word_for
 
 
 def test_long_names_are_shortened_and_stay_different():
@@ -31,4 +31,4 @@ def test_where_all_are_alike_none_is_the_strongest():
     ("ends", "word"), [((0.1, 0.2), "more"), ((-0.2, -0.1), "less"), ((-0.1, 0.2), "neither")]
 )
 def test_a_difference_is_told_by_its_interval(ends, word):
-    assert told(Estimate(np.mean(ends), np.array(ends)), "more", "less", "neither") == word
+    assert word_for(Estimate(np.mean(ends), np.array(ends)), "more", "less", "neither") == word
