@@ -21,6 +21,8 @@ Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Inside = Annotated[float, Field(gt=0, lt=1)]
 Above = Annotated[float, Field(gt=0)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+Angle = Annotated[float, Field(ge=0, lt=90)]
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -59,6 +61,9 @@ class Recipe:
     flip: bool = False  # mirror each training image left to right with probability 1/2
     brightness: Share = 0.0  # factors from 1 - this to 1 + this
     contrast: Share = 0.0  # factors from 1 - this to 1 + this
+    rotation_deg: Angle = 0.0  # rotations by up to this in both directions
+    scale: Part = 0.0  # sizes from 1 - this to 1 + this
+    shear_deg: Angle = 0.0  # shears by up to this in both directions
     precision: Precision = "auto"  # fp32, bf16 (autocast; routing stays fp32), or the faster one
     seed: int = 0
     keep: Literal["best", "last"] = "best"  # weights of the best validation epoch, or of the last

@@ -184,8 +184,9 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     order = torch.randperm(len(train), generator=generator).to(device)
     batches = order.split(recipe.batch_size)
     augmentation = Augmentation(
-        recipe.shift_px, recipe.crop_px, recipe.flip, recipe.brightness, recipe.contrast
-    )
+        recipe.shift_px, recipe.crop_px, recipe.flip, recipe.brightness, recipe.contrast,
+        recipe.rotation_deg, recipe.scale, recipe.shear_deg,
+    )  # fmt: skip
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
     total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0
     model.train()

@@ -29,6 +29,7 @@ class Draws(NamedTuple):
     mirrored: Tensor | None = None  # (N,) bool
     brightness: Tensor | None = None  # (N,) factors
     contrast: Tensor | None = None  # (N,) factors
+    maps: Tensor | None = None  # (2, 3, N) from places of the new image to those of the old one
 
     def take(self, index: Tensor) -> Draws:
         """Return the draws of some of the images."""
@@ -49,9 +50,10 @@ class Draws(NamedTuple):
 class Augmentation:
     """Random changes of training images, drawn for each image.
 
-    In this order: a window of the image padded with zeros, mirroring, brightness and contrast. The
-    last two are torchvision's `adjust_brightness` and `adjust_contrast` on images in [0, 1], each
-    with a factor drawn uniformly from 1 - strength ... 1 + strength, clamped to [0, 1].
+    In this order: a window of the image padded with zeros, mirroring, an affine map about the
+    centre (bilinear, zeros outside), brightness and contrast. The last two are torchvision's
+    `adjust_brightness` and `adjust_contrast` on images in [0, 1], each with a factor drawn
+    uniformly from 1 - strength ... 1 + strength, clamped to [0, 1].
     """
 
     shift_px: int = 0  # zeros around the image before a window is cut out of it
@@ -59,6 +61,9 @@ class Augmentation:
     flip: bool = False  # left to right, with a chance of one half
     brightness: float = 0.0  # strength, from 0 to 1: the image times the factor
     contrast: float = 0.0  # strength, from 0 to 1: its distance from its mean grey times the factor
+    rotation_deg: float = 0.0  # angles are uniform in both directions up to this
+    scale: float = 0.0  # strength, from 0 to below 1: the size times a factor
+    shear_deg: float = 0.0  # angles of vertical lines, as rotation_deg
 
     def draw(
         self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
@@ -72,7 +77,9 @@ class Augmentation:
             1 + strength * (2 * torch.rand(n, generator=generator) - 1) if strength else None
             for strength in (self.brightness, self.contrast)
         ]
-        return Draws(offsets, mirrored, *factors)
+        strengths = (self.rotation_deg, self.scale, self.shear_deg)
+        maps = _affine_maps(n, *strengths, generator) if any(strengths) else None
+        return Draws(offsets, mirrored, *factors, maps)
 
     def apply(self, images: Tensor, draws: Draws) -> Tensor:
         """uint8 images (B, C, H, W) and B draws -> float32 in [0, 1], of the window's size."""
@@ -92,6 +99,11 @@ class Augmentation:
         if draws.mirrored is not None:
             images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
         images = to_float(images)
+        if draws.maps is not None:
+            grid = torch.nn.functional.affine_grid(
+                draws.maps.permute(2, 0, 1), list(images.shape), align_corners=False
+            )
+            images = torch.nn.functional.grid_sample(images, grid, align_corners=False)
         if draws.brightness is not None:
             images = (images * draws.brightness[:, None, None, None]).clamp(0, 1)
         if draws.contrast is not None:
@@ -99,6 +111,20 @@ class Augmentation:
             images = (factor * images + (1 - factor) * mean).clamp(0, 1)
         whole, rest = images[:, :C], images[:, C:]
         return whole, None if parts is None else rest.unflatten(1, (-1, C))
+
+
+def _affine_maps(
+    n: int, rotation_deg: float, scale: float, shear_deg: float, generator: torch.Generator | None
+) -> Tensor:
+    """Draw (2, 3, n) as `affine_grid` takes them: rotation times shear, divided by the scale."""
+    drawn = 2 * torch.rand(3, n, generator=generator) - 1
+    angle, slant = torch.deg2rad(drawn[0] * rotation_deg), torch.deg2rad(drawn[1] * shear_deg)
+    size, turn, lean = 1 + scale * drawn[2], torch.stack((angle.cos(), angle.sin())), slant.tan()
+    cos, sin = turn / size
+    zero = torch.zeros(n)
+    return torch.stack(
+        (torch.stack((cos, cos * lean - sin, zero)), torch.stack((sin, sin * lean + cos, zero)))
+    )
 
 
 def _mean_grey(images: Tensor) -> Tensor:

@@ -160,3 +160,26 @@ def test_draws_of_some_images_are_theirs(generator):
     draws, some = augmentation.draw(9, (1, 6, 7), generator=generator), torch.tensor([4, 1, 7])
     whole = augmentation.apply(images, draws)
     assert torch.equal(augmentation.apply(images[some], draws.take(some)), whole[some])
+
+
+@pytest.mark.parametrize("strength", [{"rotation_deg": 30}, {"scale": 0.3}, {"shear_deg": 20}])
+def test_rotations_scales_and_shears_are_those_of_torchvision(strength, generator):
+    images = (torch.rand(50, 1, 7, 7, generator=generator) * 255).byte().repeat(1, 1, 4, 4)
+    augmentation = Augmentation(**strength)
+    draws = augmentation.draw(50, (1, 28, 28), generator=generator)
+    found, seen = augmentation.apply(images, draws), []
+    for k, back in enumerate(draws.maps.unbind(2)):
+        first, second = back[:, 0], back[:, 1]
+        angle = float(torch.atan2(first[1], first[0]).rad2deg())
+        lean = float(((first @ second) / first.norm() ** 2).atan().rad2deg())
+        size = 1 / float(first.norm())
+        expected = torchvision.affine(
+            images[k] / 255, -angle, [0, 0], size, [lean, 0],
+            interpolation=torchvision.InterpolationMode.BILINEAR,
+        )  # fmt: skip
+        torch.testing.assert_close(found[k], expected, atol=1e-4, rtol=0)
+        seen.append({"rotation_deg": angle, "scale": size - 1, "shear_deg": lean})
+    for name, limit in {"rotation_deg": 0, "scale": 0, "shear_deg": 0, **strength}.items():
+        values = torch.tensor([one[name] for one in seen])
+        assert values.abs().max() <= limit + 1e-4
+        assert limit == 0 or (values.min() < -limit / 2 and values.max() > limit / 2)

@@ -168,7 +168,9 @@ class CapsNet(ClassPoses):
                 config.channels, types=types, dimensions=dim, kernel=KERNEL, scale=scale
             )
         else:
-            self.stem = stems.build(config.stem, config.image_shape, types, dim)
+            self.stem = stems.build(
+                config.stem, config.image_shape, types, dim, channels=config.channels
+            )
             self.to_capsules = children.build(config.primary, types, dim)
             if config.primary in children.WITH_LOGITS:
                 kernel, stride, padding = stems.layers(config.stem)[-1]

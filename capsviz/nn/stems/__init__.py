@@ -8,7 +8,7 @@ not have.
 
 from torch import Tensor, nn
 
-from capsviz.discovery import load, names
+from capsviz.discovery import load, names, parameters
 
 PACKAGE = "capsviz.nn.stems"
 
@@ -42,10 +42,17 @@ def available() -> list[str]:
     return names(PACKAGE)
 
 
-def build(name: str, image_shape: tuple[int, int, int], types: int, dimensions: int) -> Stem:
-    """Make a stem by its name; ValueError for an unknown name or for sizes it does not have."""
+def build(
+    name: str, image_shape: tuple[int, int, int], types: int, dimensions: int, **options
+) -> Stem:
+    """Make a stem by its name, with those options that it has.
+
+    ValueError for an unknown name or for sizes it does not have.
+    """
     positions(name, image_shape)
-    return load(PACKAGE, name, what="stem").build(tuple(image_shape), types, dimensions)
+    make = load(PACKAGE, name, what="stem").build
+    own = {k: v for k, v in options.items() if k in parameters(make)}
+    return make(tuple(image_shape), types, dimensions, **own)
 
 
 def layers(name: str) -> tuple[tuple[int, int, int], ...]:

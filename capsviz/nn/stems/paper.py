@@ -19,11 +19,17 @@ class Paper(Stem):
 
     final = "primary"
 
-    def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        types: int,
+        dimensions: int,
+        channels: int = CHANNELS,
+    ):
         super().__init__()
-        self.inner = CHANNELS
-        self.conv1 = nn.Conv2d(image_shape[0], CHANNELS, KERNEL)
-        self.primary = nn.Conv2d(CHANNELS, types * dimensions, KERNEL, 2)
+        self.inner = channels
+        self.conv1 = nn.Conv2d(image_shape[0], channels, KERNEL)
+        self.primary = nn.Conv2d(channels, types * dimensions, KERNEL, 2)
         self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:

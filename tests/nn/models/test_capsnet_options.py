@@ -7,7 +7,7 @@ import torch
 from conftest import build_strong, build_tiny
 
 from capsviz import checkpoint, data, memory
-from capsviz.nn import functional, models
+from capsviz.nn import functional, models, routing
 from capsviz.training import train
 from capsviz.training.recipe import Recipe
 
@@ -169,3 +169,11 @@ def test_a_standardised_network_does_not_see_brightness_and_contrast_and_draws_t
     dark = model.objective(expected, images, LABELS[:3]).reconstruction
     light = model.objective(expected, images / 2, LABELS[:3]).reconstruction
     assert (dark != light).all(), "the decoder's target is the image itself"
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_channels_count_on_the_paper_s_stem_whatever_the_routing(name):
+    options = {"channels": 12, "types": 2, "reconstruction_weight": 0, "routing": name}
+    network = models.build("capsnet", (1, 28, 28), 10, **options)
+    convolutions = [m for m in network.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert convolutions[0].out_channels == convolutions[1].in_channels == 12

@@ -1,0 +1,183 @@
+"""Trainings for the minutes of a GPU, by priority: `python -m benchmarks.gpu_queue work`.
+
+    work --folder F [--seconds N] [--only PATTERN]    train what nobody has begun in F
+    pack --folder F --output OUT [--weights PATTERN]     archives of weights, cards and curves
+
+Several `work` processes share one folder: each takes the next job that none has begun, and begins
+none that would not end in time, judged by those of its group that have ended. A job that fails
+leaves its error in NAME/failed.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tarfile
+import time
+import traceback
+from itertools import product
+from pathlib import Path
+
+from capsviz.nn import routing
+from capsviz.training import run as pipeline
+
+ARCHIVE_BYTES, MOST = 15_500_000, 4  # of one archive before compression, and archives
+
+NARROW = {"batch_size": 128, "learning_rate": 2e-3, "schedule": "linear", "warmup_epochs": 0.25}
+PLAIN = {"reconstruction_weight": 0.0}
+SLIM = {"stem": "slim", "decoder": "deconvolution"}
+SLIM_RECIPE = {
+    "dataset": "mnist", "epochs": 10, "batch_size": 64, "learning_rate": 2e-3,
+    "schedule": "linear", "warmup_epochs": 0.25, "ema": 0.999,
+}  # fmt: skip
+OWN_OPTIONS = {"em": {"floor": 1.0}, "variational": {"vote_std": 0.01}}  # as in `routings`
+POSITIONS = 24**2  # of the narrow stem on images of `assemblies`
+
+
+def jobs() -> dict[str, tuple[str | None, dict]]:
+    """Return source and flags of `training.run.prepare` by name, in order of priority."""
+    found: dict[str, tuple[str | None, dict]] = {}
+    for seed, iterations in product(range(10, 30), (3, 1)):
+        found[f"iterations-{iterations}-{seed}"] = "digits", {
+            "dataset": "mnist", "limit": 10_000, "epochs": 4, "precision": "bf16", "seed": seed,
+            "options": {"iterations": iterations, "transform": "own"},
+        }  # fmt: skip
+    for seed in range(3):
+        found[f"strong-{seed}"] = "mnist-attention", {
+            "epochs": 150, "batch_size": 256, "learning_rate": 3e-3, "warmup_epochs": 1.0,
+            "shift_px": 2, "rotation_deg": 15.0, "scale": 0.1, "shear_deg": 10.0,
+            "precision": "bf16", "seed": seed,
+        }  # fmt: skip
+    for distance, seed, transform in product(("far", "near"), range(3), ("own", "type")):
+        found |= on_assemblies(distance, seed, transform)
+    for seed, decoder, kind in product(range(10, 20), (0, 1), ("capsules", "pooling")):
+        found |= pooling_or_capsules(kind, bool(decoder), seed)
+    return found
+
+
+def on_assemblies(distance: str, seed: int, transform: str) -> dict[str, tuple[None, dict]]:
+    """Return all routings on the narrow stem, and two networks with as many weights."""
+    terms = {
+        **NARROW, "dataset": "assemblies", "dataset_options": {"distance": distance},
+        "epochs": EPOCHS, "shift_px": 0, "precision": "bf16", "seed": seed,
+    }  # fmt: skip
+    found = {}
+    for name in routing.available():
+        options = {"channels": 64, "types": 4, "transform": transform, **PLAIN, "routing": name}
+        options |= OWN_OPTIONS.get(name, {})
+        if transform == "type":  # votes of all positions add up
+            options["vote_std"] = options.get("vote_std", 0.1) / POSITIONS**0.5
+        found[f"assemblies-{distance}-{transform}-{name}-{seed}"] = (
+            None,
+            terms | {"options": options},
+        )
+    large = transform == "own"
+    others = {
+        "average": {"channels": [128, 300] if large else [64, 33]},
+        "resnet": {"channels": [54, 108, 216] if large else [13, 26, 52]},
+    }
+    for model, options in others.items():
+        found[f"assemblies-{distance}-{transform}-{model}-{seed}"] = None, terms | {
+            "model": model, "options": options
+        }  # fmt: skip
+    return found
+
+
+EPOCHS = 10
+
+
+def pooling_or_capsules(kind: str, decoder: bool, seed: int) -> dict[str, tuple[None, dict]]:
+    """Return one run of experiment b of docs/preregistered.md."""
+    if kind == "pooling":
+        more = {"model": "pooled", "options": {"stem": "slim", "types": 65 if decoder else 22}}
+    else:
+        more = {"options": SLIM | ({} if decoder else PLAIN)}
+    name = f"{kind}-{'decoder' if decoder else 'plain'}-{seed}"
+    return {name: (None, {**SLIM_RECIPE, **more, "seed": seed})}
+
+
+def work(folder: Path, seconds: float, guess: float, only: str, device: str, trial: dict) -> None:
+    """Train one job after the other, as long as there is time; `guess` is of the first in s."""
+    ends = time.time() + seconds
+    for name, (source, flags) in jobs().items():
+        place, group = folder / name, name.rsplit("-", 1)[0]
+        if not re.match(only, name) or time.time() + expected(folder, group, guess) > ends:
+            continue
+        try:
+            place.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        begin = time.time()
+        try:
+            _, recipe = pipeline.prepare(source, flags | trial)
+            splits = {s: pipeline.load(recipe, s) for s in ("train", "validation", "test")}
+            _, card = pipeline.run(name, recipe, splits, place, device=device)
+            took = time.time() - begin
+            (place / "seconds.txt").write_text(f"{took}")
+            print(f"{name}: {card['results']['test']['accuracy']:.4f}, {took:.1f} s", flush=True)
+        except Exception:  # the next one may do
+            (place / "failed.txt").write_text(traceback.format_exc())
+            print(f"{name}: {traceback.format_exc().splitlines()[-1]}", flush=True)
+
+
+def expected(folder: Path, group: str, guess: float) -> float:
+    """Return the longest time of the group's jobs that have ended, without one a guess."""
+    times = [float(path.read_text()) for path in folder.glob(f"{group}-*/seconds.txt")]
+    return max(times, default=guess)
+
+
+def pack(folder: Path, output: Path, only: str, weights: str) -> None:
+    """Write what is to be kept of the ended jobs into as many archives as may come back.
+
+    `only` and `weights` are patterns of the jobs, and of those whose weights are kept.
+    """
+    files = [
+        path
+        for place in sorted(folder.iterdir())
+        if re.match(only, place.name)
+        for path in sorted(place.iterdir())
+        if path.name in ("epochs.csv", "failed.txt", "seconds.txt")
+        or path.name == f"{place.name}.json"
+        or (path.name == f"{place.name}.safetensors" and re.match(weights, place.name))
+    ]
+    archives: list[list[Path]] = [[]]
+    for path in files:
+        if sum(one.stat().st_size for one in [*archives[-1], path]) > ARCHIVE_BYTES:
+            archives.append([])
+        archives[-1].append(path)
+    output.mkdir(parents=True, exist_ok=True)
+    for number, some in enumerate(archives[:MOST]):
+        with tarfile.open(output / f"runs-{number}.tar.gz", "w:gz", compresslevel=1) as archive:
+            for path in some:
+                archive.add(path, path.relative_to(folder))
+    for path in (one for some in archives[MOST:] for one in some):
+        print(f"left out: {path.relative_to(folder)}")
+
+
+def main() -> None:
+    """Run one of both commands."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("command", choices=("work", "pack", "list"))
+    options.add_argument("--folder", type=Path, default=Path("runs/gpu-queue"))
+    options.add_argument("--output", type=Path, default=Path("runs/gpu-packed"))
+    options.add_argument("--weights", default="", help="regular expression: weights to pack")
+    options.add_argument("--seconds", type=float, default=1e9)
+    options.add_argument("--guess", type=float, default=15, help="seconds of a group's first job")
+    options.add_argument("--only", default="", help="regular expression of names")
+    options.add_argument("--device", default="cuda")
+    options.add_argument("--limit", type=int, help="training images, for a trial")
+    options.add_argument("--epochs", type=int, help="for a trial")
+    options.add_argument("--batch-size", type=int, help="for a trial")
+    given = options.parse_args()
+    if given.command == "list":
+        print("\n".join(jobs()))
+    elif given.command == "pack":
+        pack(given.folder, given.output, given.only, given.weights)
+    else:
+        trial = {"limit": given.limit, "epochs": given.epochs, "batch_size": given.batch_size}
+        trial = {name: value for name, value in trial.items() if value is not None}
+        work(given.folder, given.seconds, given.guess, given.only, given.device, trial)
+
+
+if __name__ == "__main__":
+    main()
