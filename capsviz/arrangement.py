@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from matplotlib.transforms import offset_copy
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 PAGE, SLENDER = 4.5, 1.2  # half a page in inches; the height of a figure in a column, of its width
+SQUEEZED = 0.78  # of their heights that rows keep at least before the last one is left out
 KEY, LINE, LETTERS = 0.35, 0.145, 6.5  # inches kept for a key, and of its line; points
 
 
@@ -36,7 +38,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
         max(_tall(panels[name], result, width * share) for name, share in row) for row in rows
     ]
     count = len(rows)
-    while count > 1 and sum(heights[:count]) > tallest(width) - KEY:
+    while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
         count -= 1
     figure = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
@@ -133,7 +135,7 @@ def _tall(panel, result, inches: float) -> float:
 
 def _names_once(row: Sequence) -> None:
     """Name the y axis of neighbouring panels once, where its range and its names are the same."""
-    for left, right in zip(row, row[1:], strict=False):
+    for left, right in pairwise(row):
         axes, named = (left.yaxis, right.yaxis), left.get_ylabel()
         if left.get_ylim() != right.get_ylim() or named != right.get_ylabel():
             continue
@@ -171,7 +173,7 @@ def _key(figure, width: float, heading: str) -> int:
     )
 
 
-def legend_columns(width, labels, margin=0.5, letter=0.062) -> int:
+def legend_columns(width, labels, margin=0.42, letter=0.054) -> int:
     """Return how many of these labels stand side by side in a legend, in so many inches."""
     longest = max(len(line) for label in labels for line in label.split("\n"))
     return max(1, min(len(labels), int(width / (margin + letter * longest))))

@@ -13,7 +13,7 @@ from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, points, room
 from capsviz.statistics.estimate import Estimate
 
-ROW = 0.202  # inches of a row, so that its picture can be recognised
+ROW = 0.205  # inches of a row, so that its picture can be recognised
 LETTER = 0.055  # inches of a letter of the columns' names
 
 
@@ -32,9 +32,9 @@ def _name_rows(axes, result):
 def _examples(axes, result):
     """Draw the first image, original and under each corruption."""
     for r, image in enumerate(result.examples[:, 0]):
-        extent = (-0.46, 0.46, r + 0.46, r - 0.46)
+        extent = (-0.49, 0.49, r + 0.49, r - 0.49)
         axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
-        axes.add_patch(Rectangle((-0.46, r - 0.46), 0.92, 0.92, fill=False, color="0.6", lw=0.4))
+        axes.add_patch(Rectangle((-0.49, r - 0.49), 0.98, 0.98, fill=False, color="0.6", lw=0.4))
     axes.set(xlim=(-0.5, 0.5), xticks=[], anchor="E")
     _name_rows(axes, result)
     axes.spines[:].set_visible(False)
@@ -91,7 +91,7 @@ def _intervals(axes, result):
 PANELS = {
     "examples": Panel(_examples, _tall, 0.2, 0.4, shown=lambda result: result.examples is not None),
     "errors": Panel(_errors, _tall, 0.4, 0.6),
-    "intervals": Panel(_intervals, lambda result, width: _tall(result, width) + 0.15, 0.4),
+    "intervals": Panel(_intervals, lambda result, width: _tall(result, width) + 0.3, 0.4),
 }
 
 

@@ -57,9 +57,7 @@ def _panel(field: str, title: str, axes, result) -> None:
     runs = _values(result, field)
     _scale(axes, np.concatenate(runs), field)
     few = max(map(len, runs)) <= FEW
-    for s, (name, epochs, values) in enumerate(
-        zip(result.names, result.epochs, runs, strict=True)
-    ):
+    for s, (name, epochs, values) in enumerate(zip(result.names, result.epochs, runs, strict=True)):
         colour, line = COLOURS[s % len(COLOURS)], LINES[(s + s // len(COLOURS)) % len(LINES)]
         name = name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}"
         look = {"color": colour, "linestyle": line, "label": name.replace("$", r"\$")}
@@ -93,7 +91,7 @@ def _scale(axes, values, field: str) -> None:
 
 PANELS = {
     field.replace("_", "-"): Panel(
-        partial(_panel, field, title), 1.3, 1 / 3, 1 / 2, shown=partial(_shown, field)
+        partial(_panel, field, title), 1.12, 1 / 3, 1 / 2, shown=partial(_shown, field)
     )
     for field, title in FIELDS
 }

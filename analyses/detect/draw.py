@@ -55,7 +55,7 @@ def _lines(result, width: float) -> tuple[int, int, float]:
 
 def _examples(axes, result):
     """Draw the first image of every set, above its reconstruction; class and distance below."""
-    lines, columns, _ = _lines(result, room(axes))
+    _, columns, _ = _lines(result, room(axes))
     below = [
         f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
         for k, far in zip(result.predicted[:, 0], result.values[:, 0, 0], strict=True)

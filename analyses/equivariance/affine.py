@@ -137,10 +137,11 @@ class AffineMaps(Analysis):
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
         counts = [
-            (count, kept) for count, kept in zip(result.dimensions, result.variance_kept, strict=True)
+            kept.min()
+            for count, kept in zip(result.dimensions, result.variance_kept, strict=True)
             if count > result.kept
-        ]  # fmt: skip
-        least = 100 * min((min(kept) for _, kept in counts), default=1)
+        ]
+        least = 100 * min(counts, default=1)
         reduced = (
             f" Longer vectors than {result.kept} numbers are reduced to so many principal "
             f"components, with at least {least:.0f} % of their variance."

@@ -169,7 +169,7 @@ def _points(axes, result, several, title, label, reference=0.0):
 
 
 def _tall(result, width: float) -> float:
-    return 0.13 * len(_names(result)) + 0.8
+    return 0.12 * len(_names(result)) + 0.75
 
 
 def _curves(field: str, label: str, name: str = "", tall: float = 1.7) -> dict[str, Panel]:

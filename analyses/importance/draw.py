@@ -153,20 +153,20 @@ def _barred(kind: str, result) -> bool:
 
 
 PANELS = {
-    "image": Panel(_image, 1.6, 0.16, 0.4),
-    "map": Panel(_map, 1.6, 0.22, 0.6, shown=_mapped),
+    "image": Panel(_image, 1.5, 0.16, 0.4),
+    "map": Panel(_map, 1.5, 0.22, 0.6, shown=_mapped),
     **{
-        kind: Panel(partial(_bars, kind), 1.6, 0.31, shown=partial(_barred, kind)) for kind in KINDS
+        kind: Panel(partial(_bars, kind), 1.5, 0.31, shown=partial(_barred, kind)) for kind in KINDS
     },
 }
 MANY = {
     **{
-        kind: Panel(partial(_groups, kind), 1.6, 1 / 3, 1 / 2, shown=partial(_has, kind))
+        kind: Panel(partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind))
         for kind in KINDS
     },
     **{
         f"{kind}-removed": Panel(
-            partial(_curves, kind), 1.6, 1 / 3, 1 / 2, shown=partial(_has, kind)
+            partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind)
         )
         for kind in KINDS
     },

@@ -97,7 +97,9 @@ class Epochs(Analysis):
         )
 
     def heading(self, result, part="") -> str:
-        return f"{result.run}, {result.n:,} images of {result.dataset}; bands: 5 to 95 and 25 to 75 %"
+        return (
+            f"{result.run}, {result.n:,} images of {result.dataset}; bands: 5 to 95 and 25 to 75 %"
+        )
 
     def caption(self, result, part="") -> str:
         return (

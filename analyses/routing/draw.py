@@ -282,7 +282,7 @@ def _dotted(axes, result, values, name="random", colour=GREY):
 
 
 def _dead(axes, result):
-    """Draw mean and largest activation of each capsule; the dead are those that never reach the line."""
+    """Draw mean and largest activation of each capsule; the dead never reach the line."""
     mean, largest = result.child_activation.value, result.largest_activation
     axes.plot(mean, largest, ".", color=BLUE, markersize=1.5)
     axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
@@ -329,9 +329,9 @@ def _tall_couplings(result, width: float) -> float:
 
 
 PANELS = {
-    "couplings": Panel(_couplings, 1.4, 1),
-    "parents": Panel(_own_parents, 1.55, 1 / 3, 1 / 2),
-    "votes": Panel(_own_votes, 1.55, 1 / 3, 1 / 2),
+    "couplings": Panel(_couplings, 1.35, 1),
+    "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
+    "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
     "maps": Panel(
         _maps, _tall_maps, 1, figure="maps", shown=lambda result: result.maps is not None
@@ -346,16 +346,16 @@ PANELS = {
 }  # fmt: skip
 MANY = {
     **{
-        name: Panel(partial(_outcome, field, title, label), 1.55, 1 / 3, 1 / 2)
+        name: Panel(partial(_outcome, field, title, label), 1.5, 1 / 3, 1 / 2)
         for name, field, title, label in (
             ("accuracy", "accuracy", "accuracy", "images, %"),
             ("changed", "changed", "other than", "images, %"),
             ("activation", "true_activation", "true class", "activation"),
         )
     },
-    "parents": Panel(_parents, 1.55, 1 / 3, 1 / 2),
-    "polarisation": Panel(_polarisation, 1.55, 1 / 3, 1 / 2),
-    "agreement": Panel(_agreement, 1.55, 1 / 3, 1 / 2),
+    "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2),
+    "polarisation": Panel(_polarisation, 1.5, 1 / 3, 1 / 2),
+    "agreement": Panel(_agreement, 1.5, 1 / 3, 1 / 2),
     "dead": Panel(_dead, _tall_couplings, 1 / 4, 1 / 2, "couplings"),
     "classes": Panel(partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings"),
     "types": Panel(

@@ -137,7 +137,9 @@ class OneImage(Analysis):
 
     def caption(self, result, part="") -> str:
         pair = " and ".join(result.classes[j] for j in result.shown)
-        sums = " and ".join(f"{result.quantities[one]['words']} in {one}" for one in result.networks)
+        sums = " and ".join(
+            f"{result.quantities[one]['words']} in {one}" for one in result.networks
+        )
         return (
             "One image in two networks, each with colour scales of its own: couplings of the last "
             f"iteration, activations, and the evidence for {pair}. The evidence of a class adds up "

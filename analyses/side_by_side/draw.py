@@ -68,7 +68,7 @@ def _activations(k: int, axes, result):
     """Draw activations of a network, routed and with uniform couplings."""
     at = np.arange(len(result.classes))
     dumbbells(axes, at, result.activations[k], result.uniform_activations[k])
-    axes.set(title="activations", xlabel="class", ylim=(-0.05, 1.05))
+    axes.set(title=f"activations of {result.networks[k]}", xlabel="class", ylim=(-0.05, 1.05))
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes, step=2)
 
@@ -107,13 +107,13 @@ def _tall(result, width: float) -> float:
 
 
 PANELS = {
-    f"{name}-{network}": Panel(partial(draw, k), 1.9, *shares)
-    for k, network in enumerate(NETWORKS)
-    for name, draw, shares in (
-        ("couplings", _couplings, (0.3, 0.5)),
-        ("activations", _activations, (0.28, 0.5)),
-        ("evidence", _evidence, (0.42, 1)),
+    f"{name}-{network}": Panel(partial(draw, k), tall, *shares)
+    for some in (
+        (("couplings", _couplings, 1.9, (0.21, 0.45)), ("evidence", _evidence, 1.9, (0.29, 0.55))),
+        (("activations", _activations, 1.3, (0.5, 0.5)),),
     )
+    for k, network in enumerate(NETWORKS)
+    for name, draw, tall, shares in some
 }
 MANY = {
     "accuracy": Panel(_accuracy, _tall, 1 / 3),

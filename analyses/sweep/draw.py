@@ -36,9 +36,7 @@ def _curves(field: str, label: str, axes, result):
     for k in range(int(signed), len(result.names)):
         colour, marker = _colour(k), MARKERS[k % len(MARKERS)]
         look = {"color": colour, "marker": marker, "markersize": 2.6, "markevery": every}
-        axes.plot(
-            result.sizes, values[k], LINES[k % len(LINES)], label=_labels(result)[k], **look
-        )
+        axes.plot(result.sizes, values[k], LINES[k % len(LINES)], label=_labels(result)[k], **look)
         axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
         if signed:
             ringed = unequal(result, k)
@@ -89,12 +87,14 @@ def _tall(result, width: float) -> float:
 
 
 PANELS = {
-    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3),
-    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3),
+    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3, 0.5),
+    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3, 0.5),
     "difference": Panel(
-        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3,
+        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3, 0.5,
         shown=lambda result: len(result.names) > 1,
     ),
-    "calibration": Panel(partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3),
+    "calibration": Panel(
+        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3, 0.5
+    ),
     "summary": Panel(_summary, _tall, 0.4),
 }  # fmt: skip

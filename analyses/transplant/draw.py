@@ -12,7 +12,7 @@ from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.common_panels import band, name_rows
 from capsviz.results.maps import SIGNED, colour_bar, coupling_bar, coupling_scale, halfrange
-from capsviz.results.panels import beside, look, percent, points, room, show, split
+from capsviz.results.panels import beside, look, percent, points, show, split
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -242,10 +242,10 @@ PANELS = {
 }
 MANY = {"pairs": Panel(_pairs, _tall, 0.55), "activations": Panel(_activations, _tall, 0.45)}
 PARTS = {
-    "positions": Panel(_positions, 1.55, 0.38, shown=partial(_has, "places")),
-    "types": Panel(partial(_changes, "types"), 1.55, 0.3, shown=partial(_has, "types")),
-    "groups": Panel(partial(_changes, "children"), 1.55, 0.3, shown=partial(_has, "children")),
-    "shares": Panel(_shares, 1.55, 0.3),
+    "positions": Panel(_positions, 1.5, 0.38, shown=partial(_has, "places")),
+    "types": Panel(partial(_changes, "types"), 1.5, 0.3, shown=partial(_has, "types")),
+    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, shown=partial(_has, "children")),
+    "shares": Panel(_shares, 1.5, 0.3),
 }
 ITERATIONS = {
     name: Panel(partial(_iterations, mode), 1.7) for mode, name in enumerate(("alone", "onwards"))

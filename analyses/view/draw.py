@@ -67,7 +67,9 @@ def _pose(axes, result):
 
 
 PANELS = {
-    "images": Panel(_images, lambda result, width: min(1.7, width / len(_pictures(result))) + 0.3, 1),
+    "images": Panel(
+        _images, lambda result, width: min(1.7, width / len(_pictures(result))) + 0.3, 1
+    ),
     "scores": Panel(_scores, 1.7),
     "pose": Panel(_pose, 1.7),
 }

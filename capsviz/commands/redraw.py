@@ -32,7 +32,9 @@ capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
     help="Draw nothing: print the numbers with their intervals, as CSV, Markdown or LaTeX.",
 )
 @click.option(
-    "--panel", multiple=True, metavar="NAME|list",
+    "--panel",
+    multiple=True,
+    metavar="NAME|list",
     help="Draw this panel alone, or several in their order; list: print their names.",
 )
 @writing.look
@@ -71,9 +73,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             else:
                 old = about.get("look", {})
                 with results.look(rc or old.get("rc"), font or old.get("font")):
-                    written = results.export(
-                        stem, about["analysis"], result, formats, size, some
-                    )
+                    written = results.export(stem, about["analysis"], result, formats, size, some)
                 for one in written:
                     click.echo(f"wrote {one}", err=True)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

@@ -187,9 +187,9 @@ def export(
 ) -> list[Path]:
     """Draw a result and write its pictures, or one of some panels, and its table if it has one.
 
-    A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be drawn leaves nothing. Each is
-    drawn anew for each format, because laying it out a second time moves things by a hair. Panels
-    for which a picture has no room are named in the log.
+    A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be
+    drawn leaves nothing. Each is drawn anew for each format, because laying it out a second time
+    moves things by a hair. Panels for which a picture has no room are named in the log.
     """
     stem, kinds, paths = Path(stem), check_formats(formats), []
     for part in [""] if panel else parts(analysis, result):
@@ -200,14 +200,15 @@ def export(
         if left_out := getattr(figure, "left_out", ()):
             more = " ".join(f"--panel {one}" for one in left_out)
             log.warning("%s has no room for %s: draw it with %s", name, ", ".join(left_out), more)
-    if table or contract.of_result(analysis, type(result).__name__).table(result) is not None:
+    own = contract.of_result(analysis, type(result).__name__)
+    if own.table(result) is not None or (table and numbers.estimates_of(result)):
         paths += tables.write(stem, *table_of(analysis, result))
+    elif table:
+        log.warning("%s has no numbers with intervals, so no table is written", stem.name)
     return paths
 
 
-def table_of(
-    analysis: str, result: NamedTuple
-) -> tuple[list[str], list[list[str]], str]:
+def table_of(analysis: str, result: NamedTuple) -> tuple[list[str], list[list[str]], str]:
     """Return header, rows and caption of a table: that of the analysis, or of all numbers.
 
     ValueError for a result that has curves and pictures alone.
@@ -215,7 +216,7 @@ def table_of(
     own = contract.of_result(analysis, type(result).__name__).table(result)
     header, rows = numbers.cells(result)
     if own is None and not rows:
-        raise ValueError("it has no numbers for a table; --table csv prints curves and maps")
+        raise ValueError("it has no numbers with intervals for a table")
     caption = f"{discovery.summary(contract.PACKAGE, analysis)} Intervals: 95 %."
     return own or (header, rows, caption)
 

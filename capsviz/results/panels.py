@@ -115,7 +115,7 @@ def rule(axes, axis="x"):
 
 
 def groups(axes, estimates, names, networks):
-    """Draw estimates (K,) of K networks, a named group of rows each, with the networks for a key."""
+    """Draw estimates (K,) of K networks, a named group of rows each, named for a key."""
     K = len(estimates[0])
     for g, estimate in enumerate(estimates):
         for k, one in enumerate(estimate):
