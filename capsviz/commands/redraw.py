@@ -14,11 +14,14 @@ TABLES = ("csv", "md", "tex")
 EXAMPLES = """
 capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
-capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
+capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 """
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=__doc__ + "\n\nFILES are results (NAME.json), or folders of them. --table csv writes the "
+    "numbers of several files as one table."
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
 @click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
@@ -43,9 +46,14 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     """Redraw each file."""
     from capsviz import results
     from capsviz.cli import naming
+    from capsviz.statistics import numbers
 
     formats = results.check_formats(formats)
     results.width_for(width or "double", venue)  # refuses a wrong one
+    files = [one for path in files for one in _files_of(path)]
+    if table == "csv":
+        click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
+        return
     for path in files:
         result, about = results.read_result(path)
         analysis = contract.of_result(about["analysis"], type(result).__name__)
@@ -83,14 +91,21 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             ) from error
 
 
+def _files_of(path: Path) -> list[Path]:
+    """Return a file, or the results in a folder; ValueError for a folder without any."""
+    if not path.is_dir():
+        return [path]
+    found = [one for one in sorted(path.glob("*.json")) if one.name != "manifest.json"]
+    if not found:
+        raise ValueError(f"there are no results (NAME.json) in '{path}'")
+    return found
+
+
 def _table(path: Path, result, about: dict, kind: str) -> str:
-    """Return the numbers of a result as text: all of them as CSV, those for a table otherwise."""
+    """Return the numbers of a result for a table, as Markdown or LaTeX."""
     from capsviz import results
     from capsviz.results import tables
-    from capsviz.statistics import numbers
 
-    if kind == "csv":
-        return numbers.to_csv(result)
     header, rows, caption = results.table_of(about["analysis"], result)
     if kind == "md":
         return tables.markdown(header, rows)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,12 +114,16 @@ def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[
     ]
 
 
-def to_csv(result: NamedTuple) -> str:
-    """Return every number of a result, curves and maps included, as CSV with a header."""
-    text = io.StringIO()
+def to_csv(results: Mapping[Path, NamedTuple]) -> str:
+    """Return every number of results, curves and maps included, as CSV with a header.
+
+    Of several files the first column has their names, without the ending.
+    """
+    text, several = io.StringIO(), len(results) > 1
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(records(result))
+    writer.writerow(("file",) * several + COLUMNS)
+    for path, result in results.items():
+        writer.writerows((path.stem,) * several + row for row in records(result))
     return text.getvalue()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 
@@ -126,3 +128,16 @@ def test_predictions_are_strict_json(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     (record,) = strict(done.stdout)
     assert record["lengths"] == [None] and record["reconstruction_sse"] is None
+
+
+def test_numbers_of_a_folder_are_one_table():
+    def run(path):
+        words = ["redraw", str(path), "--table", "csv"]
+        return list(csv.reader(io.StringIO(CliRunner().invoke(main, words).stdout)))
+
+    root = discovery.root() / "figures/binding"
+    files = sorted(root.glob("*.json"))
+    whole, each = run(root), [run(path) for path in files]
+    assert whole[0] == ["file", *each[0][0]]
+    rows = [[path.stem, *row] for path, one in zip(files, each, strict=True) for row in one[1:]]
+    assert whole[1:] == rows and len(rows) > 100
