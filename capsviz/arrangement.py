@@ -34,8 +34,10 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them.
     """
     rows = _rows(panels, width)
+    talls = {name: one.tall for name, one in panels.items()}
     heights = [
-        max(_tall(panels[name], result, width * share) for name, share in row) for row in rows
+        max(tall(result, width * s) if callable(tall := talls[k]) else tall for k, s in row)
+        for row in rows
     ]
     count = len(rows)
     while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
@@ -127,10 +129,6 @@ def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float
         [(name, wanted[name] / all_of) for name in row]
         for row, all_of in zip(even, whole, strict=True)
     ]
-
-
-def _tall(panel, result, inches: float) -> float:
-    return panel.tall(result, inches) if callable(panel.tall) else panel.tall
 
 
 def _names_once(row: Sequence) -> None:

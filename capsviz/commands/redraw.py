@@ -31,12 +31,7 @@ capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
     type=click.Choice(TABLES),
     help="Draw nothing: print the numbers with their intervals, as CSV, Markdown or LaTeX.",
 )
-@click.option(
-    "--panel",
-    multiple=True,
-    metavar="NAME|list",
-    help="Draw this panel alone, or several in their order; list: print their names.",
-)
+@writing.panel
 @writing.look
 @writing.force
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
