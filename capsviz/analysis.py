@@ -196,7 +196,7 @@ class Analysis:
             if len(names) != 1:
                 raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")
             arrangement.into(axes, shown[names[0]], result)
-            return axes.get_figure(root=True)
+            return typing.cast("Figure", axes.get_figure(root=True))
         names = names or [name for name, one in shown.items() if one.figure == part]
         chosen = {name: shown[name] for name in names}
         return arrangement.arranged(chosen, result, width, self.heading(result, part))

@@ -103,7 +103,7 @@ def draw(
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    more = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
+    more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
     if not isinstance(figure, Figure):
