@@ -75,7 +75,16 @@ class Panel(NamedTuple):
     share: float = 1 / 2  # of the width of a figure over the page
     narrow: float = 1.0  # of the width of a figure in a column
     figure: str = ""  # the figure of the result that shows it
-    shown: Callable[[Any], bool] = lambda result: True  # whether a result has it
+    shown: str | Callable[[Any], bool] = ""  # whether a result has it; or the field that must hold
+    # something, or "FIELD:ITEM" for what it must hold
+
+    def of(self, result) -> bool:
+        """Return whether a result has this panel."""
+        if callable(self.shown):
+            return self.shown(result)
+        field, _, item = self.shown.partition(":")
+        held = getattr(result, field) if field else self
+        return item in held if item else not (held is None or (isinstance(held, list) and not held))
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
@@ -150,7 +159,9 @@ class Analysis:
 
     @property
     def all_panels(self) -> Mapping[str, Panel]:
-        """Every panel that a result may have, by name, in their order."""
+        """Every panel that a result may have, by name, in order; {} with a `draw` of its own."""
+        if type(self).draw is not Analysis.draw:
+            return {}
         if not isinstance(self.panels, str):
             return self.panels
         file, _, name = self.panels.partition(":")
@@ -176,7 +187,7 @@ class Analysis:
         """
         from capsviz import arrangement
 
-        shown = {name: one for name, one in self.all_panels.items() if one.shown(result)}
+        shown = {name: one for name, one in self.all_panels.items() if one.of(result)}
         names = [panel] if isinstance(panel, str) else list(panel)
         for name in names:
             if name not in shown:
@@ -185,7 +196,7 @@ class Analysis:
             if len(names) != 1:
                 raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")
             arrangement.into(axes, shown[names[0]], result)
-            return axes.get_figure(root=True)
+            return typing.cast("Figure", axes.get_figure(root=True))
         names = names or [name for name, one in shown.items() if one.figure == part]
         chosen = {name: shown[name] for name in names}
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
@@ -193,7 +204,7 @@ class Analysis:
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""
         every = self.all_panels.values()
-        return tuple(dict.fromkeys(one.figure for one in every if one.shown(result)))
+        return tuple(dict.fromkeys(one.figure for one in every if one.of(result))) or ("",)
 
     def heading(self, result, part: str = "") -> str:
         """Return what stands above the panels of a figure: of what its numbers are."""

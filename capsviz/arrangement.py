@@ -34,15 +34,18 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them.
     """
     rows = _rows(panels, width)
+    talls = {name: one.tall for name, one in panels.items()}
     heights = [
-        max(_tall(panels[name], result, width * share) for name, share in row) for row in rows
+        max(tall(result, width * s) if callable(tall := talls[k]) else tall for k, s in row)
+        for row in rows
     ]
     count = len(rows)
     while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
         count -= 1
-    figure = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
+    figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
-    ends, shares = [], [[share for _, share in row] for row in rows[:count]]
+    ends: list[tuple] = []
+    shares = [[share for _, share in row] for row in rows[:count]]
     alike = all(one == shares[0] for one in shares)
     grid = figure.add_gridspec(
         count, len(shares[0]) if alike else 1, height_ratios=heights[:count],
@@ -58,7 +61,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     most = max(tallest(width), heights[0] + LINE)  # a single row is never cut
     figure.set_size_inches(width, min(most, sum(heights[:count]) + lines * LINE + 0.05))
     label_lines(figure, ends)
-    figure.left_out = [name for row in rows[count:] for name, _ in row]  # type: ignore[attr-defined]
+    figure.left_out = [name for row in rows[count:] for name, _ in row]
     return figure
 
 
@@ -129,13 +132,9 @@ def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float
     ]
 
 
-def _tall(panel, result, inches: float) -> float:
-    return panel.tall(result, inches) if callable(panel.tall) else panel.tall
-
-
 def _names_once(row: Sequence) -> None:
     """Name the y axis of neighbouring panels once, where its range and its names are the same."""
-    for left, right in pairwise(row):
+    for left, right in reversed([*pairwise(row)]):
         axes, named = (left.yaxis, right.yaxis), left.get_ylabel()
         if left.get_ylim() != right.get_ylim() or named != right.get_ylabel():
             continue
@@ -203,7 +202,7 @@ def label_lines(figure, entries):
             arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
         )  # fmt: skip
         by_axes.setdefault(axes, []).append(note)
-    if (engine := figure.get_layout_engine()) is not None:  # none: axes stay where they are
+    if by_axes and (engine := figure.get_layout_engine()):  # none: axes stay where they are
         engine.execute(figure)
     for axes, notes in by_axes.items():
         box, scale = axes.get_window_extent(), figure.dpi / 72

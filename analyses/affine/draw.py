@@ -16,16 +16,13 @@ KINDS = 3  # of images: untransformed, inside and outside the training shift ran
 def _examples(axes, result):
     """Draw an image and affine variants of it, with the larger of their two shifts."""
     for i, one in enumerate(split(axes, 1, len(result.examples), wspace=0.05)[0]):
-        show(one, result.examples[i], _title(result, i, _gap(result, room(axes))))
-
-
-def _gap(result, width: float) -> str:
-    return "\n" if width < len(result.examples) * TITLE else ", "
+        narrow = room(axes) < len(result.examples) * TITLE
+        show(one, result.examples[i], _title(result, i, "\n" if narrow else ", "))
 
 
 def _tall(result, width: float) -> float:
-    narrow = _gap(result, width) == "\n"
-    return min(PICTURE, width / (len(result.examples) + 1)) + (0.27 if narrow else 0.16)
+    count = len(result.examples)
+    return min(PICTURE, width / (count + 1)) + (0.27 if width < count * TITLE else 0.16)
 
 
 def _title(result, i, break_at) -> str:
@@ -48,7 +45,7 @@ def _accuracies(axes, result):
 
 
 PANELS = {
-    "examples": Panel(_examples, _tall, 1, shown=lambda result: result.examples is not None),
+    "examples": Panel(_examples, _tall, 1, shown="examples"),
     "accuracy": Panel(
         _accuracies,
         lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12),

@@ -136,7 +136,7 @@ def _tall_variants(result, width: float) -> float:
 PANELS = {
     "accuracy": Panel(_accuracy, _tall, 0.38, 0.5),
     "gap": Panel(_gap, _tall, 0.31, 0.5),
-    "lost": Panel(_lost, _tall, 0.31, shown=lambda result: result.lost is not None),
+    "lost": Panel(_lost, _tall, 0.31, shown="lost"),
     **{
         name: Panel(partial(_by_factor, k), 1.45, 1 / 4, 1 / 2, "factors")
         for k, name in enumerate(("shift", "angle", "shear", "scale"))

@@ -89,7 +89,7 @@ def _intervals(axes, result):
 
 
 PANELS = {
-    "examples": Panel(_examples, _tall, 0.2, 0.4, shown=lambda result: result.examples is not None),
+    "examples": Panel(_examples, _tall, 0.2, 0.4, shown="examples"),
     "errors": Panel(_errors, _tall, 0.4, 0.6),
     "intervals": Panel(_intervals, lambda result, width: _tall(result, width) + 0.3, 0.4),
 }

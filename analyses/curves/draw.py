@@ -79,7 +79,7 @@ def _scale(axes, values, field: str) -> None:
     if field == "learning_rate":
         axes.set_ylim(0, 1.08 * values.max())
     elif span > SPAN:
-        digits = (1, 2, 3, 5, 7) if span < 8 else (1, 2, 5) if span < 200 else (1,)
+        digits = (1, 2, 3, 5, 7) if span < 5 else (1, 3) if span < 40 else (1,)
         least = 10.0 ** np.floor(np.log10(positive.min()))
         zeros = {"linthresh": least, "linscale": 0.3} if (values == 0).any() else {}
         axes.set_yscale("symlog" if zeros else "log", **zeros)

@@ -106,6 +106,6 @@ PANELS = {
     ),
     "examples": Panel(
         _examples, _tall_examples, 1, figure="examples",
-        shown=lambda result: result.examples is not None,
+        shown="examples",
     ),
 }  # fmt: skip

@@ -136,20 +136,12 @@ class AffineMaps(Analysis):
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
-        counts = [
-            kept.min()
-            for count, kept in zip(result.dimensions, result.variance_kept, strict=True)
-            if count > result.kept
-        ]
-        least = 100 * min(counts, default=1)
-        reduced = (
-            f" Longer vectors than {result.kept} numbers are reduced to so many principal "
-            f"components, with at least {least:.0f} % of their variance."
-        )
+        long = any(count > result.kept for count in result.dimensions)
+        reduced = f" Vectors are reduced to {result.kept} principal components at most." * long
         return (
             "R² of an affine map from the vector of an image to that of the warped image, within "
             "its class, by size of the warp and by the number of images that it is fitted on; and "
-            f"R² of the size read linearly.{reduced * bool(counts)} Bands: 95 % intervals over "
+            f"R² of the size read linearly.{reduced} Bands: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}, and over untrained networks."
         )
 

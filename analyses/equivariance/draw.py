@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from capsviz.analysis import Panel
-from capsviz.results.common_panels import band, name_rows
-from capsviz.results.panels import intervals, look
+from capsviz.results.panels import band, intervals, look, rows_from
 from capsviz.statistics.estimate import Estimate
 
 WARPS = ("rotation", "scale", "shear", "shift-x", "shift-y")
@@ -70,7 +69,7 @@ def _probe(axes, result):
         axes.hlines(at, *result.probe.ci95[s].T, color=look["color"], linewidth=0.8)
         axes.plot(result.probe.value[s], at, **look, label=_labels(result)[s])
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
-    name_rows(axes, result.warps, left, "R² of the size,\nlinear probe")
+    rows_from(axes, result.warps, left, "R² of the size,\nlinear probe")
 
 
 def _law(warp: str, field: str, label: str, axes, result):
@@ -84,11 +83,7 @@ def _law(warp: str, field: str, label: str, axes, result):
         intervals(axes, estimate[s, f], at, look(s) | {"label": labels[s]}, left)
     for edge in (0.5, L - 1.5):  # the first and the last are what laws are compared with
         axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
-    name_rows(axes, result.laws, left, f"{label},\n{warp}")
-
-
-def _has(warp: str, result) -> bool:
-    return warp in result.warps
+    rows_from(axes, result.laws, left, f"{label},\n{warp}")
 
 
 def _counted(warp: str, result) -> bool:
@@ -103,7 +98,7 @@ def _tall(result, width: float) -> float:
 
 PANELS = {
     **{
-        warp: Panel(partial(_curves, warp), 1.6, 1 / 4, 1 / 2, shown=partial(_has, warp))
+        warp: Panel(partial(_curves, warp), 1.6, 1 / 4, 1 / 2, shown=f"warps:{warp}")
         for warp in WARPS
     },
     **{
@@ -115,9 +110,7 @@ PANELS = {
     "probe": Panel(_probe, 1.6, 1 / 4, 1 / 2),
 }
 LAWS = {
-    f"{warp}-{what}": Panel(
-        partial(_law, warp, field, label), _tall, 1 / 2, shown=partial(_has, warp)
-    )
+    f"{warp}-{what}": Panel(partial(_law, warp, field, label), _tall, 1 / 2, shown=f"warps:{warp}")
     for warp in WARPS
     for what, field, label in (
         ("vector", "explained", "R² of the vector"),

@@ -115,17 +115,9 @@ def _names(result) -> list[str]:
     return [name for name in result.names if not name.endswith(", evenly")]
 
 
-def _gap(axes, result):
-    """Draw the area under insertion minus deletion of each map."""
-    title = "insertion minus deletion" + HIGHER
-    _points(axes, result, [result.gap], title, "difference of areas")
-
-
-def _infidelity(axes, result):
-    """Draw the infidelity of each map."""
-    title = "infidelity\n(lower is better)"
-    _points(axes, result, [result.infidelity], title, "share of losses unexplained")
-    axes.set_xlim(-0.03, 1.03)
+def _one(field: str, title: str, label: str, axes, result):
+    """Draw a measure of each map."""
+    _points(axes, result, [getattr(result, field)], title, label)
 
 
 def _sanity(axes, result):
@@ -182,15 +174,19 @@ def _curves(field: str, label: str, name: str = "", tall: float = 1.7) -> dict[s
 
 PANELS = {"maps": Panel(_maps, _tall_maps, 1), **_curves("curves", "score of the class")}
 MANY = {
-    "gap": Panel(_gap, _tall, 0.4),
-    "infidelity": Panel(_infidelity, _tall, 0.3),
+    name: Panel(partial(_one, name, title, label), _tall, share)
+    for name, title, label, share in (
+        ("gap", f"insertion minus deletion{HIGHER}", "difference of areas", 0.4),
+        ("infidelity", "infidelity\n(lower is better)", "share of losses unexplained", 0.3),
+    )
+} | {
     "sanity": Panel(_sanity, _tall, 0.3),
     **_curves("curves", "score of the class"),
 }
 UNITS = {
     "activation": Panel(partial(_area, "gap", "activation"), _tall, 0.4),
     "accuracy": Panel(partial(_area, "accuracy_gap", "accuracy"), _tall, 0.3),
-    "positions": Panel(_apart, _tall, 0.3, shown=lambda result: result.apart is not None),
+    "positions": Panel(_apart, _tall, 0.3, shown="apart"),
     **_curves("curves", "activation", "activation-", 1.45),
     **_curves("accuracy", "accuracy", "accuracy-", 1.45),
 }

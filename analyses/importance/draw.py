@@ -10,9 +10,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.common_panels import band
 from capsviz.results.maps import halfrange, one_map
-from capsviz.results.panels import percent, show
+from capsviz.results.panels import band, percent, show
 from capsviz.statistics.estimate import Estimate
 
 KINDS = ("types", "places", "children", "dimensions")  # of groups
@@ -38,7 +37,7 @@ def _map(axes, result):
     axes.set_title("change without\na position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
-    bar = axes.figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
+    bar = axes.figure.colorbar(drawn, ax=axes, fraction=0.07, aspect=12, pad=0.02)
     bar.outline.set_visible(False)
 
 
@@ -140,10 +139,6 @@ def _at_levels(axes, levels):
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _has(kind: str, result) -> bool:
-    return kind in result.kinds
-
-
 def _mapped(result) -> bool:
     return result.extent_px is not None and "places" in result.change
 
@@ -161,13 +156,11 @@ PANELS = {
 }
 MANY = {
     **{
-        kind: Panel(partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind))
+        kind: Panel(partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}")
         for kind in KINDS
     },
     **{
-        f"{kind}-removed": Panel(
-            partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind)
-        )
+        f"{kind}-removed": Panel(partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}")
         for kind in KINDS
     },
     "dictionaries": Panel(_entropies, 1.9, figure="dictionaries"),

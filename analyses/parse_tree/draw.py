@@ -194,7 +194,7 @@ def _dots(axes, title, unit, rows, series):
 def _tall(field: str, result, width: float) -> float:
     """Inches in which the names of rows have room."""
     rows = getattr(result, field) or ()
-    return 0.45 + max(1.2, 0.17 * sum(1 + _folded(name).count("\n") for name in rows))
+    return 0.45 + max(1.2, 0.19 * sum(1 + _folded(name).count("\n") for name in rows))
 
 
 def _of_networks(result, estimate):
@@ -315,19 +315,19 @@ PANELS = {
 }
 MANY = {
     "shares": Panel(
-        _shares, lambda result, width: 0.24 * (len(result.networks) + 1) + 0.35, share=1
+        _shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1
     ),
     "favourites": Panel(_favourites, partial(_tall, "choices")),
     "sources": Panel(
-        _sources, partial(_tall, "sources"), shown=lambda result: bool(result.sources)
+        _sources, partial(_tall, "sources"), shown="sources"
     ),
     "frozen": Panel(
         _frozen, partial(_tall, "frozen"), figure="moved",
-        shown=lambda result: result.accuracy is not None,
+        shown="accuracy",
     ),
     "moved": Panel(
         _moved, partial(_tall, "controls"), figure="moved",
-        shown=lambda result: result.correlation is not None,
+        shown="correlation",
     ),
 }  # fmt: skip
 EPOCHS = {

@@ -83,6 +83,20 @@ class Sheet(Analysis):
             "time.", result, zip(result.dimensions, result.captions, strict=True),
         )  # fmt: skip
 
+    def heading(self, result, part="") -> str:
+        from capsviz.analyses.perturb.measure import ground
+
+        true = "" if result.label is None else f"true {result.classes[result.label]}, "
+        shown = len(result.images)
+        most = f"; the {shown} strongest of {result.count}" if shown < result.count else ""
+        return (
+            f"{true}predicted {result.classes[result.predicted]}; changed: the pose of "
+            f"{result.classes[result.capsule]}, {result.score.split()[-1]} {result.length:.2f}"
+            f"{most}; beside each row: the largest effects of +{result.step:g}, clear of zero "
+            f"(Holm's method, {result.tests} tests), relative to their spread in the class; "
+            f"±: 95 %, n = {result.n}{ground(result.images)}"
+        )
+
     def caption(self, result, part="") -> str:
         most = ", strongest first" if len(result.captions) < result.count else ""
         return (
@@ -124,7 +138,7 @@ class Effects(Analysis):
 
         return (
             f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}; "
-            f"{result.n} images of {result.dataset}, mean ±95 %; ·: does not differ from zero "
+            f"{result.n} images of {result.dataset}; ±: 95 %; ·: does not differ from zero "
             f"(Holm's method, {result.effect.value.size} effects){ground(result)}"
         )
 

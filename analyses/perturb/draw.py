@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, ground, plus_minus
+from capsviz.analyses.perturb.measure import clear, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, beside, mosaic, room, show, split, wrapped
@@ -25,20 +25,9 @@ NAMES = {
 
 
 def _image(axes, result):
-    """Draw the image and its reconstruction, and say what is changed."""
-    first, second, third = split(axes, 1, 3, width_ratios=[0.5, 0.5, room(axes) - 1.2])[0]
-    show(first, result.input, "input")
-    show(second, result.reconstruction, "decoded")
-    third.set_axis_off()
-    third.text(0, 1.2, _text(result, room(axes)), va="top", fontsize=6, linespacing=1.3)
-
-
-def _text(result, width: float) -> str:
-    return wrapped(_heading_text(result), width - 1.5, 6)
-
-
-def _tall_image(result, width: float) -> float:
-    return max(0.8, 0.2 + 0.135 * (_text(result, width).count("\n") + 1))
+    """Draw the image and its reconstruction."""
+    for one, name in zip(split(axes, 1, 2)[0], ("input", "reconstruction"), strict=True):
+        show(one, getattr(result, name), name)
 
 
 def _layout(result, width: float) -> tuple[bool, float, float, np.ndarray]:
@@ -98,22 +87,6 @@ def _columns(result, inches) -> np.ndarray:
     return numbers
 
 
-def _heading_text(result) -> str:
-    """Lines that say what the input and the words are."""
-    shown, true = len(result.images), ""
-    if result.label is not None:
-        true = f"true {result.classes[result.label]}, "
-    most = f"; the {shown} strongest of {result.count}" if shown < result.count else ""
-    return (
-        f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: the pose of {result.classes[result.capsule]}, {result.score.split()[-1]} "
-        f"{result.length:.2f}{most}\n"
-        f"beside each row: the largest effects of +{result.step:g}, clear of zero (Holm's method, "
-        f"{result.tests} tests), relative to their spread in the class; ±: 95 %, n = {result.n}"
-        f"{ground(result.images)}"
-    )
-
-
 def _effects(axes, result):
     """Draw standardised effects of each dimension as colours, means and intervals as text."""
     E, M = result.effect.value.shape
@@ -127,7 +100,8 @@ def _effects(axes, result):
         for m in range(M):
             mean, half = effect.value[d, m], effect.high[d, m] - effect.value[d, m]
             light = abs(result.standardised[d, m]) > 0.62 * limit
-            words = plus_minus(mean, half, "+", gap) if marked[d, m] else "·"
+            words = plus_minus(mean, half, "+") if double else f"{mean:+.2f}"
+            words = words if marked[d, m] else "·"
             axes.text(m, d, words, color="white" if light else "black", **look)
     names = [NAMES[name] for name in result.measures]
     axes.set_xticks(range(M), names, rotation=0 if double else 40)
@@ -176,7 +150,7 @@ def _names(result, narrow) -> list[str]:
 
 
 PANELS = {
-    "image": Panel(_image, _tall_image, 1),
+    "image": Panel(_image, 0.75, 1),
     "dimensions": Panel(_dimensions, _tall_dimensions, 1),
 }
 MANY = {"effects": Panel(_effects, _tall, 0.8, 0.75), "pixels": Panel(_change, _tall, 0.2, 0.25)}

@@ -78,9 +78,6 @@ class Single(Analysis):
             "from a single one."
         )
 
-    def heading(self, result, part="") -> str:
-        return "one capsule alone, its coupling growing to c"
-
     def caption(self, result, part="") -> str:
         field = "" if result.places is None else "The rectangle is the capsule's receptive field. "
         return (

@@ -8,8 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.common_panels import band, name_rows
-from capsviz.results.panels import intervals, look, mosaic, room
+from capsviz.results.panels import band, intervals, look, mosaic, room, rows_from
 
 NAMES = {
     "slant_deg": "slant",
@@ -47,7 +46,7 @@ def _probes(axes, result):
         intervals(axes, result.r2[s], rows, own, left)
     axes.plot([], [], "o", fillstyle="none", color=GREY, label="hollow: control task")
     names = [NAMES.get(one, one) for one in result.measures]
-    name_rows(axes, names, left, "R² within a class, linear probe")
+    rows_from(axes, names, left, "R² within a class, linear probe")
 
 
 def _dci(axes, result):
@@ -62,7 +61,7 @@ def _dci(axes, result):
             own = look(result.codes.index(name)) | {"label": label}
             intervals(axes, one, np.array([row + shift]), own, 0)
     right = min(1.03, max(float(one.high.max()) for one in pair) + 0.1)
-    name_rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes", right=right)
+    rows_from(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes", right=right)
 
 
 def _cycle(axes, result):
@@ -72,7 +71,7 @@ def _cycle(axes, result):
     own = {"color": COLOURS[0], "marker": "o", "markersize": 3}
     intervals(axes, result.cycle, rows, own, left)
     short = ["reconstruction", "equal noise", "another image's\nreconstruction"]
-    name_rows(axes, short, left, "R² of the pose, encoded again")
+    rows_from(axes, short, left, "R² of the pose, encoded again")
 
 
 def _path(field: str, axes, result):
@@ -159,7 +158,7 @@ MANY = {
     "probes": Panel(_probes, lambda r, width: 0.45 + 6 * max(0.24, 0.05 * len(r.sources)), 2 / 3),
     "dci": Panel(_dci, 1.4, 1 / 3),
     "cycle": Panel(
-        _cycle, 1.45, 1 / 3, figure="paths", shown=lambda result: result.cycle is not None
+        _cycle, 1.45, 1 / 3, figure="paths", shown="cycle"
     ),
     **{
         name: Panel(

@@ -11,9 +11,8 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, printable, style
-from capsviz.results.common_panels import band
 from capsviz.results.maps import are_short
-from capsviz.results.panels import beside, mosaic, picture, room, show, wrapped
+from capsviz.results.panels import band, beside, mosaic, picture, room, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows

@@ -134,8 +134,10 @@ def iteration_ticks(axes, iterations):
 
 def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
     """Return the classes with a map, and lines and columns of the image and the maps."""
-    classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
-    columns = min(len(classes) + 1, 11 if width >= WIDE else 6)
+    most = 11 if width >= WIDE else 5
+    kept = min(SHOWN, 2 * most - 1)  # in two lines at most, the most active classes
+    classes = np.sort(np.argsort(-result.activations, kind="stable")[:kept])
+    columns = min(len(classes) + 1, most)
     return classes, -(-(len(classes) + 1) // columns), columns
 
 
@@ -334,7 +336,7 @@ PANELS = {
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
     "maps": Panel(
-        _maps, _tall_maps, 1, figure="maps", shown=lambda result: result.maps is not None
+        _maps, _tall_maps, 1, figure="maps", shown="maps"
     ),
     **{
         name: Panel(

@@ -53,7 +53,7 @@ def _pictures(wrong: bool, axes, result):
     axes.parts[0].set_title(f"misclassified, {count}" if wrong else which)
     for colour, label in ((FIRST, "first of the pair"), (SECOND, "second"), (BOTH, "both")):
         look = {"markeredgecolor": "black", "markeredgewidth": 0.4, "markersize": 5}
-        axes.plot([], [], "s", color=colour, label=label, **look)
+        axes.parts[0].plot([], [], "s", color=colour, label=label, **look)
 
 
 def _tall(wrong: bool, result, width: float) -> float:

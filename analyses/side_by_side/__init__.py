@@ -131,19 +131,16 @@ class OneImage(Analysis):
             )
         return "\n".join(lines)
 
-    def heading(self, result, part="") -> str:
-        true = "" if result.label is None else f"; true class {result.classes[result.label]}"
-        return f"one image in two networks{true}; each network has its own colour scales"
-
     def caption(self, result, part="") -> str:
+        true = "" if result.label is None else f" of class {result.classes[result.label]}"
         pair = " and ".join(result.classes[j] for j in result.shown)
         sums = " and ".join(
             f"{result.quantities[one]['words']} in {one}" for one in result.networks
         )
         return (
-            "One image in two networks, each with colour scales of its own: couplings of the last "
-            f"iteration, activations, and the evidence for {pair}. The evidence of a class adds up "
-            f"to Σ, which is {sums}."
+            f"One image{true} in two networks, each with its own colour scales: couplings of the "
+            f"last iteration, the evidence for {pair}, and activations. The evidence of a class "
+            f"adds up to Σ, which is {sums}."
         )
 
 

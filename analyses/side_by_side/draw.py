@@ -58,9 +58,12 @@ def _evidence(k: int, axes, result):
         for one, (j, kind) in zip(grid.flat, pairs, strict=True):
             place = result.extents_px[name]
             drawn = one_map(one, result.image, place, both[kind][j], scale)
-            one.set_title(f"for {result.classes[j]}, {kind}", fontsize=6.5, pad=2)
+            if kind == "routed":
+                one.set_title(f"for {result.classes[j]}", fontsize=6.5, pad=2)
+            if j == result.shown[0]:
+                one.set_ylabel(kind, fontsize=6.5)
             one.set_xlabel(f"Σ {sums[kind][j]:.2f}", labelpad=1, fontsize=6)
-    bar = colour_bar(drawn, grid, "evidence", shrink=0.8)
+    bar = colour_bar(drawn, grid, "evidence", shrink=0.8, aspect=10)
     bar.locator = MaxNLocator(3, symmetric=True)
 
 

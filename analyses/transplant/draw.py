@@ -10,9 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.common_panels import band, name_rows
 from capsviz.results.maps import SIGNED, colour_bar, coupling_bar, coupling_scale, halfrange
-from capsviz.results.panels import beside, look, percent, points, show, split
+from capsviz.results.panels import band, beside, look, percent, points, rows_from, show, split
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -100,7 +99,7 @@ def _bars(axes, result, k):
 
 def _name_conditions(axes, result, label: str):
     """Name a row for each condition between pale lines, the s.d. of its couplings at its end."""
-    name_rows(axes, result.names, -0.03, label)
+    rows_from(axes, result.names, -0.03, label)
     for edge in np.arange(0.5, len(result.names) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
 
@@ -232,19 +231,15 @@ def _tall(result, width: float) -> float:
     return 0.26 * len(result.conditions) + 0.4
 
 
-def _has(kind: str, result) -> bool:
-    return kind in result.kinds
-
-
 PANELS = {
     "couplings": Panel(_couplings, _tall_pair, 0.43),
     "classified": Panel(_classified, _tall_pair, 0.57),
 }
 MANY = {"pairs": Panel(_pairs, _tall, 0.55), "activations": Panel(_activations, _tall, 0.45)}
 PARTS = {
-    "positions": Panel(_positions, 1.5, 0.38, shown=partial(_has, "places")),
-    "types": Panel(partial(_changes, "types"), 1.5, 0.3, shown=partial(_has, "types")),
-    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, shown=partial(_has, "children")),
+    "positions": Panel(_positions, 1.5, 0.38, shown="kinds:places"),
+    "types": Panel(partial(_changes, "types"), 1.5, 0.3, shown="kinds:types"),
+    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, shown="kinds:children"),
     "shares": Panel(_shares, 1.5, 0.3),
 }
 ITERATIONS = {

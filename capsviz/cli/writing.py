@@ -84,13 +84,14 @@ figure = stack(
     force,
     into="figure",
 )
+panel = click.option(
+    "--panel",
+    multiple=True,
+    metavar="NAME|list",
+    help="Draw this panel alone, or several in their order; list: print their names.",
+)
 panels = stack(
-    click.option(
-        "--panel",
-        multiple=True,
-        metavar="NAME|list",
-        help="Draw this panel alone, or several in their order; list: print their names.",
-    ),
+    panel,
     click.option(
         "--table", is_flag=True, help="Write the numbers as a table too, for Markdown and LaTeX."
     ),

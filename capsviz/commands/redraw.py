@@ -34,12 +34,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
     type=click.Choice(TABLES),
     help="Draw nothing: print the numbers with their intervals, as CSV, Markdown or LaTeX.",
 )
-@click.option(
-    "--panel",
-    multiple=True,
-    metavar="NAME|list",
-    help="Draw this panel alone, or several in their order; list: print their names.",
-)
+@writing.panel
 @writing.look
 @writing.force
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):

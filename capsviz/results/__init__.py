@@ -43,6 +43,7 @@ from capsviz.statistics.words import shortened
 
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
+PAGE = 9  # inches of text on a page of a venue, at most
 log = logging.getLogger(__name__)
 COLOURS = tuple(
     "#" + c
@@ -102,7 +103,7 @@ def draw(
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    more = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
+    more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
     if not isinstance(figure, Figure):
@@ -193,10 +194,13 @@ def export(
     """
     stem, kinds, paths = Path(stem), check_formats(formats), []
     for part in [""] if panel else parts(analysis, result):
+        figure: Any = None
         name = "-".join(filter(None, (stem.name, part)))
         for kind in kinds:
             figure = draw(analysis, result, width, part, panel=panel)
             paths.append(save_figure(figure, stem.with_name(f"{name}.{kind}")))
+        if kinds and (tall := figure.get_figheight()) > PAGE:
+            log.warning("%s is %.1f inches tall, and no venue takes more than %d", name, tall, PAGE)
         if left_out := getattr(figure, "left_out", ()):
             more = " ".join(f"--panel {one}" for one in left_out)
             log.warning("%s has no room for %s: draw it with %s", name, ", ".join(left_out), more)

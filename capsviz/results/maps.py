@@ -52,7 +52,7 @@ def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **pla
 def colour_bar(drawn, axes, label: str, **place):
     """Draw a labelled colour bar beside axes, at their right if no other place is named."""
     several = np.ravel(axes).tolist()
-    place = {"fraction": 0.05, "aspect": 18, "pad": 0.015, **place}
+    place = {"fraction": 0.05, "aspect": 13, "pad": 0.015, **place}
     bar = several[0].figure.colorbar(drawn, ax=several, label=label, **place)
     bar.outline.set_visible(False)
     return bar

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.arrangement import label_lines as label_lines
-from capsviz.arrangement import legend_columns as legend_columns
 from capsviz.arrangement import room as room
 from capsviz.arrangement import split as split
 from capsviz.arrangement import wrapped as wrapped
@@ -73,6 +71,23 @@ def points(axes, estimate, colour, marker, name=None, shift=0.0, **look):
     axes.hlines(rows, *ends.T, color=colour, linewidth=1)
     look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", **look}
     axes.plot(values, rows, marker=marker, color=colour, label=name, **look)
+
+
+def band(axes, x, estimate, *style, **look):
+    """Draw values (N,) as a line, with their intervals as a band of its colour; return the line."""
+    (line,) = axes.plot(x, estimate.value, *style, **look)
+    axes.fill_between(
+        x, estimate.low, estimate.high, color=line.get_color(), alpha=0.2, linewidth=0
+    )
+    return line
+
+
+def rows_from(axes, names, left, label, *, right=1.03):
+    """Name rows from the top down, on a horizontal axis from `left` with a line at 0."""
+    name_rows(axes, names)
+    rule(axes)
+    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set(xlim=(left, right), xlabel=label)
 
 
 def name_rows(axes, names, **letters):

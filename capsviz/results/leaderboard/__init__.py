@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 
@@ -260,7 +261,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
         title = column.drawn or column.title.replace(" ", "\n", 1)
         axes.set_title(wrapped(title, 1.25 * width / across, 6.5), fontsize=6.5, pad=3)
         if column.form.endswith("%"):
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
+            axes.xaxis.set_major_formatter(FuncFormatter(_percent))
             unit = column.unit.rpartition(" ")[2]
             change = "change, points" if unit == "points" else unit
             axes.set_xlabel(change, fontsize=6, labelpad=1)
@@ -274,13 +275,16 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     return figure
 
 
+def _percent(share: float, _) -> str:
+    return f"{100 * share:g}".replace("-", "−")
+
+
 def _short(names: list[str]) -> tuple[list[str], str]:
     """Return names without the words that all begin and end with, and those words around a "…"."""
     words = [name.split("-") for name in names]
-    first, last = ([*map(len, map(set, zip(*some)))] for some in (words, [w[::-1] for w in words]))  # noqa: B905
     most = min(map(len, words)) - 1
-    begin = min(most, next((k for k, n in enumerate(first) if n > 1), 0))
-    end = min(most - begin, next((k for k, n in enumerate(last) if n > 1), 0))
+    begin = min(most, len(commonprefix(words)))  # noqa: RUF071  # of lists too
+    end = min(most - begin, len(commonprefix([some[::-1] for some in words])))  # noqa: RUF071
     if len(names) < 2 or not begin + end:
         return names, ""
     short = ["-".join(some[begin : len(some) - end]) for some in words]
