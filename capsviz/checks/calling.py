@@ -18,7 +18,7 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, in_words, names_cuda, required
+from capsviz.wrapping.environment import as_written, draws, in_words, names_cuda, required
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
@@ -100,8 +100,31 @@ class Caller:
         return self.recipe.run(TapPass(network, []), network, self.inside(images))
 
     def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
-        """Return the tensors of floating-point numbers in that output."""
-        return [t for t in tensors(self.call(images, network)) if t.is_floating_point()]
+        """Return the tensors of floating-point numbers in that output that are not random."""
+        outputs = enumerate(tensors(self.call(images, network)))
+        random = {k for k, off in enumerate(self.drawn) if not off <= SINGLE}
+        return [t for k, t in outputs if t.is_floating_point() and k not in random]
+
+    @cached_property
+    def drawn(self) -> list[float]:
+        """How far each tensor of the output changes between two random states."""
+        images = self.images(5)
+        return self.apart(lambda: self.call(images), (0, 1))
+
+    def apart(self, call: Callable, seeds: tuple[int, int]) -> list[float]:
+        """Return how far the tensors of two calls differ, each from its random state.
+
+        It is infinite for tensors of other shapes.
+        """
+        outputs = []
+        for seed in seeds:
+            with draws(seed, like_of(self.network).device):
+                outputs.append(tensors(call()))
+        first, second = outputs
+        if [t.shape for t in first] != [t.shape for t in second]:
+            return [float("inf")]
+        pairs = zip(first, second, strict=True)
+        return [float((a.double() - b.double()).abs().max()) if a.numel() else 0 for a, b in pairs]
 
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""

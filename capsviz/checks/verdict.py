@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 
 
 class About(NamedTuple):
-    """What a check declares about itself, whatever the network: `ABOUT` in its file."""
+    """What a check declares about itself, whatever the network.
+
+    It is `ABOUT` in the file of a check, or decorates a function of its name: `@About(...)`.
+    """
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
     breaks: str  # what goes wrong in a network that fails
@@ -16,6 +20,11 @@ class About(NamedTuple):
     needs: str = "the network"  # what must be given
     after: tuple[str, ...] = ("not_repeatable",)  # checks whose failure makes this one meaningless
     every_layer: bool = False  # made for each routed layer: `examine(candidate, layer)`
+    title: str = ""  # what is wrong with a network that fails; of a file, its first line
+
+    def __call__(self, examine: Callable[..., Judgement]) -> Check:
+        """Return the check that a function makes."""
+        return Check(examine.__name__, self, examine)
 
 
 class Judgement(NamedTuple):
@@ -25,7 +34,15 @@ class Judgement(NamedTuple):
     message: str
     numbers: dict[str, float]
     fix: str | None = None  # None: the fix that the check declares
-    spares: tuple[str, ...] = ()  # checks `after` this one that are made even if it fails
+    stops: tuple[str, ...] | None = None  # checks that it makes meaningless; None: all `after` it
+
+
+class Check(NamedTuple):
+    """A check; the first line of `examine` says what it measures."""
+
+    name: str
+    about: About
+    examine: Callable[..., Judgement]
 
 
 class Verdict(NamedTuple):
