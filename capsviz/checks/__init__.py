@@ -141,6 +141,7 @@ def _judge(check: Check, candidate: Candidate) -> Judgement:
 
 def _examine(check: Check, *parts) -> Judgement:
     try:
+        parts[0].caller.require_time()
         with parts[0].caller.still():
             judgement = check.examine(*parts)
     except SkippedError as reason:

@@ -134,6 +134,8 @@ def fails_on_single_image(candidate: Candidate) -> Judgement:
         raise SkippedError("the output holds no tensors")
     try:
         one = floats(images[:1])
+    except SkippedError:
+        raise
     except Exception as error:  # a user's code may raise anything
         return fails(f"one image raises {in_words(error)}", images=1)
     if len(one) != len(few):
