@@ -130,6 +130,8 @@ def test_a_call_may_give_the_label():
 
     verdict = checks.run(planted.LabelTaken(), **SIZE, call=call).verdict("label_leak")
     assert verdict.status == "SKIPPED" and "call=" in verdict.message
+    report = checks.run(planted.LabelTaken(), **SIZE, call=lambda net, x: net(x), only="label_leak")
+    assert report.verdict("label_leak").message == "it is given no labels"
 
 
 class Apart(planted.Correct):
