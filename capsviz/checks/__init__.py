@@ -5,8 +5,9 @@
 
 A check is a function of a candidate that returns `passes(...)`, `fails(...)` or `warns(...)`, or
 raises `SkippedError` with the reason; `About` holds what does not depend on the network. Checks of
-one subject share a file of `capsviz/checks/pitfalls`; a plug-in has a file for each, in its folder
-`pitfalls`. docs/check.md has an example, and lists the parts of a candidate.
+one subject share a file of `capsviz/checks/pitfalls`, and `texts.toml` says what they are about; a
+plug-in has a file for each, in its folder `pitfalls`. docs/check.md has an example, and lists the
+parts of a candidate.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
 
 
 def _offered(file: str) -> dict[str, Check]:
-    """The checks of a file: functions that `About` decorates, or one in `ABOUT` and `examine`."""
+    """The checks of a file: functions that `check` decorates, or one in `ABOUT` and `examine`."""
     module = discovery.load(PITFALLS, file, what="check")
     found = {key: value for key, value in vars(module).items() if isinstance(value, Check)}
     if found:

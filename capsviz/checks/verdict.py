@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 
 
 class About(NamedTuple):
     """What a check declares about itself, whatever the network.
 
-    It is `ABOUT` in the file of a check, or decorates a function of its name: `@About(...)`.
+    It is `ABOUT` in the file of a check; those of `check` are in `texts.toml`.
     """
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
@@ -21,10 +24,6 @@ class About(NamedTuple):
     after: tuple[str, ...] = ("not_repeatable",)  # checks whose failure makes this one meaningless
     every_layer: bool = False  # made for each routed layer: `examine(candidate, layer)`
     title: str = ""  # what is wrong with a network that fails; of a file, its first line
-
-    def __call__(self, examine: Callable[..., Judgement]) -> Check:
-        """Return the check that a function makes."""
-        return Check(examine.__name__, self, examine)
 
 
 class Judgement(NamedTuple):
@@ -43,6 +42,13 @@ class Check(NamedTuple):
     name: str
     about: About
     examine: Callable[..., Judgement]
+
+
+def check(examine: Callable[..., Judgement]) -> Check:
+    """Return the check that a function makes; `texts.toml` says under its name what it is about."""
+    about = TEXTS[examine.__name__]
+    after = tuple(about.pop("after", About._field_defaults["after"]))
+    return Check(examine.__name__, About(**about, after=after), examine)
 
 
 class Verdict(NamedTuple):

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.primary import noise
-from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.random_state import seeded
 from capsviz.wrapping import outputs
 from capsviz.wrapping.leaves import replaced
@@ -22,13 +22,7 @@ SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
 
 
-@About(
-    title="The loss applies a softmax to the lengths.",
-    paper="§3, equation 4",
-    breaks="with 10 classes no share exceeds 0.232, so that a margin of 0.9 is never reached",
-    fix="give the lengths themselves to the margin loss; no `CrossEntropyLoss` of lengths",
-    needs="`loss`",
-)
+@check
 def softmax_in_loss(candidate: Candidate) -> Judgement:
     """Add one number to all lengths, which does not change a softmax."""
     at = candidate.loss.at
@@ -50,16 +44,7 @@ def softmax_in_loss(candidate: Candidate) -> Judgement:
     return fails(f"{message}, adding 0.2 to one of them by {moved:.2g}", **numbers)
 
 
-@About(
-    title="The margin loss is not squared, not summed over classes, or exchanges present and "
-    "absent.",
-    paper="§3, equation 4",
-    breaks="training minimises another loss than the reported one",
-    fix="use `present * relu(0.9 - v)**2 + 0.5 * (1 - present) * relu(v - 0.1)**2`, summed over "
-    "classes",
-    needs="`loss`",
-    after=("not_repeatable", "softmax_in_loss"),
-)
+@check
 def wrong_margin_loss(candidate: Candidate) -> Judgement:
     """Change the lengths in the output, one class at a time."""
     at = candidate.loss.at
@@ -124,14 +109,7 @@ def _margin(cost, lengths: tuple[float, float, float]) -> float | None:
     return lengths[0] - roots[0] / slope if straight else None
 
 
-@About(
-    title="The reconstruction error weighs far less than in the paper, or differently.",
-    paper="§4.1: the sum of squares, scaled by 0.0005",
-    breaks="a mean over pixels in place of the sum gives the decoder a gradient 784 times too weak",
-    fix="sum the squares of an image, and take the mean over images: 0.0005 · sum",
-    needs="`loss`",
-    after=("not_repeatable", "wrong_margin_loss"),
-)
+@check
 def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     """Measure the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01."""
     loss = candidate.loss
@@ -158,14 +136,7 @@ def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     return warns(f"{message}, expected 5e-4 or 0.01", **numbers)
 
 
-@About(
-    title="Pixels of the reconstruction are in another order than those of the image.",
-    paper="§4.1: reconstructions are compared with the image, pixel by pixel",
-    breaks="the decoder draws a scrambled image, and the loss may be low all the same",
-    fix="flatten image and reconstruction alike: `(B, C, H, W)` in that order, by `flatten(1)`",
-    needs="`loss` and a reconstruction in the output, or a trained decoder and images",
-    after=("not_repeatable", "wrong_reconstruction_weight"),
-)
+@check
 def permuted_reconstruction(candidate: Candidate) -> Judgement:
     """Change reconstruction and target alike; find the pixel of images that each pixel follows."""
     try:
@@ -218,13 +189,7 @@ def _followed(candidate: Candidate) -> Judgement:
     return (passes if own > 0.5 else fails)(message, own=own)
 
 
-@About(
-    title="Reconstruction targets lie outside of the range of the decoder.",
-    paper="§4.1: the decoder ends in a sigmoid, and pixels are intensities",
-    breaks="a sigmoid cannot reach targets of -0.42 to 2.82: the decoder learns black",
-    fix="reconstruct the image in [0, 1]; normalise only inside of the network",
-    needs="`train_data`, and a decoder",
-)
+@check
 def targets_out_of_range(candidate: Candidate) -> Judgement:
     """Compare training images with reconstructions of very large poses."""
     targets = candidate.pictures("train_data", 64).double()
@@ -247,14 +212,7 @@ def targets_out_of_range(candidate: Candidate) -> Judgement:
     return passes(message, **numbers)
 
 
-@About(
-    title="Test images change each time they are read.",
-    paper="§5: images are shifted in training; no other augmentation is used",
-    breaks="the reported error is that of other images than the test set, and of others each time",
-    fix="give random transforms to the training set only",
-    needs="`test_data`",
-    after=(),
-)
+@check
 def random_test_images(candidate: Candidate) -> Judgement:
     """Read the first test images twice, from two random states."""
     with seeded(0):
@@ -266,15 +224,7 @@ def random_test_images(candidate: Candidate) -> Judgement:
     return fails(message, changed=changed) if changed else passes(message, changed=changed)
 
 
-@About(
-    title="The decoder does not know the class, or draws another class than the predicted one.",
-    paper="§4.1: all but the capsule of the class are masked out",
-    breaks="the pose must encode the class again, and reconstructions of two classes cannot "
-    "differ; of another class than the prediction, they say nothing about it",
-    fix="keep the position of the class: give the decoder `(poses * one_hot[:, :, None])"
-    ".flatten(1)`, at test with the class `lengths.argmax(1)`",
-    needs="a decoder in the network, or `decode`",
-)
+@check
 def decoder_without_class(candidate: Candidate) -> Judgement:
     """Decode one pose as two classes, and beside other poses; find which pose a pass keeps.
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.environment import draws, follow, in_words
 from capsviz.wrapping.leaves import leaves, named_tensors, tensors
 from capsviz.wrapping.taps import TapPass
@@ -22,15 +22,7 @@ ALONE, CLOSE, SAME = 1e-4, 1e-4, 1e-6
 USUAL, HIGH = 0.1, 0.5
 
 
-@About(
-    title="The output holds numbers that are NaN or infinite.",
-    paper="none",
-    breaks="NaN spreads to all weights in one step of training, and compares as false with "
-    "everything",
-    fix="find the first NaN by `torch.autograd.set_detect_anomaly(True)`; look at the weights, "
-    "logarithms of 0 and roots at 0",
-    after=(),
-)
+@check
 def nan_output(candidate: Candidate) -> Judgement:
     """Count the numbers that are NaN or infinite, for seven images."""
     outputs = [t for t in tensors(candidate.call(candidate.images(7))) if t.is_floating_point()]
@@ -42,13 +34,7 @@ def nan_output(candidate: Candidate) -> Judgement:
     return (fails if broken else passes)(message, share=broken / whole)
 
 
-@About(
-    title="Two calls with the same images in evaluation mode give different results.",
-    paper="§5: one accuracy for one network",
-    breaks="no measurement of the network can be repeated; all other checks are upset",
-    fix="use dropout, noise and random masks only if `self.training`, and call `eval()` at test",
-    after=("nan_output",),
-)
+@check
 def not_repeatable(candidate: Candidate) -> Judgement:
     """Compare the outputs for the same images from one random state, and from two.
 
@@ -79,14 +65,7 @@ def not_repeatable(candidate: Candidate) -> Judgement:
     return fails(message, difference=off)
 
 
-@About(
-    title="The result of an image depends on the other images of its batch.",
-    paper="§2, procedure 1: logits b_ij belong to one image",
-    breaks="accuracy depends on the batch at test, and couplings belong to no image",
-    fix="give each image logits of its own, zeros (B, I, J), and take no mean over the batch in "
-    "the agreement",
-    after=("not_repeatable", "wrong_softmax_axis"),
-)
+@check
 def mixed_batch(candidate: Candidate) -> Judgement:
     """Compare the results of one image among noise, black and white images, in float64."""
     candidate.caller.require_different()
@@ -119,13 +98,7 @@ def mixed_batch(candidate: Candidate) -> Judgement:
     return passes(f"results change by {off:.1g} with the other images, in {kind}", change=off)
 
 
-@About(
-    title="A batch of one image fails, or gives another result than the same image among others.",
-    paper="none",
-    breaks="the last batch of an epoch, a demonstration, any figure of one image",
-    fix="name the axis in `squeeze(dim)`; never call `squeeze()`",
-    after=("not_repeatable", "mixed_batch"),
-)
+@check
 def fails_on_single_image(candidate: Candidate) -> Judgement:
     """Compare the results of one image alone and among three."""
     images, floats = candidate.images(3), candidate.caller.floats
@@ -158,13 +131,7 @@ def fails_on_single_image(candidate: Candidate) -> Judgement:
     return fails(f"{message}, expected 0", change=off)
 
 
-@About(
-    title="The output depends on the true label in evaluation mode.",
-    paper="§4.1: the true class masks during training",
-    breaks="reconstructions, or even scores, are made with the answer at test",
-    fix="write `forward(images, labels=None)`; in evaluation mode mask by the longest capsule. If no "
-    "label is given at test, show it by call=lambda network, images: network(images)",
-)
+@check
 def label_leak(candidate: Candidate) -> Judgement:
     """Compare the outputs for two labels of the same images, in evaluation mode."""
     way, labels = candidate.caller.way, calling.labels_of(candidate.network)
@@ -235,13 +202,7 @@ class Requests(TapPass):
         return function(*args, **kwargs)
 
 
-@About(
-    title="The code names a GPU, so that the network runs on no other device.",
-    paper="none",
-    breaks="the network cannot be run, tested or examined on another machine",
-    fix="create tensors on the device of the input: `torch.zeros(..., device=x.device)`",
-    after=(),
-)
+@check
 def hardcoded_gpu(candidate: Candidate) -> Judgement:
     """Watch one pass for `.cuda()` and devices of that name."""
     mode = Requests(candidate.network)
@@ -262,14 +223,7 @@ def _is_gpu(leaf) -> bool:
     return str(leaf).startswith("<class 'torch.cuda.")  # a type of tensors, as in 2017
 
 
-@About(
-    title="The scores are not the lengths of the class capsules, but a softmax or a square of "
-    "them.",
-    paper="§3, equation 4: the margins are of lengths",
-    breaks="with 10 classes no softmax of lengths exceeds 0.232, so that a margin of 0.9 is never "
-    "reached; squares move both margins",
-    fix="give the lengths themselves to the margin loss",
-)
+@check
 def scores_are_not_lengths(candidate: Candidate) -> Judgement:
     """Compare scores with the lengths of the poses, their softmax and their squares."""
     images = candidate.images(7)
@@ -292,14 +246,7 @@ def scores_are_not_lengths(candidate: Candidate) -> Judgement:
     return warns(f"scores differ from the lengths of the poses by {plain:.2g}", **numbers)
 
 
-@About(
-    title="Class capsules are nearly saturated before training.",
-    paper="none; the authors draw matrices with a deviation of 0.1",
-    breaks="lengths start near 1, where the squash is flat: training starts slowly or dies",
-    fix="draw the matrices small: `0.1 * torch.randn(...)`, smaller for more primary capsules",
-    needs="an untrained network",
-    after=(),
-)
+@check
 def saturation(candidate: Candidate) -> Judgement:
     """Measure the mean length of class capsules before training: about 0.04 if correct."""
     untrained = candidate.untrained()

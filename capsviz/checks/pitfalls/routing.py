@@ -8,7 +8,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules, positions
 from capsviz.checks.primary import noise
-from capsviz.checks.verdict import About, ApartError, Judgement, SkippedError, fails, passes, warns
+from capsviz.checks.verdict import ApartError, Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import SUMS, arrange
@@ -21,14 +21,7 @@ AXES = {1: "primary capsules", 0: "the images of a batch"}  # of couplings (B, I
 CLEAR, TINY, FAINT, ALIKE, EXACT = 0.3, 1e-30, 1e-3, 1e-3, 0.1
 
 
-@About(
-    title="The softmax of the couplings runs over primary capsules, or images, not over class "
-    "capsules.",
-    paper="§2, equation 3",
-    breaks="primary capsules do not choose between class capsules: routing maps show no routing",
-    fix="apply the softmax over the axis of length J: `logits.softmax(dim=2)` for logits (B, I, J)",
-    every_layer=True,
-)
+@check
 def wrong_softmax_axis(candidate: Candidate, layer: Capsules) -> Judgement:
     """Sum the couplings over each axis, in every routing iteration."""
     iterations = layer.look(candidate.images(7), "couplings")["couplings"]
@@ -68,14 +61,7 @@ def _sums(couplings: Tensor, axis: int) -> tuple[float, float, bool]:
     return low, high, max(abs(low - 1), abs(high - 1)) <= SUM
 
 
-@About(
-    title="Couplings are the same for every image: nothing is routed.",
-    paper="§2, procedure 1, line 7",
-    breaks="a weighted mean of the votes remains",
-    fix="after each iteration but the last, add the agreement to the logits of each image",
-    after=("not_repeatable", "mixed_batch", "wrong_softmax_axis"),
-    every_layer=True,
-)
+@check
 def constant_couplings(candidate: Candidate, layer: Capsules) -> Judgement:
     """Compare votes and couplings of seven images; if these are the same, with larger sums."""
     candidate.caller.require_different()
@@ -113,16 +99,7 @@ def _between(tensor: Tensor) -> float:
     return float((tensor - tensor[:1]).abs().max())
 
 
-@About(
-    title="Routing does not follow agreement: couplings do not grow where a vote points along the "
-    "pose.",
-    paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
-    breaks="primary capsules send to class capsules that they do not agree with: no part finds its "
-    "whole",
-    fix="use `logits + (votes * v.unsqueeze(1)).sum(-1)`: a plus, and each parent's own pose",
-    after=("mixed_batch", "wrong_softmax_axis", "constant_couplings", "wrong_class_squash"),
-    every_layer=True,
-)
+@check
 def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     """Put noise in place of the first sums: the next couplings must follow votes · poses.
 
@@ -248,12 +225,7 @@ def _centred(tensor: Tensor) -> Tensor:
     return tensor - tensor.mean(2, keepdim=True)
 
 
-@About(
-    title="The network makes another number of routing iterations than it declares.",
-    paper="§2, procedure 1, and §4: r = 3",
-    breaks="results for three iterations are those of another number",
-    fix="apply one softmax in each of `range(iterations)`; in the last, leave out only the update",
-)
+@check
 def wrong_iterations(candidate: Candidate) -> Judgement:
     """Count softmaxes that weigh votes, and change the attribute for their number."""
     weighed = len(candidate.capsules.rounds)
@@ -287,12 +259,7 @@ def _count(candidate: Candidate) -> int:
     return sum(event.site in sites for event in run.events)
 
 
-@About(
-    title="The softmax of the couplings is written by hand, and overflows for large logits.",
-    paper="§2, equation 3",
-    breaks="exponentials overflow for logits beyond 88 in float32",
-    fix="use `torch.softmax(logits, dim)`",
-)
+@check
 def handwritten_softmax(candidate: Candidate) -> Judgement:
     """Find exponentials divided by their sum, in the code that weighs the votes."""
     softmaxes = [one.softmax for one in candidate.capsules.rounds if one.softmax is not None]
@@ -304,15 +271,7 @@ def handwritten_softmax(candidate: Candidate) -> Judgement:
     return passes(f"the softmax is PyTorch's, in {softmaxes[-1].place}", written=0)
 
 
-@About(
-    title="Gradients do not reach the votes, or not every routing iteration.",
-    paper="§2: nothing is said of stopping gradients",
-    breaks="without gradients in inner iterations, training differs from the paper; without any, "
-    "the layers before the votes never learn",
-    fix="route on votes that are not detached, or report it with the results",
-    after=("constant_couplings",),
-    every_layer=True,
-)
+@check
 def detached_gradients(candidate: Candidate, layer: Capsules) -> Judgement:
     """Find whether the gradient of the last sum reaches the inner iterations, and all weights."""
     place = layer.layer.place

@@ -9,7 +9,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules, squeezed
 from capsviz.checks.primary import GROWTH, Change, PrimaryCapsules, noise
-from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.outputs import values_of_scores
 from capsviz.wrapping.taps import ChangePass
@@ -25,13 +25,7 @@ MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Effici
 OWN_AXIS = "use `squash(s, dim=-1)`, where the last axis holds the components of one capsule"
 
 
-@About(
-    title="Primary capsules are not squashed.",
-    paper="§2, equation 1, and §4",
-    breaks="the length of a primary capsule does not say whether its part is present; long ones "
-    "outvote all others",
-    fix="squash the vectors of the primary capsules, each over its own components",
-)
+@check
 def unsquashed_primary(candidate: Candidate) -> Judgement:
     """Measure lengths for large features, which must be 1.000, and small ones, which must not."""
     primary, by_length = candidate.primary, candidate.capsules.by_length
@@ -57,13 +51,7 @@ def unsquashed_primary(candidate: Candidate) -> Judgement:
     return passes(message, **numbers)
 
 
-@About(
-    title="Primary capsules are squashed over another axis than their own components.",
-    paper="§2, equation 1",
-    breaks="the length of a capsule depends on other capsules, and is no probability",
-    fix=OWN_AXIS,
-    after=("not_repeatable", "unsquashed_primary"),
-)
+@check
 def wrong_squash_axis(candidate: Candidate) -> Judgement:
     """Measure lengths of primary capsules for large features, which must be 1.000 each."""
     primary = candidate.primary
@@ -129,13 +117,7 @@ def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str |
     return BY_COMPONENT
 
 
-@About(
-    title="Class capsules are not squashed, or not each one over its own components.",
-    paper="§2, equation 1",
-    breaks="a length depends on other classes, or exceeds 1, and is no probability",
-    fix=OWN_AXIS,
-    every_layer=True,
-)
+@check
 def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
     """Measure lengths for large sums, which must be 1, and sums of n = 0.5: n² / (1 + n²)."""
     lengths = _poses(layer, _enlarged).norm(dim=-1)
@@ -218,12 +200,7 @@ def _poses(layer: Capsules, change: Change) -> Tensor:
     return layer.with_sums(change, layer.caller.images(7), "poses")[-1]
 
 
-@About(
-    title="A ReLU before the squash leaves primary capsules without negative components.",
-    paper="§4: PrimaryCapsules is a convolution with equation 1 as its non-linearity",
-    breaks="poses lie in one corner of their space, so that they cannot point apart",
-    fix="apply ReLU after the first convolution only",
-)
+@check
 def relu_before_squash(candidate: Candidate) -> Judgement:
     """Count the negative components, for features of both signs."""
     primary = candidate.primary
@@ -237,12 +214,7 @@ def relu_before_squash(candidate: Candidate) -> Judgement:
     return judge(f"no component is negative, expected about half{where}", negative=share)
 
 
-@About(
-    title="Outputs or gradients are NaN or infinite if capsules are zero.",
-    paper="§2, equation 1, at s = 0",
-    breaks="one black image, or one dead capsule, makes all weights NaN",
-    fix="put the epsilon inside the root: `scale = n2 / (1 + n2) / (n2 + eps).sqrt()`",
-)
+@check
 def nan_at_zero(candidate: Candidate) -> Judgement:
     """Take outputs and gradients for features of zero."""
     capsules = candidate.lower.of(torch.zeros_like, candidate.images(2))
@@ -256,13 +228,7 @@ def nan_at_zero(candidate: Candidate) -> Judgement:
     return judgement
 
 
-@About(
-    title="Outputs or gradients are NaN or infinite if capsules are long.",
-    paper="§2, equation 1, for long s",
-    breaks="features that have grown, or one bright image, make all weights NaN",
-    fix="take no exponential of a norm: `1 - torch.exp(-norm)` for `1 - 1 / torch.exp(norm)`",
-    after=("not_repeatable", "nan_output", "nan_at_zero"),
-)
+@check
 def nan_at_long_capsules(candidate: Candidate) -> Judgement:
     """Take outputs and gradients for random features a thousand times as large as usual."""
     return _finite(candidate, noise(1e3, seed=3))

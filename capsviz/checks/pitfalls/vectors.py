@@ -7,7 +7,7 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.primary import GROWTH, PRODUCTS, last_before, noise
-from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping import grid
 from capsviz.wrapping.vectors import voting
 
@@ -15,14 +15,7 @@ POSITIONS = 64
 CLOSE, ALIKE = 1e-4, 1e-3
 
 
-@About(
-    title="A primary capsule mixes several positions of the feature map.",
-    paper="§4: [32 × 6 × 6] capsules, each an 8D vector of one position",
-    breaks="a capsule has no position and no pose, and every map of it means nothing, though the "
-    "network trains to 99 %",
-    fix="use `view(B, types, D, H, W).permute(0, 1, 3, 4, 2).reshape(B, types * H * W, D)`",
-    after=("not_repeatable", "wrong_squash_axis"),
-)
+@check
 def mixed_positions(candidate: Candidate) -> Judgement:
     """Change the features at one position at a time, and find which capsules change."""
     primary = candidate.primary
@@ -84,14 +77,7 @@ def _are_maps(capsules: Tensor) -> bool:
     return bool((moved.sum(0) <= 1).all() and (moved.any(2).sum(0) > 1).all())
 
 
-@About(
-    title="Padding shifts the positions of the primary capsules against the image.",
-    paper="§4: convolutions without padding",
-    breaks="a capsule sees another part of the image than its place in the grid says, and one edge "
-    "of the image is seen less than the other",
-    fix="pad both sides alike: `padding=1`, or `F.pad(x, (1, 1, 1, 1))`",
-    after=("mixed_positions",),
-)
+@check
 def shifted_positions(candidate: Candidate) -> Judgement:
     """Change rows and columns of images; compare what the first and the last capsules see."""
     capsules, (_, height, width) = candidate.lower.above, candidate.caller.image_shape
@@ -116,12 +102,7 @@ def shifted_positions(candidate: Candidate) -> Judgement:
     return passes("first and last capsules see as much of both edges of the image", step=step)
 
 
-@About(
-    title="All primary capsules share one matrix for each class capsule.",
-    paper="§2, equation 2: û_j|i = W_ij u_i",
-    breaks="a part predicts the same whole wherever it is, so that votes hold no arrangement",
-    fix="learn a matrix for each primary capsule, `weight` (I, J, E, D), or at least for each type",
-)
+@check
 def shared_matrix(candidate: Candidate) -> Judgement:
     """Fit the matrix of each primary capsule to votes for random features."""
     layer = candidate.capsules
@@ -147,12 +128,7 @@ def shared_matrix(candidate: Candidate) -> Judgement:
     return passes(message, spread=spread)
 
 
-@About(
-    title="Votes are squashed before they are routed.",
-    paper="§2, equation 2: û_j|i = W_ij u_i; only sums of votes are squashed",
-    breaks="a long primary capsule, whose part is surely present, has no more say than a short one",
-    fix="route the products of matrices and primary capsules themselves",
-)
+@check
 def squashed_votes(candidate: Candidate) -> Judgement:
     """Enlarge the products that votes are made of, a hundred times: votes must grow, too."""
     layer, flow = candidate.capsules, candidate.caller.recorded.flow
