@@ -1,7 +1,5 @@
 """Routing: couplings, their softmax, the agreement, iterations and gradients."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -113,10 +111,10 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         raise SkippedError("the network routes in one iteration")
     images = candidate.images(7)
     votes = layer.look(images, "votes")["votes"].double()
-    one, opposite = (_probe(layer, images, sign) for sign in (1, -1))
-    change = _centred(one.second - opposite.second)
-    agreement = _agreement(votes, one.sums)
-    if float(change.abs().max()) < 1e-6 * (1 + float(one.second.abs().max())):
+    (put, first, second), (_, _, opposite) = (_probe(layer, images, sign) for sign in (1, -1))
+    change = _centred(second - opposite)
+    agreement = _agreement(votes, arrange(put, iterations[0].total_roles, "BJE").double())
+    if float(change.abs().max()) < 1e-6 * (1 + float(second.abs().max())):
         if float(agreement.abs().max()) < FAINT:
             raise SkippedError(
                 "votes are too short to change couplings: weights are tiny or have collapsed"
@@ -124,8 +122,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         return warns(
             "couplings do not depend on the poses of the iteration before", correlation=0.0
         )
-    size = (change.norm() * agreement.norm()).clamp_min(TINY)
-    along = float((change * agreement).sum() / size)
+    along = _slope(change, agreement) * float(agreement.norm() / change.norm().clamp_min(TINY))
     message = f"couplings correlate with the agreement of votes and poses by {along:.2f}"
     spread, usual = (_off(one, one.mean(1, keepdim=True)) for one in (change, agreement))
     if change.shape[1] > 1 and spread < ALIKE < usual:
@@ -140,55 +137,50 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     if _forgets(layer, images):
         message += ", but the third iteration forgets the first: logits are replaced, not added to"
         return warns(message, correlation=along)
-    even = _centred((one.second + opposite.second) / 2 - one.first)
+    even = _centred((second + opposite) / 2 - first)
     if not layer.by_length or float(even.norm()) > EXACT * float(change.norm()):
         return passes(message, correlation=along)  # no product with a pose: it has its own scale
-    poses = _poses(layer, images, one) - _poses(layer, images, opposite)
+    end, other = (
+        layer.with_sums(lambda _, sign=sign: sign * put, images, "poses")[-1] for sign in (1, -1)
+    )
+    poses = (end - other).double()
     forms = {
         "votes and poses": _agreement(votes, poses),
-        "votes and sums before the squash": _agreement(votes, one.sums - opposite.sums),
+        "votes and sums before the squash": 2 * agreement,
         "squashed votes and poses": _agreement(squash(votes), poses),
     }
-    sizes = [form.square().sum().clamp_min(TINY) for form in forms.values()]
-    slopes = [float((change * f).sum() / n) for f, n in zip(forms.values(), sizes, strict=True)]
-    for (words, form), slope in zip(forms.items(), slopes, strict=True):
-        if _off(change, slope * form) >= EXACT:
-            continue
-        message = f"logits grow by {slope:.2g} times the agreement of {words}"
-        if words != "votes and poses":
-            return warns(f"{message}, expected that of votes and poses", slope=slope)
-        if abs(slope - 1) > EXACT:
-            return warns(f"{message}, expected 1", correlation=along, slope=slope)
-        break
-    message += f", with a slope of {slopes[0]:.2f}"
-    return passes(message, correlation=along, slope=slopes[0])
+    fits = [
+        (words, slope)
+        for words, form in forms.items()
+        if _off(change, (slope := _slope(change, form)) * form) < EXACT
+    ]
+    if not fits:
+        return passes(message, correlation=along)
+    words, slope = fits[0]
+    numbers = {"correlation": along, "slope": slope}
+    if words == "votes and poses" and abs(slope - 1) <= EXACT:
+        return passes(f"{message}, with a slope of {slope:.2f}", **numbers)
+    return warns(
+        f"logits grow by {slope:.2g} times the agreement of {words}, expected once that of votes "
+        "and poses", **numbers,
+    )  # fmt: skip
 
 
-class Probe(NamedTuple):
-    """Noise in place of the sum of votes in the first iteration, and the couplings then."""
-
-    put: Tensor  # in the layout of the network
-    sums: Tensor  # (B, J, E)
-    first: Tensor  # logarithms of couplings (B, I, J)
-    second: Tensor
-
-
-def _probe(layer: Capsules, images: Tensor, sign: int) -> Probe:
+def _probe(layer: Capsules, images: Tensor, sign: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Noise in place of the first sums, and the logarithms of the couplings (B, I, J) then."""
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
-    sums = arrange(put, layer.rounds[0].total_roles, "BJE")
     first, second = (one.double().clamp_min(TINY).log() for one in couplings[:2])
-    return Probe(put, sums.double(), first, second)
-
-
-def _poses(layer: Capsules, images: Tensor, probe: Probe) -> Tensor:
-    """The poses (B, J, E) of its sums."""
-    return layer.with_sums(lambda _: probe.put.clone(), images, "poses")[-1].double()
+    return put, first, second
 
 
 def _agreement(votes: Tensor, poses: Tensor) -> Tensor:
     return _centred(torch.einsum("bije,bje->bij", votes, poses))
+
+
+def _slope(change: Tensor, expected: Tensor) -> float:
+    return float((change * expected).sum() / expected.square().sum().clamp_min(TINY))
 
 
 def _off(change: Tensor, expected: Tensor) -> float:
