@@ -78,11 +78,10 @@ def pitfalls() -> str:
     """Return a row for each check of `capsviz check`."""
     header = ["check: what is wrong", "measurement", "paper", "needs"]
     rows = []
-    for name, module in sorted(checks.checks().items()):
-        about = module.ABOUT
-        title = f"`{name}`: {discovery.summary(checks.PITFALLS, name)}"
+    for name, about, examine in sorted(checks.checks().values()):
+        title = f"`{name}`: {about.title}"
         needs = "" if about.needs == About._field_defaults["needs"] else about.needs
-        measured = module.examine.__doc__.partition("\n")[0]
+        measured = examine.__doc__.partition("\n")[0]
         rows.append([title, measured, about.paper, needs])
     return markdown(header, rows).rstrip().replace("--:", ":--")
 

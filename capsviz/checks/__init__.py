@@ -3,24 +3,23 @@
     report = capsviz.checks.run(network, image_shape=(1, 28, 28), classes=10)
     print(report.text())
 
-A check is one file of `capsviz/checks/pitfalls`, or of a plug-in's folder `pitfalls`. Its name is
-the mistake; the first line of its docstring says what is wrong with a network that fails. `ABOUT`
-holds what does not depend on the network; `examine(candidate)` returns `passes(...)`,
-`fails(...)` or `warns(...)`, or raises `SkippedError` with the reason. docs/check.md has an
-example, and lists the parts of a candidate.
+A check is a function of a candidate that returns `passes(...)`, `fails(...)` or `warns(...)`, or
+raises `SkippedError` with the reason; `About` holds what does not depend on the network. Checks of
+one subject share a file of `capsviz/checks/pitfalls`, and `texts.toml` says what they are about; a
+plug-in has a file for each, in its folder `pitfalls`. docs/check.md has an example, and lists the
+parts of a candidate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
 
 from torch import nn
 
 from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
-from capsviz.checks.verdict import STATUSES, About, Judgement, SkippedError, Verdict, skipped
+from capsviz.checks.verdict import STATUSES, About, Check, Judgement, SkippedError, Verdict, skipped
 from capsviz.wrapping.environment import in_words, restored
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
@@ -28,29 +27,47 @@ __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 PITFALLS = "capsviz.checks.pitfalls"
 
 
-def checks(names: Iterable[str] | str | None = None) -> dict[str, ModuleType]:
-    """Return the files of all checks, or of some, each after those that it depends on.
+def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
+    """Return all checks, or some, each after those that it depends on.
 
-    ValueError for an unknown name, a file without `ABOUT` or `examine`, or a circle.
+    ValueError for an unknown name, a file of a plug-in without `ABOUT` or `examine`, or a circle.
     """
-    names = (names,) if isinstance(names, str) else names
-    order: dict[str, ModuleType] = {}
+    files = discovery.entries(PITFALLS)
+    own = {k: one for file in files if files[file].ours for k, one in _offered(file).items()}
+    others = [file for file in files if not files[file].ours]
+    if twice := set(own) & set(others):
+        raise ValueError(f"two checks are called '{twice.pop()}': rename that of the plug-in")
+    order: dict[str, Check] = {}
 
     def add(name: str, *later: str) -> None:
         if name in later:
             raise ValueError(f"the checks {', '.join(later)} come after each other in a circle")
-        if name not in order:
-            module = discovery.load(PITFALLS, name, what="check")
-            about = getattr(module, "ABOUT", None)
-            if not isinstance(about, About) or not hasattr(module, "examine"):
-                raise ValueError(f"the check '{name}' lacks ABOUT or examine(candidate)")
-            for earlier in about.after:
-                add(earlier, name, *later)
-            order[name] = module
+        if name in order:
+            return
+        if name not in own and name not in others:
+            raise ValueError(discovery.unknown("check", name, sorted([*own, *others])))
+        one = own.get(name) or _offered(name)[name]
+        for earlier in one.about.after:
+            add(earlier, name, *later)
+        order[name] = one
 
-    for name in discovery.names(PITFALLS) if names is None else names:
+    names = (names,) if isinstance(names, str) else names
+    for name in [*own, *others] if names is None else names:
         add(name)
     return order
+
+
+def _offered(file: str) -> dict[str, Check]:
+    """The checks of a file: functions that `check` decorates, or one in `ABOUT` and `examine`."""
+    module = discovery.load(PITFALLS, file, what="check")
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Check)}
+    if found:
+        return found
+    about, examine = getattr(module, "ABOUT", None), getattr(module, "examine", None)
+    if not isinstance(about, About) or examine is None:
+        raise ValueError(f"the check '{file}' lacks ABOUT or examine(candidate)")
+    about = about._replace(title=discovery.summary(PITFALLS, file))
+    return {file: Check(file, about, examine)}
 
 
 def run(
@@ -92,30 +109,30 @@ def run(
         return _report(candidate, checks(only))
 
 
-def _report(candidate: Candidate, modules: dict[str, ModuleType]) -> Report:
+def _report(candidate: Candidate, made: dict[str, Check]) -> Report:
     verdicts: dict[str, Verdict] = {}
-    spared: set[tuple[str, str]] = set()  # a failed check, and one that is made all the same
-    for name, module in modules.items():
-        about = module.ABOUT
-        failed = (verdicts[earlier] for earlier in about.after if (earlier, name) not in spared)
+    stops: dict[str, tuple[str, ...] | None] = {}  # checks that a failed one makes meaningless
+    for name, one in made.items():
+        about = one.about
+        failed = (verdicts[k] for k in about.after if stops.get(k) is None or name in stops[k])
         cause = next((v.cause or v.check for v in failed if v.cause or v.status == "FAIL"), None)
-        judgement = _judge(module, candidate) if cause is None else skipped(f"{cause} fails")
-        spared |= {(name, later) for later in judgement.spares}
+        judgement = _judge(one, candidate) if cause is None else skipped(f"{cause} fails")
+        stops[name] = judgement.stops
         verdicts[name] = Verdict(
-            name, discovery.summary(PITFALLS, name), *judgement[:3], about.paper, about.breaks,
+            name, about.title, *judgement[:3], about.paper, about.breaks,
             judgement.fix or about.fix, cause,
         )  # fmt: skip
     ordered = sorted(verdicts.values(), key=lambda one: STATUSES.index(one.status))
     return Report(candidate.name, tuple(ordered), tuple(candidate.notes()))
 
 
-def _judge(module: ModuleType, candidate: Candidate) -> Judgement:
+def _judge(check: Check, candidate: Candidate) -> Judgement:
     """Judge the network; for a check of every layer, the class capsules or a worse layer before."""
-    if not module.ABOUT.every_layer:
-        return _examine(module, candidate)
-    judgement = _examine(module, candidate, candidate.capsules)
+    if not check.about.every_layer:
+        return _examine(check, candidate)
+    judgement = _examine(check, candidate, candidate.capsules)
     for layer in candidate.capsules.before:
-        one = _examine(module, candidate, layer)
+        one = _examine(check, candidate, layer)
         worse = one.status == "FAIL" or (one.status, judgement.status) == ("WARN", "PASS")
         if worse and judgement.status != "FAIL":
             place = "" if layer.layer.place in one.message else f": {layer.layer}"
@@ -123,10 +140,11 @@ def _judge(module: ModuleType, candidate: Candidate) -> Judgement:
     return judgement
 
 
-def _examine(module: ModuleType, *parts) -> Judgement:
+def _examine(check: Check, *parts) -> Judgement:
     try:
+        parts[0].caller.require_time()
         with parts[0].caller.still():
-            judgement = module.examine(*parts)
+            judgement = check.examine(*parts)
     except SkippedError as reason:
         return skipped(str(reason))
     except Exception as error:  # a user's code may raise anything

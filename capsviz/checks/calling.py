@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, in_words, names_cuda, required
+from capsviz.wrapping.environment import as_written, draws, in_words, names_cuda, required
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
@@ -31,6 +32,7 @@ PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
           "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
 ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
+SECONDS = 90  # of computing, for all checks of one network
 SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
 
 
@@ -70,6 +72,7 @@ class Caller:
                 expected = f"(N, {', '.join(map(str, image_shape))})"
                 raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
         self.own_images, self.normalise = images, normalise
+        self.end = time.process_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
         with self.still():
             self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
@@ -97,11 +100,40 @@ class Caller:
     def call(self, images: Tensor, network: nn.Module | None = None):
         """Return the output of the network, or of a copy of it, for images in [0, 1]."""
         network = self.network if network is None else network
+        self.require_time()
         return self.recipe.run(TapPass(network, []), network, self.inside(images))
 
+    def require_time(self) -> None:
+        """Raise SkippedError if the checks of a slow network have taken their time."""
+        if time.process_time() > self.end:
+            raise SkippedError(f"the network is slow: {SECONDS} s of computing went before")
+
     def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
-        """Return the tensors of floating-point numbers in that output."""
-        return [t for t in tensors(self.call(images, network)) if t.is_floating_point()]
+        """Return the tensors of floating-point numbers in that output that are not random."""
+        outputs = enumerate(tensors(self.call(images, network)))
+        random = {k for k, off in enumerate(self.drawn) if not off <= SINGLE}
+        return [t for k, t in outputs if t.is_floating_point() and k not in random]
+
+    @cached_property
+    def drawn(self) -> list[float]:
+        """How far each tensor of the output changes between two random states."""
+        images = self.images(5)
+        return self.apart(lambda: self.call(images), (0, 1))
+
+    def apart(self, call: Callable, seeds: tuple[int, int]) -> list[float]:
+        """Return how far the tensors of two calls differ, each from its random state.
+
+        It is infinite for tensors of other shapes.
+        """
+        outputs = []
+        for seed in seeds:
+            with draws(seed, like_of(self.network).device):
+                outputs.append(tensors(call()))
+        first, second = outputs
+        if [t.shape for t in first] != [t.shape for t in second]:
+            return [float("inf")]
+        pairs = zip(first, second, strict=True)
+        return [float((a.double() - b.double()).abs().max()) if a.numel() else 0 for a, b in pairs]
 
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
@@ -115,6 +147,7 @@ class Caller:
 
     def run(self, mode: Pass, images: Tensor):
         """Return the output of a pass under a mode; None if the mode ends the pass."""
+        self.require_time()
         return self.recipe.run(mode, self.network, self.inside(images))
 
     def record(self, images: Tensor) -> Recorded:
@@ -128,11 +161,13 @@ class Caller:
     @cached_property
     def recorded(self) -> Recorded:
         """A pass of a prime number of images, in which a layer of the classes was found if any."""
-        tried = []
+        tried, began = [], time.process_time()
         for count in (n for n in BATCHES if n != self.classes):
             tried.append(self.record(self.images(count)))
             if any(layer.parents == self.classes for layer in tried[-1].others):
                 return tried[-1]
+            if time.process_time() > began + SECONDS / 20:
+                break
         return next((one for one in tried if one.others), tried[-1])
 
     def changed(

@@ -145,6 +145,7 @@ class Capsules:
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Return parts of a pass, named as in `capsviz.trace`."""
+        self.caller.require_time()
         if not self.routed and self.own_look is not None:
             values = self.own_look(images, keep=keep)
         else:

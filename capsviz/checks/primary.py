@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cached_property
 
 import torch
@@ -22,6 +22,9 @@ MIXING = frozenset(
      "adaptive_max_pool2d", "lp_pool2d", "interpolate", "upsample")
 )  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
+
+PRODUCTS = ("matmul", "rmatmul", "einsum")  # of which one factor is not made of the images
+GROWTH = 10  # of lengths, if features are a hundred times as large
 
 Change = Callable[[Tensor], Tensor]
 
@@ -95,16 +98,35 @@ class PrimaryCapsules:
             return output
         return readings["primary"][-1] if taps else output["primary"]
 
-    def lengths(self, scale: float) -> Tensor:
-        """Return lengths (B, I) for random features of that size."""
-        return self.of(noise(scale, seed=2), self.caller.images(7)).norm(dim=-1)
+    def lengths(self, scale: float, events: list[Event] | None = None) -> Tensor:
+        """Return lengths (B, I) for random features, or results of `events`, of that size."""
+        return self.of(noise(scale, seed=2), self.caller.images(7), events).norm(dim=-1)
 
-    def large_lengths(self) -> tuple[Tensor, Tensor]:
-        """Return lengths (B, I) for large features, and for features 100 times as large."""
-        first, second = self.lengths(1e4), self.lengths(1e6)
+    @cached_property
+    def large(self) -> Tensor:
+        """Lengths (B, I) for large features."""
+        return self.lengths(1e4)
+
+    @cached_property
+    def growth(self) -> float:
+        """How much longer they are for features a hundred times as large as those."""
+        return self._growth(self.large, self.lengths(1e6))
+
+    def squashed_earlier(self) -> bool:
+        """Whether lengths stay the same however large is what the features are made of."""
+        flow, _ = self.source
+        ports = {port for e in self.features for port in flow.sources[e.index] if port is not None}
+        try:
+            events = [event for port in ports for event in last_before(flow, port)]
+            lengths = [self.lengths(scale, events) for scale in (1e4, 1e6)]
+        except SkippedError:
+            return False
+        return self._growth(*lengths) < GROWTH
+
+    def _growth(self, first: Tensor, second: Tensor) -> float:
         if not (first.isfinite().all() and second.isfinite().all()):
             raise SkippedError("primary capsules are not finite for large features")
-        return first, second
+        return float(second.max() / first.max().clamp_min(1e-30))
 
 
 def noise(scale: float = 1.0, *, seed: int) -> Change:
@@ -113,7 +135,9 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
     return lambda tensor: scale * torch.randn(tensor.shape, generator=generator).to(tensor)
 
 
-def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
+def last_before(
+    flow: Flow, port: Port | None, normalised: bool = True, products: Container[str] = PRODUCTS
+) -> list[Event]:
     """Return the last convolutions, pools, products with weights or normalisations before a tensor.
 
     Not a normalisation that only views follow: it stands in for the squash.
@@ -126,7 +150,7 @@ def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[
         visited.add(source[0])
         event = flow.events[source[0]]
         own = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
-        product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
+        product = event.name in products and len(event.inputs) > len(own)
         scaled = normalised and not bare and event.name in NORMALISING
         if event.name in MIXING or product or scaled:
             events.append(event)
@@ -134,5 +158,5 @@ def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[
         bare = bare and is_view(event)
         queue += [(flow.sources[event.index][k], bare) for k in range(len(event.inputs))]
     if not events:
-        raise SkippedError("no convolution or product with weights comes before primary capsules")
+        raise SkippedError("no convolution or product with weights comes before")
     return sorted(events, key=lambda event: event.index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -64,17 +63,6 @@ class Report(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def as_dict(self) -> dict:
-        """Return it for JSON: NaN and infinities become null."""
-        return {
-            "network": self.network,
-            "exit_status": self.exit_status,
-            "notes": list(self.notes),
-            "verdicts": [
-                {**one._asdict(), "numbers": {k: _finite(v) for k, v in one.numbers.items()}}
-                for one in self.verdicts
-            ],
-        }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        """Return it for JSON."""
+        verdicts = [one._asdict() for one in self.verdicts]
+        return {**self._asdict(), "exit_status": self.exit_status, "verdicts": verdicts}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 
 
 class About(NamedTuple):
-    """What a check declares about itself, whatever the network: `ABOUT` in its file."""
+    """What a check declares about itself, whatever the network.
+
+    It is `ABOUT` in the file of a check; those of `check` are in `texts.toml`.
+    """
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
     breaks: str  # what goes wrong in a network that fails
@@ -16,6 +23,7 @@ class About(NamedTuple):
     needs: str = "the network"  # what must be given
     after: tuple[str, ...] = ("not_repeatable",)  # checks whose failure makes this one meaningless
     every_layer: bool = False  # made for each routed layer: `examine(candidate, layer)`
+    title: str = ""  # what is wrong with a network that fails; of a file, its first line
 
 
 class Judgement(NamedTuple):
@@ -25,7 +33,22 @@ class Judgement(NamedTuple):
     message: str
     numbers: dict[str, float]
     fix: str | None = None  # None: the fix that the check declares
-    spares: tuple[str, ...] = ()  # checks `after` this one that are made even if it fails
+    stops: tuple[str, ...] | None = None  # checks that it makes meaningless; None: all `after` it
+
+
+class Check(NamedTuple):
+    """A check; the first line of `examine` says what it measures."""
+
+    name: str
+    about: About
+    examine: Callable[..., Judgement]
+
+
+def check(examine: Callable[..., Judgement]) -> Check:
+    """Return the check that a function makes; `texts.toml` says under its name what it is about."""
+    about = TEXTS[examine.__name__]
+    after = tuple(about.pop("after", About._field_defaults["after"]))
+    return Check(examine.__name__, About(**about, after=after), examine)
 
 
 class Verdict(NamedTuple):

@@ -165,7 +165,7 @@ class Recorder(Pass):
     def dispatch(self, function, args, kwargs):
         """Call the function and keep its arguments and result."""
         written, before = args[0] if writes(function, args, kwargs) else None, args
-        if any(written is one for event in self.events for one in event.outputs):
+        if written is not None and any(written is one for e in self.events for one in e.outputs):
             copy = {id(written): written.clone()}
             before = replaced(args, copy)
             self.events = [event.with_others(copy) for event in self.events]

@@ -121,7 +121,7 @@ def test_a_label_among_any_arguments_is_not_overlooked():
     verdict = checks.run(Named(), **SIZE).verdict("label_leak")
     assert verdict.status == "SKIPPED" and "**kwargs" in verdict.message
     parallel = checks.run(nn.DataParallel(planted.LabelTaken()), **SIZE)
-    assert parallel.verdict("label_leak").status == "WARN"
+    assert parallel.verdict("label_leak").status == "FAIL"
 
 
 def test_a_call_may_give_the_label():
@@ -130,6 +130,8 @@ def test_a_call_may_give_the_label():
 
     verdict = checks.run(planted.LabelTaken(), **SIZE, call=call).verdict("label_leak")
     assert verdict.status == "SKIPPED" and "call=" in verdict.message
+    report = checks.run(planted.LabelTaken(), **SIZE, call=lambda net, x: net(x), only="label_leak")
+    assert report.verdict("label_leak").message == "it is given no labels"
 
 
 class Apart(planted.Correct):
@@ -189,7 +191,7 @@ def test_even_couplings_give_what_later_passes_give(images):
     )
 
 
-def test_capsules_that_are_whole_maps_are_made_of_several_places():
+def test_capsules_that_are_whole_maps_are_a_design():
     class WholeMaps(planted.Correct):
         def __init__(self):
             super().__init__()
@@ -205,7 +207,7 @@ def test_capsules_that_are_whole_maps_are_made_of_several_places():
             return u.new_zeros(len(u), 8, J)
 
     verdict = checks.run(WholeMaps(), **SIZE, only="mixed_positions").verdict("mixed_positions")
-    assert verdict.status == "FAIL" and "several positions" in verdict.message
+    assert verdict.status == "WARN" and "a whole feature map" in verdict.message
 
 
 def test_a_batch_of_one_size_is_thought_of():

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 import capsviz
-from capsviz import checks
+from capsviz import checkpoint, checks, data
+from capsviz.checks.pitfalls.output import OF_DECODER
 from capsviz.wrapping.environment import restored
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
@@ -288,7 +289,7 @@ def test_other_layouts_of_public_code_are_examined():
     assert of_status(report, "WARN") == ["wrong_softmax_axis", "decoder_without_class"]
 
 
-@pytest.mark.parametrize(("bug", "status"), [("LabelByName", "WARN"), ("LabelPerhaps", "SKIPPED")])
+@pytest.mark.parametrize(("bug", "status"), [("LabelByName", "FAIL"), ("LabelPerhaps", "SKIPPED")])
 def test_labels_are_searched_among_all_arguments(bug, status):
     assert examined(getattr(planted, bug)()).verdict("label_leak").status == status
 
@@ -307,6 +308,34 @@ def test_what_is_kept_between_calls_is_told_from_what_is_drawn(kind, words, fix)
     assert of_status(report, "FAIL") == ["not_repeatable"], report.text()
     verdict = report.verdict("not_repeatable")
     assert words in verdict.message and verdict.fix.startswith(fix)
+
+
+def test_a_random_decoder_leaves_judged_what_is_the_same_each_time():
+    class Blurred(planted.Correct):
+        def drawn(self, v, labels):
+            return functional.dropout(super().drawn(v, labels), 0.5, training=True)
+
+    class Planted(Blurred, planted.SharedLogits):
+        pass
+
+    report = examined(Blurred())
+    assert of_status(report, "FAIL") == ["not_repeatable"], report.text()
+    assert "scores and poses are the same" in report.verdict("not_repeatable").message
+    skipped = [one.check for one in report.verdicts if one.cause]
+    assert set(skipped) == set(OF_DECODER) and len(of_status(report, "PASS")) > 18
+    assert of_status(examined(Planted()), "FAIL") == ["not_repeatable", "mixed_batch"]
+
+
+def test_pixels_that_a_trained_decoder_exchanges_are_found():
+    network = checkpoint.load("digits")
+    images = data.load("digits", "test").first(64).images / 255
+
+    def verdict(decode):
+        report = checks.run(network, images=images, decode=decode, only="permuted_reconstruction")
+        return report.verdict("permuted_reconstruction").status
+
+    assert verdict(network.decode) == "PASS"
+    assert verdict(lambda *given: network.decode(*given).transpose(2, 3)) == "FAIL"
 
 
 def test_what_a_network_keeps_is_put_back():

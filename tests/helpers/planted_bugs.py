@@ -127,7 +127,6 @@ AcrossPlaces = planted("AcrossPlaces", vectors=lambda _, f: f.view(len(f), I, D)
 SquashOverChildren = planted(
     "SquashOverChildren", capsules=lambda self, f: self.squash(self.vectors(f), dim=1)
 )
-NoPrimarySquash = planted("NoPrimarySquash", capsules=lambda self, f: self.vectors(f))
 UnitChildren = planted(
     "UnitChildren", capsules=lambda self, f: functional.normalize(self.vectors(f), dim=-1)
 )
@@ -147,7 +146,6 @@ class SquashOverColumns(Correct):
 
 # Couplings (B, I, J) of logits.
 SoftmaxOverChildren = planted("SoftmaxOverChildren", couplings=lambda _, b: b.softmax(dim=1))
-TenTimesTheLogits = planted("TenTimesTheLogits", couplings=lambda _, b: (10 * b).softmax(dim=2))
 SoftmaxByHand = planted(
     "SoftmaxByHand", couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True)
 )
@@ -188,12 +186,12 @@ AgreementDetached = planted(
 AveragedLogits = planted(
     "AveragedLogits", agreed=lambda _, b, votes, v: b + agreement(votes, v).mean(0, keepdim=True)
 )
-AveragedOverChildren = planted(
-    "AveragedOverChildren",
-    agreed=lambda _, b, votes, v: b + agreement(votes, v).mean(1, keepdim=True),
-)
 OtherParent = planted(
     "OtherParent", agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1))
+)
+AgreementOfSquashedVotes = planted(
+    "AgreementOfSquashedVotes",
+    agreed=lambda self, b, votes, v: b + agreement(self.squash(votes), v),
 )
 Distance = planted(  # votes that are far from the pose count for it
     "Distance", agreed=lambda _, b, votes, v: b + (votes - v.unsqueeze(1)).square().sum(dim=-1)
@@ -235,7 +233,6 @@ FaintlyKeptLogits = planted(
 # Routing of votes, and the squash of class capsules.
 SquashOverClasses = planted("SquashOverClasses", short=lambda self, s: self.squash(s, dim=1))
 NoClassSquash = planted("NoClassSquash", short=lambda _, s: 0.1 * s)
-NormForSquare = planted("NormForSquare", short=lambda _, s: s / (1 + (square(s) + 1e-9).sqrt()))
 UndividedSquash = planted("UndividedSquash", short=lambda _, s: square(s) / (1 + square(s)) * s)
 VanishingLengths = planted("VanishingLengths", short=lambda _, s: s / (1 + square(s)))
 VotesDetached = planted(
@@ -246,7 +243,6 @@ UnitLength = planted(
     routed=lambda self, *given: functional.normalize(Correct.routed(self, *given), dim=-1),
 )
 Squeezed = planted("Squeezed", poses=lambda self, x: Correct.poses(self, x).squeeze())
-OneTooMany = planted("OneTooMany", made=lambda self: self.iterations + 1)
 OneTooFew = planted("OneTooFew", made=lambda self: self.iterations - 1)
 
 
@@ -274,12 +270,6 @@ class AgreementBeforeSquash(Correct):
         return self.short(self.summed(self.couplings(logits), votes))
 
 
-class OneMatrix(Correct):
-    def poses(self, x):
-        u = self.capsules(self.features(x))
-        return self.routed(torch.einsum("jed,bid->bije", self.weight[0], u), self.zeros(u))
-
-
 class Detached(Correct):
     def routed(self, votes, logits):
         fixed = votes.detach()
@@ -292,10 +282,6 @@ class Detached(Correct):
 
 
 # The squash of all capsules: NaN of outputs or gradients.
-class NaNAtZero(Correct):
-    def squash(self, s, dim=-1):
-        n2 = (s * s).sum(dim=dim, keepdim=True)
-        return s * n2 / (1 + n2) / n2.sqrt()
 
 
 class NaNGradientAtZero(Correct):
@@ -311,7 +297,6 @@ class NaNGradientAtLarge(Correct):
 
 
 # Lengths of poses, and what is drawn of them.
-SquaredLengths = planted("SquaredLengths", lengths=lambda _, v: v.square().sum(-1))
 NaNGradientOfLengths = planted(
     "NaNGradientOfLengths", lengths=lambda _, v: v.square().sum(-1).sqrt()
 )
