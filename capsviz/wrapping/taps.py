@@ -15,7 +15,9 @@ from capsviz.wrapping.environment import on_stderr, without_cuda
 from capsviz.wrapping.flow import Roles, arrange, embed
 from capsviz.wrapping.layers import Layer, Place, Product
 from capsviz.wrapping.leaves import replaced, tensors
-from capsviz.wrapping.recorder import Event, Pass, Site, Variable, like_the_last, name_of
+from capsviz.wrapping.recorder import (
+    Event, Pass, Site, Variable, inputs_of, like_the_last, memory, name_of, written,
+)  # fmt: skip
 
 TARGETS = {
     "primary": "BID", "votes": "BIJE", "logits": "BIJ", "couplings": "BIJ", "weights": "BIJ",
@@ -94,10 +96,12 @@ class Watched:
     variable: Variable
     roles: Roles
     target: str
+    unused: int = 0  # values at the end that weigh nothing
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
         """Return the values that were heard in a pass."""
         same = like_the_last(heard[self.variable])
+        same = same[: max(1, len(same) - self.unused)]
         return [arrange(value, self.roles, self.target) for value in same]
 
 
@@ -204,17 +208,19 @@ class TapPass(Pass):
     def dispatch(self, function, args, kwargs):
         """Call the function, with other couplings where they enter, and read what is wanted."""
         name = name_of(function)
-        if name not in self.names:
-            return function(*args, **kwargs)
-        frame = self.frame()
-        if (id(frame.f_code), frame.f_lasti) not in self.innermost:
+        frame = self.frame() if name in self.names else None
+        if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
+            self._keep(written(function, args, kwargs))
             return function(*args, **kwargs)
         site = self.site(frame)
         taps = [tap for tap in self.taps.get(site, ()) if tap.name == name]
         if self.children is not None and (site, name) == self.children[0][:2]:
             args, kwargs = self._with_children(args, kwargs, *self.children)
-        inputs = tensors((args, kwargs))
+        inputs = inputs_of(args, kwargs)
         reads = [(tap.part, tap.read(inputs, [])) for tap in taps if not tap.after]
+        if (own := written(function, args, kwargs)) is not None:
+            self._keep(own)
+            reads = [(part, value.clone()) for part, value in reads]
         entry = self.entries.get(site)
         if self.couplings is None or entry is None or entry.name != name:
             result = function(*args, **kwargs)
@@ -235,6 +241,12 @@ class TapPass(Pass):
             raise PassEnd
         return result
 
+    def _keep(self, own: Tensor | None) -> None:
+        """Copy the votes that were read, if they share the memory of what will be written to."""
+        votes = self.readings.get("votes")
+        if votes and own is not None and memory(own) == memory(votes[0]):
+            votes[:] = [votes[0].clone()]
+
     def _with_children(self, args, kwargs, entry: ChildEntry, children: Tensor):
         own = tensors((args, kwargs))[entry.position]
         placed = embed(children, "BID", entry.roles, tuple(own.shape)).to(own)
@@ -245,7 +257,9 @@ class TapPass(Pass):
         own = entry.product.weights(inputs)
         placed = embed(couplings, "BIJ", entry.roles, tuple(own.shape))
         self.exchanges += 1
-        return entry.product.with_weights(function, args, kwargs, placed.to(own))
+        result = entry.product.with_weights(function, args, kwargs, placed.to(own))
+        own = written(function, args, kwargs)
+        return result if own is None or own is result else own.copy_(result)
 
 
 class ChangePass(TapPass):

@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,9 @@ from capsviz.wrapping.layers import BATCHES, Layer, Recorded, chosen, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
 from capsviz.wrapping.recorder import Recorder, record
-from capsviz.wrapping.taps import ChildEntry, Entry, Reader, Recipe, readers_of_layer, tap_of_place
+from capsviz.wrapping.taps import (
+    ChildEntry, Entry, Reader, Recipe, Watched, readers_of_layer, tap_of_place,
+)  # fmt: skip
 
 NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
 FIXED = "invalid for input of size"  # torch's message for a view
@@ -289,6 +292,7 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     if options.couplings is None:
         return known
     shown = Wrapped(network, recipe, known)
+    known = shown.inferred = _summed(shown, recorded)
     decode, finding = outputs.find_decoder(shown, recorded, options.decode)
     places = _places(shown, recorded.images, options.grid)
     facts = [Fact("decoder", finding), Fact("grid", places.evidence)]
@@ -357,12 +361,40 @@ def capsules(
         taps = {place.event.site: tap_of_place("poses", place) for place in own.places}
         readers["poses"] = tuple(taps.values())
         place = own.places[-1]
-        how = "made by" if place.position < 0 else "what is given to"
-        shape = f"(B, {recipe.classes}, {layer.rounds[-1].count('E')})"
-        facts.append(Fact("poses", f"{shape}, {how} {place.event.name} in {place.event.place}"))
+        size = vectors.rows(place.tensor, place.roles).shape[2]
+        facts.append(Fact("poses", f"(B, {recipe.classes}, {size}), {place.made}"))
         if own.doubt is not None:
             facts.append(Fact("poses", own.doubt))
     return Inferred(readers, tuple(facts), None, entries, child_entry, children)
+
+
+def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
+    """Return what is known, after a comparison of Σ couplings · votes with the sums of the pass.
+
+    Of variables, couplings that were made after the last sum are left out, and votes that are
+    written to later are copied when they are first seen.
+    """
+    known = shown.inferred
+    if not {"votes", "couplings"} <= set(known.readers):
+        return known
+    votes, couplings = known.readers["votes"], known.readers["couplings"]
+    choices = {"votes": [votes], "couplings": [couplings]}
+    if isinstance(votes, Watched):
+        choices["votes"].append(
+            replace(votes, variable=votes.variable._replace(copied=True))
+        )
+    if isinstance(couplings, Watched):
+        choices["couplings"].append(replace(couplings, unused=1))
+    for pair in product(*choices.values()):
+        one = replace(known, readers=known.readers | dict(zip(choices, pair, strict=True)))
+        shown.inferred = one
+        traced = shown.look(recorded.images, keep=("votes", "couplings", "weights"))
+        weights = traced.get("weights", traced["couplings"])[-1]
+        total = torch.einsum("bij,bije->bje", weights, traced["votes"])
+        if vectors.is_made(recorded.flow, total, weights.shape[1]):
+            return one
+    doubt = "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
+    return replace(known, facts=(*known.facts, Fact("votes", doubt)))
 
 
 def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
