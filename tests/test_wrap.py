@@ -362,6 +362,28 @@ def test_votes_by_hand_that_do_not_make_the_sum_are_a_doubt(images):
     assert "in doubt: no tensor of the pass is" in wrapped(Twice(), votes="route:halved").report()
 
 
+class Tuples(zoo.Unsqueezed):
+    def __init__(self):
+        super().__init__()
+        self.digits = Several(self.W, self.iterations)
+
+    def forward(self, x):
+        return self.digits(self.encode(x))["poses"].norm(dim=-1)
+
+
+class Several(zoo.Layer):
+    def forward(self, u):
+        poses = super().forward(u)
+        return {"poses": poses, "doubled": 2 * poses, "norms": poses.norm(dim=2).sum(1)}
+
+
+def test_a_module_that_gives_several_tensors_is_named_with_one_of_them(images):
+    seen = capsviz.trace(wrapped(Tuples, poses="digits['poses']"), images)
+    close(seen.poses[-1].norm(dim=2), seen.lengths)
+    with pytest.raises(ValueError, match=r"'digits\['doubled'\]' .* found it in 2: name that one"):
+        wrapped(Tuples, poses="digits")
+
+
 def test_poses_of_a_module_are_those_that_it_gave_whatever_is_written_to_them_later(images):
     class Masked(zoo.Unsqueezed):
         def forward(self, x):

@@ -220,20 +220,30 @@ def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -
 
 def _module(network: nn.Module, run: Callable, source: str, batch: int, count: int | None) -> Given:
     modules = {name: as_written(one) for name, one in network.named_modules()}
-    if source not in modules:
+    parts = source.partition("[")
+    path, leaf = (source, "") if source in modules else (parts[0], "".join(parts[1:]))
+    if path not in modules:
         known = ", ".join(name for name in list(modules)[:12] if name)
-        raise ValueError(f"there is no module '{source}', expected one of: {known}")
-    with outputs_of(modules[source]) as outputs:
+        raise ValueError(f"there is no module '{path}', expected one of: {known}")
+    with outputs_of(modules[path]) as outputs:
         run()
-    if not outputs:
-        raise ValueError(f"module '{source}' gave no tensor in this pass")
-    shape = tuple(outputs[-1].shape)
-    axes = [k for k, n in enumerate(shape) if k > 0 and n == count]
-    if shape[0] != batch or not axes:
+    if not outputs or not outputs[-1]:
+        raise ValueError(f"module '{path}' gave no tensor in this pass")
+    given = outputs[-1]
+    axes = {
+        name: k
+        for name, one in given.items()
+        for k, n in reversed(list(enumerate(one.shape)))
+        if k > 0 and n == count and len(one) == batch and leaf in ("", name)
+    }
+    if len(axes) != 1:
+        shapes = ", ".join(f"'{path}{name}' {tuple(one.shape)}" for name, one in given.items())
         raise ValueError(
-            f"module '{source}' gives {shape}, expected the images first and an axis of {count}"
+            f"module '{path}' gives {shapes}, expected the images first and an axis of {count} in "
+            f"one of them, found it in {len(axes)}: name that one"
         )
-    reader = OfModule(modules[source], axes[0])
-    (own,) = reader.read({modules[source]: outputs[-1:]}, None)
-    evidence = f"output of module {source} {shape}"
+    ((name, axis),) = axes.items()
+    reader = OfModule(modules[path], name, axis)
+    (own,) = reader.read({modules[path]: outputs[-1:]}, None)
+    evidence = f"output of module {path}{name} {tuple(given[name].shape)}"
     return reader, own.shape[1], _finding(tuple(own.shape)[1:], evidence)

@@ -230,7 +230,7 @@ class Wrapped(Bare):
             ):
                 stack.enter_context(ALONE)
             stack.enter_context(self._iterating(iterations))
-            modules = [one.module for one in listeners.values() if isinstance(one, OfModule)]
+            modules = {one.module for one in listeners.values() if isinstance(one, OfModule)}
             variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
             heard |= stack.enter_context(watching(variables))

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from capsviz.wrapping.environment import TORCH, as_written, follow, uncompiled
-from capsviz.wrapping.leaves import mapped, replaced, tensors
+from capsviz.wrapping.leaves import mapped, named_tensors, replaced, tensors
 
 SAME_NAME = {
     "multiply": "mul", "rmul": "mul", "imul": "mul",
@@ -315,12 +315,12 @@ def like_the_last(values: list[Tensor]) -> list[Tensor]:
 
 
 @contextmanager
-def outputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect the first tensor of each output of a module, as it was when it was returned."""
-    outputs: list[Tensor] = []
+def outputs_of(module: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
+    """Collect the tensors of each output of a module by name, as they were when it returned."""
+    outputs: list[dict[str, Tensor]] = []
 
     def hook(_, __, out):
-        outputs.extend(one.clone() for one in tensors(out)[:1])
+        outputs.append({name: one.clone() for name, one in named_tensors(out)})
 
     handle = module.register_forward_hook(hook)
     try:

@@ -118,14 +118,16 @@ class OfOutput:
 
 @dataclass(frozen=True)
 class OfModule:
-    """Reads the first tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
+    """Reads a tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
 
     module: nn.Module
+    name: str  # of the tensor in its output, as `named_tensors` says it
     axis: int
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
         """Return outputs of the module with that axis second and the rest flattened."""
-        return [one.movedim(self.axis, 1).flatten(2) for one in heard[self.module]]
+        values = [out[self.name] for out in heard[self.module] if self.name in out]
+        return [one.movedim(self.axis, 1).flatten(2) for one in values]
 
 
 Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trace is read

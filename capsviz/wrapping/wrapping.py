@@ -84,7 +84,8 @@ def wrap(
     call         (network, images) -> output; None: network(images).
     scores       output -> (B, J) in [0, 1]; or "softmax", "sigmoid", "exp" of the output that is
                  found; "norms" of the poses. None: found, or the norms.
-    poses        a module's name, whose output they are, or output -> (B, J, E). None: found.
+    poses        a module's name, whose output they are ("head[1]" for one of several tensors),
+                 "module.method:variable", or output -> (B, J, E). None: found.
     decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
                  False: there is none.
     couplings    "softmax"; "module.method:variable", to watch a local variable, "method:variable"
