@@ -362,6 +362,56 @@ def test_votes_by_hand_that_do_not_make_the_sum_are_a_doubt(images):
     assert "in doubt: no tensor of the pass is" in wrapped(Twice(), votes="route:halved").report()
 
 
+def sparsemax(b):
+    ordered, count = b.sort(2, descending=True)[0], torch.arange(1, J + 1)
+    over = ordered.cumsum(2) - 1
+    size = (count * ordered > over).sum(2, keepdim=True)
+    return (b - over.gather(2, size - 1) / size).clamp(min=0)
+
+
+def transported(b):
+    for _ in range(5):
+        b = b - b.logsumexp(1, keepdim=True)
+        b = b - b.logsumexp(2, keepdim=True)
+    return b.exp()
+
+
+def slots(b):
+    c = b.softmax(2) + 1e-8
+    return c / c.sum(1, keepdim=True)
+
+
+def near(b):
+    distance = 1 / (1 + (b - b.amax(2, keepdim=True)) ** 2)
+    return distance / distance.sum(2, keepdim=True)
+
+
+WEIGHINGS = {
+    "sigmoid": (torch.sigmoid, "sigmoid"),
+    "sparsemax": (sparsemax, "clamp"),
+    "optimal transport": (transported, "softmax"),
+    "slot attention": (slots, "softmax"),
+    "k-means": (near, "div"),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHINGS)
+def test_votes_may_be_weighed_by_more_than_a_softmax(name, images):
+    function, named = WEIGHINGS[name]
+    network = Written(softmax=function)
+    if named != "softmax":
+        with pytest.raises(NoCapsulesError, match=f"is it couplings='{named}'"):
+            wrapped(network)
+    net = wrapped(network, couplings=named)
+    seen = capsviz.trace(net, images)
+    b = torch.zeros(5, I, J)
+    for _ in range(2):
+        s = torch.einsum("bij,bije->bje", function(b), seen.votes)
+        b = b + (seen.votes * zoo.squash(s)[:, None]).sum(3)
+    close(seen.factors[-1], function(b), 1e-5)
+    assert "couplings" in net.replaceable
+
+
 class Tuples(zoo.Unsqueezed):
     def __init__(self):
         super().__init__()

@@ -413,6 +413,7 @@ class Layer:
     children: int
     parents: int
     rounds: list[Round] = field(default_factory=list)
+    weighing: str = "softmax"  # the function whose result weighs the votes
     apart: Event | None = None  # a softmax whose couplings differ between the numbers of a pose
 
     @property
@@ -438,16 +439,17 @@ class Layer:
         )
 
 
-def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
+def layers(flow: Flow, batch: int, classes: int, weighing: str = "softmax") -> list[Layer]:
     """Return all layers in which a softmax weighs votes, in the order of their last product.
 
     The axis of length `batch` is that of the images. `classes`, the number of parents, tells their
-    axis where all couplings are equal.
+    axis where all couplings are equal. `weighing` is the name of another function of torch in place
+    of the softmax, such as "sigmoid".
     """
     collected: list[Layer] = []
     refused = []
     for event in flow.events:
-        if normalises(event, flow):
+        if normalises(event, flow) if weighing == "softmax" else event.name == weighing:
             turn = weighed(flow, event, batch, classes)
             if turn is not None:
                 _put(flow, collected, turn)
@@ -456,6 +458,7 @@ def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
     collected = [one for one in collected if not any(_agrees(flow, one, own) for own in collected)]
     known = {turn.event.index for layer in collected for turn in layer.rounds}
     for layer in collected:
+        layer.weighing = weighing
         layer.apart = next((one for one in refused if _is_apart(flow, layer, one)), None)
         _add_unweighed(flow, layer, known)
         layer.rounds.sort(key=lambda turn: turn.event.index)

@@ -48,6 +48,7 @@ from capsviz.wrapping.taps import (
 )  # fmt: skip
 
 NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
+WEIGHINGS = ("sigmoid", "div", "clamp", "relu", "exp")  # that are offered without a softmax
 FIXED = "invalid for input of size"  # torch's message for a view
 
 
@@ -88,8 +89,10 @@ def wrap(
                  "module.method:variable", or output -> (B, J, E). None: found.
     decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
                  False: there is none.
-    couplings    "softmax"; "module.method:variable", to watch a local variable, "method:variable"
-                 in the network itself; output -> (B, I, J); None for a network without capsules.
+    couplings    "softmax", or the function of torch whose result weighs the votes in its place, as
+                 "sigmoid", or "clamp" at the end of a sparsemax; "module.method:variable", to watch
+                 a local variable, "method:variable" in the network itself; output -> (B, I, J);
+                 None for a network without capsules.
     pair         which softmax, if there are several: the name of its module, or a part of its
                  line as the error lists it.
     grid         (types, rows, columns) of its children, type by type, compared with the pixels
@@ -131,7 +134,8 @@ def wrap(
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        recipe, recorded = _record(network, recipe, searched=couplings == "softmax")
+        named = couplings if isinstance(couplings, str) and ":" not in couplings else None
+        recipe, recorded = _record(network, recipe, named)
         inferred = infer(network, recipe, recorded, options)
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
@@ -194,11 +198,13 @@ def images_alone(network: nn.Module, images: Tensor):
     return network(images)
 
 
-def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Recipe, Recorded]:
+def _record(
+    network: nn.Module, recipe: Recipe, weighing: str | None
+) -> tuple[Recipe, Recorded]:
     """Record passes with more and more images until a layer's batch axis can be identified.
 
-    Returns the recipe too, which runs on the CPU what asks for a GPU. Unless `searched`, no softmax
-    is looked for that weighs votes for the classes.
+    Returns the recipe too, which runs on the CPU what asks for a GPU. `weighing` is the function
+    that is looked for, whose result weighs votes for the classes; None: nothing is.
     """
     like, classes = like_of(network), recipe.classes
     tried: list[Layer] = []
@@ -206,9 +212,9 @@ def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Reci
         generator = torch.Generator().manual_seed(batch)
         images = torch.rand(batch, *recipe.image_shape, generator=generator).to(like)
         recipe, flow, output = _pass(network, recipe, images)
-        if not searched:
+        if weighing is None:
             return recipe, Recorded(images, output, flow)
-        known = layers(flow, batch, classes)
+        known = layers(flow, batch, classes, weighing)
         tried = tried or known
         own = [layer for layer in known if layer.parents == classes]
         if own:
@@ -220,7 +226,7 @@ def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Reci
                 )
             others = tuple(other for other in known if other is not layer)
             return recipe, Recorded(images, output, flow, layer, others)
-    raise NoCapsulesError(_no_capsules(network, classes, tried, flow))
+    raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing))
 
 
 def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Flow, object]:
@@ -248,7 +254,9 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
         ) from error
 
 
-def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flow) -> str:
+def _no_capsules(
+    network: nn.Module, classes: int, tried: list[Layer], flow: Flow, batch: int, weighing: str
+) -> str:
     """Say that no softmax weighs votes for the classes, which ones there are, and what to do."""
     name = type(network).__name__
     if isinstance(network, torch.jit.ScriptModule):
@@ -256,15 +264,19 @@ def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flo
             f"TorchScript runs {name}, which cannot be recorded: wrap the network that was "
             "scripted or traced"
         )
-    weighing = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
-    softmaxes = [e.place for e in flow.events if e.name == "softmax" and e.place not in weighing]
-    words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    places = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
+    softmaxes = [e.place for e in flow.events if e.name == weighing and e.place not in places]
+    words = f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
     words += "".join(f"; {layer}" for layer in tried)
     if any(layer.parents == classes + 1 for layer in tried):
         words += f" (one of them no class? then classes={classes + 1})"
+    for other in WEIGHINGS:
+        found = [one for one in layers(flow, batch, classes, other) if one.parents == classes]
+        if found and other != weighing:
+            words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (
-        f"no capsules found in {name}: no softmax weighs votes for {classes} parents{words}; name "
-        "the couplings by couplings='module.method:variable' ('method:variable' of the network "
+        f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents{words}; "
+        "name the couplings by couplings='module.method:variable' ('method:variable' of the network "
         "itself) or couplings=lambda output: ..., give the network a `look`, or, if it has none, "
         "wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
     )
@@ -401,7 +413,7 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
 def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
-    facts = [Fact("couplings", f"softmax in {layer.place}, {count} iteration{'s' * (count > 1)}")]
+    facts = [Fact("couplings", f"{layer.weighing} in {layer.place}, {count} iteration{'s' * (count > 1)}")]
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
