@@ -102,6 +102,7 @@ class Analysis:
 
     Result: ClassVar[type]  # its kind of result: see "A result" below
     needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
+    any_input: ClassVar[bool] = False  # inputs may be other than images: token ids, a table, ...
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named

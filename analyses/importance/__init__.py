@@ -144,6 +144,7 @@ class OverImages(Analysis):
 
     Result = Statistics
     needs = ("couplings", "interventions")
+    any_input = True
     examples = """
     capsviz importance --n 200  # about 15 s
     """

@@ -74,6 +74,7 @@ class ParseTree(Analysis):
 
     Result = Statistics
     needs = ("couplings",)
+    any_input = True
     slow = True
     headline = ("shares", "with_class", "own_column", "accuracy", "correlation", "controlled")
 

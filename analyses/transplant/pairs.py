@@ -29,6 +29,7 @@ class Exchange(Analysis):
     """What all kinds of exchange have in common."""
 
     needs = ("votes", "couplings", "interventions")
+    any_input = True
     drawing = ""  # the function of `draw`
 
     def draw(self, result, *, width=7.16, part=""):
@@ -61,6 +62,7 @@ class OnePair(Exchange):
     """Two images, each with its own couplings, with the other's, and with controls."""
 
     Result = Result
+    any_input = False
     drawing = "pair"
     examples = """
     capsviz transplant --digit 2 --donor 3  # 6 s

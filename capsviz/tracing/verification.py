@@ -89,8 +89,10 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
 
     Noise makes images (N, C, H, W), as will be traced, up to seven.
     """
+    draw = abilities(model).draw
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
+    noise = noise if draw is None else draw(IMAGES, 0)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
     whole = shown(model, images)
     if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
@@ -342,12 +344,12 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         reason = " ".join(str(error).split())[:120]
         yield f"couplings (I, J) cannot be put in ({type(error).__name__}: {reason})"
         return
-    if (votes := moved.get("votes")) is not None and "votes" in traced:
-        if off := apart(votes, traced["votes"]):
-            yield (
-                f"the votes change by {off:.2g} with the couplings that are put in: they are "
-                "weighed already, or changed in place before they are kept"
-            )
+    votes = traced.get("votes")
+    if votes is not None and "votes" in moved and (off := apart(moved["votes"], votes)):
+        yield (
+            f"the votes change by {off:.2g} with the couplings that are put in: they are weighed "
+            "already, or changed in place before they are kept"
+        )
     after = moved.get("couplings")
     ignored = after is not None and float((after[-1] - chosen).abs().max()) > allowed([after])
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]

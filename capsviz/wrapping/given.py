@@ -64,15 +64,11 @@ def _named(name: str, function: Callable) -> Callable:
     return answer
 
 
-def whole_shape(image_shape, classes) -> tuple[int, int, int]:
-    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes, and
-    for other than a number of classes.
-    """
+def whole_shape(image_shape) -> tuple[int, int, int]:
+    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes."""
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
         raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
     channels, height, width = (1, *shape)[-3:]
     return channels, height, width
 
@@ -116,8 +112,7 @@ def read_given(
     if callable(source):
         return _function(recipe, recorded, part, source)
     like = like_of(network)
-    generator = torch.Generator().manual_seed(recorded.batch)
-    images = torch.rand(recorded.batch, *recipe.image_shape, generator=generator).to(like)
+    images = recipe.draw(recorded.batch, recorded.batch).to(like)
 
     def run() -> None:
         recipe.run(TapPass(network, []), network, recipe.normalised(images))

@@ -291,7 +291,7 @@ def _commit(folder: Path) -> str | None:
 
 def _asks_for_gpu(module: Bare) -> bool:
     """Return whether a pass of one image ends in an error that names CUDA."""
-    image = torch.zeros(1, *module.recipe.image_shape).to(like_of(module.network))
+    image = module.recipe.draw(1).to(like_of(module.network))
     try:
         with evaluating(module.network), torch.no_grad():
             module.passed(image)

@@ -9,14 +9,24 @@ from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from capsviz.wrapping.environment import on_stderr, without_cuda
+from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Roles, arrange, embed
 from capsviz.wrapping.layers import Layer, Place, Product
 from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.recorder import (
-    Event, Pass, Site, Variable, inputs_of, like_the_last, memory, name_of, written,
+    Event,
+    Pass,
+    Site,
+    Variable,
+    inputs_of,
+    like_the_last,
+    memory,
+    name_of,
+    written,
 )  # fmt: skip
 
 TARGETS = {
@@ -31,10 +41,10 @@ class PassEnd(BaseException):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to run a network on images (B, C, H, W) in [0, 1]."""
+    """How to run a network on images (B, C, H, W) in [0, 1], or on other inputs as rows."""
 
-    call: Callable  # (network, images) -> output
-    image_shape: tuple[int, int, int]
+    call: Callable  # (network, images or inputs) -> output
+    image_shape: tuple[int, ...]  # of one image or row
     classes: int
     mean: Tensor | None = None
     std: Tensor | None = None
@@ -42,15 +52,25 @@ class Recipe:
     cuda: bool = False  # its code asks for a GPU, but there is none
     aside: bool = False  # send what its code prints to stderr
     pair: str | None = None  # which softmax, as given
+    example: Example | None = None  # of inputs that are no images
 
-    def normalised(self, images: Tensor) -> Tensor:
-        """Return images as the network expects them."""
+    def draw(self, count: int, seed: int = 0) -> Tensor:
+        """Return random images, or inputs like the example, on the CPU."""
+        if self.example is not None:
+            return self.example.draw(count, seed)
+        generator = torch.Generator().manual_seed(seed)
+        return torch.rand(count, *self.image_shape, generator=generator)
+
+    def normalised(self, images: Tensor) -> Any:
+        """Return images or rows as the network expects them."""
+        if self.example is not None:
+            return self.example.nested(images)
         if self.mean is None or self.std is None:
             return images
         return (images - self.mean.to(images)) / self.std.to(images)
 
-    def run(self, mode: Pass, network: nn.Module, inside: Tensor) -> Any:
-        """Return the output for normalised images; None where the mode ends the pass."""
+    def run(self, mode: Pass, network: nn.Module, inside: Any) -> Any:
+        """Return the output for what `normalised` returns; None where the mode ends the pass."""
         with (
             without_cuda() if self.cuda else nullcontext(),
             on_stderr() if self.aside else nullcontext(),

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
+from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Flow, storage
 from capsviz.wrapping.given import (
     by_hand,
@@ -44,7 +46,13 @@ from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
 from capsviz.wrapping.recorder import Recorder, record
 from capsviz.wrapping.taps import (
-    ChildEntry, Entry, Reader, Recipe, Watched, readers_of_layer, tap_of_place,
+    ChildEntry,
+    Entry,
+    Reader,
+    Recipe,
+    Watched,
+    readers_of_layer,
+    tap_of_place,
 )  # fmt: skip
 
 NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
@@ -58,9 +66,11 @@ class NoCapsulesError(ValueError):
 
 def wrap(
     network: nn.Module,
-    image_shape: tuple[int, int, int],
-    classes: int,
+    image_shape: tuple[int, int, int] | None = None,
+    classes: int | None = None,
     *,
+    capsules: int | None = None,
+    example: Any = None,
     normalise: tuple | None = None,
     call: Callable | None = None,
     scores: Callable | str | None = None,
@@ -79,7 +89,15 @@ def wrap(
     ----------
     network      any module; it is left as it was, and not copied.
     image_shape  (C, H, W) of its images.
-    classes      their number.
+    classes      their number, if each has a capsule of the last routed layer, or
+    capsules     the number of these capsules if they are no classes, but attributes, parts or
+                 inputs of a classifier: the network can be traced, and scores are theirs. Wrapped
+                 once more with `classes` and couplings=None, it can be evaluated.
+    example      in place of `image_shape` for inputs that are no images: a few of them, as a
+                 tensor, a tuple of tensors, or a dict of them by the names of the arguments, or for
+                 a network that takes a dict. The first axis is that of the inputs. Random ones like
+                 these are drawn. `capsviz.trace` takes inputs of this form; analyses take them as
+                 one tensor (N, ...), which `rows(inputs)` of the wrapped network returns.
     normalise    (mean, standard deviation) that it expects of images, numbers or one a channel;
                  callers still pass images in [0, 1].
     call         (network, images) -> output; None: network(images).
@@ -128,9 +146,18 @@ def wrap(
         children=children, call=call, pair=pair, card=card,
     )  # fmt: skip
     options = Options(scores, poses, decode, couplings, whole_grid(grid), votes, children)
-    shape, network = whole_shape(image_shape, classes), as_written(network)
+    count = classes if capsules is None else capsules
+    if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
+        raise ValueError(
+            "expected a number of classes=, or of capsules= that are none, at least 2, got "
+            f"classes={classes!r} and capsules={capsules!r}"
+        )
+    if (image_shape is None) == (example is None) or (normalise and example is not None):
+        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
+    network, sample = as_written(network), None if example is None else Example(example)
+    shape = whole_shape(image_shape) if sample is None else sample.shape
     mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
-    recipe = Recipe(call or images_alone, shape, classes, mean, std, pair=pair)
+    recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -141,6 +168,7 @@ def wrap(
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
         wrapped = kind(network, recipe, inferred, card)
+        wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
     return wrapped
 
@@ -193,14 +221,20 @@ def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
         return f"{type(error).__name__}: {one_line(error)[:80]}"
 
 
-def images_alone(network: nn.Module, images: Tensor):
-    """Call a network in the usual way."""
-    return network(images)
+def called(network: nn.Module, inputs: Any):
+    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
+    if type(inputs) in (tuple, list):
+        return network(*inputs)
+    if isinstance(inputs, Mapping):
+        try:
+            inspect.signature(network.forward).bind(**inputs)
+        except TypeError:
+            return network(inputs)
+        return network(**inputs)
+    return network(inputs)
 
 
-def _record(
-    network: nn.Module, recipe: Recipe, weighing: str | None
-) -> tuple[Recipe, Recorded]:
+def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[Recipe, Recorded]:
     """Record passes with more and more images until a layer's batch axis can be identified.
 
     Returns the recipe too, which runs on the CPU what asks for a GPU. `weighing` is the function
@@ -209,8 +243,7 @@ def _record(
     like, classes = like_of(network), recipe.classes
     tried: list[Layer] = []
     for batch in [n for n in BATCHES if n != classes]:
-        generator = torch.Generator().manual_seed(batch)
-        images = torch.rand(batch, *recipe.image_shape, generator=generator).to(like)
+        images = recipe.draw(batch, batch).to(like)
         recipe, flow, output = _pass(network, recipe, images)
         if weighing is None:
             return recipe, Recorded(images, output, flow)
@@ -235,12 +268,13 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
     recorder = Recorder(network)
     try:
         output = recipe.run(recorder, network, inside)
-        return recipe, Flow(recorder.events, inside), output
+        return recipe, Flow(recorder.events, tensors(inside)), output
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
             return _pass(network, replace(recipe, cuda=True), images)
-        more = required(network.forward)[1:] if recipe.call is images_alone else []
+        alone = recipe.call is called and recipe.example is None
+        more = required(network.forward)[1:] if alone else []
         if isinstance(error, TypeError) and more:
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
@@ -248,8 +282,9 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
                 f"call=lambda net, images: ... ({reason[:120]})"
             ) from error
         fixed = "; a batch of one size alone? then call= may fill it up" if FIXED in reason else ""
+        what = "images" if recipe.example is None else "inputs like the example, as rows"
         raise ValueError(
-            f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
+            f"the network refuses {what} {tuple(images.shape)}: {type(error).__name__}: "
             f"{reason[:200]}{raised_at(error)}{fixed}"
         ) from error
 
@@ -266,8 +301,12 @@ def _no_capsules(
         )
     places = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
     softmaxes = [e.place for e in flow.events if e.name == weighing and e.place not in places]
-    words = f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    words = (
+        f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    )
     words += "".join(f"; {layer}" for layer in tried)
+    if tried:
+        words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
         words += f" (one of them no class? then classes={classes + 1})"
     for other in WEIGHINGS:
@@ -276,9 +315,9 @@ def _no_capsules(
             words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (
         f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents{words}; "
-        "name the couplings by couplings='module.method:variable' ('method:variable' of the network "
-        "itself) or couplings=lambda output: ..., give the network a `look`, or, if it has none, "
-        "wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
+        "name the couplings by couplings='module.method:variable' ('method:variable' of the "
+        "network itself) or couplings=lambda output: ..., give the network a `look`, or, if it has "
+        "none, wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
     )
 
 
@@ -393,9 +432,7 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
     votes, couplings = known.readers["votes"], known.readers["couplings"]
     choices = {"votes": [votes], "couplings": [couplings]}
     if isinstance(votes, Watched):
-        choices["votes"].append(
-            replace(votes, variable=votes.variable._replace(copied=True))
-        )
+        choices["votes"].append(replace(votes, variable=votes.variable._replace(copied=True)))
     if isinstance(couplings, Watched):
         choices["couplings"].append(replace(couplings, unused=1))
     for pair in product(*choices.values()):
@@ -413,7 +450,11 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
 def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
-    facts = [Fact("couplings", f"{layer.weighing} in {layer.place}, {count} iteration{'s' * (count > 1)}")]
+    facts = [
+        Fact(
+            "couplings", f"{layer.weighing} in {layer.place}, {count} iteration{'s' * (count > 1)}"
+        )
+    ]
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
@@ -449,8 +490,9 @@ def _scores(
 def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
     """Return the positions of the children, given or found."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
-    if given is None or part is None:
+    if given is None or part is None or shown.draw is not None:
         why = "none, as given" if given is None else "none: neither children nor votes are found"
+        why = why if shown.draw is None else "none: its inputs are no images"
         return grids.NOWHERE._replace(evidence=why)
     return grids.find(lambda some: shown.capsules(some, part), images, given, part)
 
