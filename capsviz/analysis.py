@@ -131,6 +131,7 @@ class Analysis:
     needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
     panels: ClassVar[Mapping[str, Panel] | str] = "draw:PANELS"  # or the file beside its own, and
     # the name in it, where they are: it is imported to draw
+    any_input: ClassVar[bool] = False  # inputs may be other than images: token ids, a table, ...
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named

@@ -137,7 +137,20 @@ def test_a_network_without_capsules_is_taken_where_scores_are_enough(file):
     assert not hasattr(open_network(f"{file}:bare", capsules=False), "look")
 
 
-def test_the_path_and_cuda_are_left_as_they_were(file):
+def test_the_folder_of_a_file_is_importable_as_long_as_its_network_is_used(file, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (file.parent / "late_import.py").write_text("scale = 1\n")
+    file.write_text(
+        FILE + "\nclass Late(Unsqueezed):\n    def forward(self, x):\n"
+        "        from late_import import scale\n        return super().forward(x * scale)\n"
+    )
+    net = open_network(f"{file}:Late", **SMALL)
+    sys.modules.pop("late_import")
+    assert net(torch.rand(2, *zoo.SHAPE)).lengths.shape == (2, 3)
+
+
+def test_the_path_and_cuda_are_left_as_they_were(file, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(file.parent)])
     before = list(sys.path), "cuda" in vars(torch.Tensor), torch.nn.Module.cuda
     open_network(f"{file}:dynamic", **SMALL)
     with pytest.raises(ValueError, match="ZeroDivisionError"):

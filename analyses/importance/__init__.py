@@ -139,6 +139,7 @@ class OverImages(Analysis):
     Result = Statistics
     panels = "draw:MANY"
     needs = ("couplings", "interventions")
+    any_input = True
     examples = """
     capsviz importance --n 200  # about 15 s
     """

@@ -75,6 +75,7 @@ class ParseTree(Analysis):
     Result = Statistics
     panels = "draw:MANY"
     needs = ("couplings",)
+    any_input = True
     slow = True
     headline = ("shares", "with_class", "own_column", "accuracy", "correlation", "controlled")
 

@@ -63,6 +63,7 @@ class OneImage(Analysis):
 
     Result = Result
     needs = ("votes", "couplings", "poses", "interventions")
+    any_input = True
     examples = """
     capsviz routing --digit 4  # 6 s
     """
@@ -251,6 +252,7 @@ class OverImages(Analysis):
     Result = Statistics
     panels = "draw:MANY"
     needs = ("votes", "couplings", "poses", "interventions")
+    any_input = True
     examples = """
     capsviz routing --n 1000  # about 15 s
     """

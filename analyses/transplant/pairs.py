@@ -30,6 +30,7 @@ class Exchange(Analysis):
 
     needs = ("votes", "couplings", "interventions")
     note = ""  # after the number of pairs, in the heading of a figure
+    any_input = True
 
     def heading(self, result, part="") -> str:
         """Return the number of pairs, and what the intervals are."""
@@ -61,6 +62,7 @@ class OnePair(Exchange):
     """Two images, each with its own couplings, with the other's, and with controls."""
 
     Result = Result
+    any_input = False
     examples = """
     capsviz transplant --digit 2 --donor 3  # 6 s
     """

@@ -242,7 +242,8 @@ def _open(analysis: Analysis, named: dict) -> list[Any]:
         opened = options.open_networks(named, capsules=capsules)
     else:
         opened = [options.open_inputs(named, capsules=capsules)]
-    needs.require(opened[0].model, analysis.needs, f"capsviz {analysis.name.replace('_', '-')}")
+    what = f"capsviz {analysis.name.replace('_', '-')}"
+    needs.require(opened[0].model, needs.required(analysis), what)
     return opened
 
 

@@ -37,10 +37,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. If each image shows K
     things, `parts` holds each of them alone, `labels` their classes, and `dataset[i]` returns
-    classes (K,).
+    classes (K,). Inputs of a network that takes no images are float32 of any shape (N, ...), and
+    `dataset[i]` is one of them as it is.
     """
 
-    images: Tensor  # (N, C, H, W) uint8
+    images: Tensor  # (N, C, H, W) uint8, or (N, ...) float32
     labels: Tensor  # (N,) int64; (N, K), different from one another, if there are parts
     classes: tuple[str, ...]
     name: str
@@ -51,8 +52,12 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     def __post_init__(self):
         images, labels, parts, classes = self.images, self.labels, self.parts, len(self.classes)
-        if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.dim() != 4:
-            raise TypeError(f"images must be a uint8 tensor (N, C, H, W), got {_kind(images)}")
+        pixels = isinstance(images, Tensor) and images.dtype == torch.uint8 and images.dim() == 4
+        if not pixels and not (isinstance(images, Tensor) and images.dtype == torch.float32):
+            raise TypeError(
+                "images must be a uint8 tensor (N, C, H, W), other inputs float32 (N, ...), got "
+                f"{_kind(images)}"
+            )
         if not isinstance(labels, Tensor) or labels.is_floating_point():
             raise TypeError(f"labels must be an integer tensor (N,), got {_kind(labels)}")
         if len(images) != len(labels):
@@ -88,10 +93,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return to_float(self.images[position]), int(label) if label.dim() == 0 else label
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W)."""
-        _, C, H, W = self.images.shape
-        return C, H, W
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W); of inputs that are no images, the shape of one."""
+        return tuple(self.images.shape[1:])
 
     @cached_property
     def digest(self) -> str:

@@ -137,10 +137,10 @@ def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> I
         part, notice = data.load(dataset, split, data_dir), None
     model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
     options: dict = {}
-    (channels, height, width), _ = images_and_classes(model)
-    if part.image_shape != (channels, height, width) and height == width:
+    shape, _ = images_and_classes(model)
+    if part.image_shape != shape and len(shape) == 3 and shape[1] == shape[2]:
         with suppress(ValueError):  # the data set has one size only
-            resized = {"image_size": height, "channels": channels}
+            resized = {"image_size": shape[1], "channels": shape[0]}
             part, options = data.load(dataset, split, data_dir, **resized), resized
     check_fit(model, part)
     return Inputs(model, part, network, notice or part.notice, data_dir=data_dir, options=options)
@@ -300,6 +300,8 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
 def check_fit(model, part: data.Dataset) -> None:
     """ValueError if a network is for other images or classes than those of a split."""
     expected = images_and_classes(model)
+    if expected[1] is None:
+        raise ValueError(f"the capsules of {_name(model)} are no classes: it can be traced alone")
     if expected != (part.image_shape, len(part.classes)):
         raise ValueError(
             f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "

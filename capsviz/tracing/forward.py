@@ -14,11 +14,11 @@ from torch import Tensor
 
 from capsviz import memory
 from capsviz.nn.computation import manner
-from capsviz.nn.images import check_images, like_of
+from capsviz.nn.images import like_of
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
-from capsviz.tracing.network import abilities, check_look, extent, inference
+from capsviz.tracing.network import abilities, check_look, extent, inference, inputs_of
 from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, PER_ITERATION, Trace
 from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
@@ -45,7 +45,8 @@ def trace(
 
     Parameters
     ----------
-    images      (N, C, H, W) float in [0, 1], on any device.
+    images      (N, C, H, W) float in [0, 1], on any device; for a network that was wrapped with
+                an `example`, inputs of its form.
     layer       number of the routed layer to describe, as an index; -1: that of the classes.
     keep        names of the parts to return; the votes are by far the largest. `primary` stands for
                 `children`, `lengths` for the activations after the last iteration. By default all
@@ -71,7 +72,7 @@ def trace(
     required = () if keep == KEEP else parts
     if keep == KEEP:
         parts = (*parts, "last")  # for networks that show no activations inside
-    check_images(images)
+    images = inputs_of(model, images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
     chunk = None if chunk is None else whole_number("chunk", chunk)

@@ -1,9 +1,9 @@
 """Needs of an analysis, and measures that follow from the definition of a routing.
 
-An analysis names its needs in NEEDS: parts of a trace, "grid" (its children have positions),
-"decode", "iterations" (another number can be asked for), "interventions" (couplings can be
-replaced) and "from_children" (children can be replaced). With none at all, scores are enough, and
-networks without capsules will do.
+An analysis names its needs: parts of a trace, "grid" (its children have positions), "decode",
+"iterations" (another number can be asked for), "interventions" (couplings can be replaced) and
+"from_children" (children can be replaced). With none at all, scores are enough, and networks
+without capsules will do. `required` adds classes, and images unless it has `any_input`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from capsviz.nn.routing import summary
 from capsviz.tracing.network import abilities
 
 WORDS = {
+    "images": "images to look at (its inputs are others)",
+    "classes": "classes (its capsules are others)",
     "capsules": "capsules",
     "grid": "positions of its capsules (its grid is None)",
     "decode": "decoder",
@@ -45,12 +47,12 @@ REASONS = {
 
 def missing(model: Any, needs: Sequence[str]) -> list[str]:
     """Return the needs that a network does not have, by name; nothing is computed."""
-    if not needs:
-        return []
     able = abilities(model)
-    if not able.has_capsules:
+    if not able.has_capsules and {*needs} - {"images", "classes"}:
         return ["capsules"]
     presence = {
+        "images": able.draw is None,
+        "classes": able.config.get("classes", 1) is not None,
         "grid": able.grid is not None,
         "decode": able.decodes,
         "iterations": able.replaceable_iterations,
@@ -58,6 +60,11 @@ def missing(model: Any, needs: Sequence[str]) -> list[str]:
         "from_children": able.replaceable_children,
     }
     return [name for name in needs if not presence.get(name, able.gives(name))]
+
+
+def required(analysis: Any) -> tuple[str, ...]:
+    """Return the needs of an analysis: classes too, and images unless it measures any input."""
+    return (*("images",) * (not analysis.any_input), "classes", *analysis.needs)
 
 
 def require(model: Any, needs: Sequence[str], what: str) -> None:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.images import check_images
 from capsviz.tracing.record import ALIASES
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Network(Protocol):
         peculiar         check -> reason, for what is meant and no mistake (`tracing.verification`)
         config           {"image_shape": (C, H, W), "classes": J, ...}
         card             what is known of it: name, data set, recipe
+        draw             (count, seed) -> inputs (N, ...) like its own, if they are no images, and
+        rows             inputs of any form -> the same as one tensor (N, ...)
         image_bytes      memory of one image in a forward pass, at most about
     `capsviz.wrap` makes a network like this of any other.
     """
@@ -97,6 +100,7 @@ class Abilities:
     routing: str | None = None  # file of the routing of the class capsules; None: not capsviz's
     peculiar: Mapping[str, str] = field(default_factory=dict)  # what is meant and no mistake
     image_bytes: int = 1
+    draw: Callable[[int, int], Tensor] | None = None  # random inputs; None: it takes images
     config: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,7 +132,8 @@ def abilities(model: Any) -> Abilities:
     name = str(card.get("name") or type(model).__name__)
     size = getattr(model, "image_bytes", 1)
     if not callable(getattr(model, "look", None)):
-        return Abilities(name, False, image_bytes=size, config=config, card=card)
+        more = {"image_bytes": size, "config": config, "card": card}
+        return Abilities(name, False, draw=getattr(model, "draw", None), **more)
     parts = getattr(model, "parts", None)
     if parts is not None:
         parts = frozenset({*parts, *(ALIASES[name] for name in ALIASES if name in parts)})
@@ -157,9 +162,24 @@ def abilities(model: Any) -> Abilities:
         routing=_routing(model),
         peculiar=getattr(model, "peculiar", {}),
         image_bytes=size,
+        draw=getattr(model, "draw", None),
         config=config,
         card=card,
     )
+
+
+def inputs_of(model: Any, inputs: Any) -> Tensor:
+    """Return inputs of a network as one tensor (N, ...); ValueError for others than it takes.
+
+    They are images (N, C, H, W) in [0, 1], unless the network draws its own.
+    """
+    if abilities(model).draw is None:
+        check_images(inputs)
+        return inputs
+    rows = model.rows(inputs)
+    if len(rows) == 0 or not rows.isfinite().all():
+        raise ValueError(f"expected finite inputs, at least one, got {tuple(rows.shape)}")
+    return rows
 
 
 def _routing(model: Any) -> str | None:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from capsviz.nn.images import check_images, like_of
+from capsviz.nn.images import like_of
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
-from capsviz.tracing.network import abilities, inference
+from capsviz.tracing.network import abilities, inference, inputs_of
 from capsviz.tracing.record import last_activations, require_finite
 
 LENGTH = "capsule length"
@@ -61,8 +61,7 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     able = abilities(model)
     if able.has_capsules:
         return trace(model, images, keep=("lengths",), chunk=chunk).require("lengths")
-    check_images(images)
-    like = like_of(model)
+    images, like = inputs_of(model, images), like_of(model)
     with inference(model):
         parts = images.split(chunk or images_at_a_time(model))
         pieces = [model(part.to(like)).lengths.cpu() for part in parts]
@@ -84,6 +83,7 @@ def score_name(model, images: Tensor | None = None) -> str:
     if images is None:
         noise = torch.Generator().manual_seed(0)
         images = torch.rand(1, *able.config["image_shape"], generator=noise)
+        images = images if able.draw is None else able.draw(1, 0)
     traced = trace(model, images[:1], keep=("poses", "lengths"))
     norms = traced.require("poses")[-1].float().norm(dim=-1)
     alike = torch.allclose(norms, traced.require("lengths").float(), atol=0.01)

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import lengths
-from capsviz.nn.images import check_images
 from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.needs import require
-from capsviz.tracing.network import abilities, check_layer, evaluating, inference
+from capsviz.tracing.network import abilities, check_layer, evaluating, inference, inputs_of
 from capsviz.tracing.record import require_finite_parts
 
 
@@ -43,7 +42,7 @@ def parents_under(
     images, in every iteration, or None, where the network routes. `iterations` replaces its own
     number; `progress` wraps the chunks of images. ValueError where couplings cannot be replaced.
     """
-    check_images(images)
+    images = inputs_of(model, images)
     _check(several)
     if not routes_again(model):
         traced = [

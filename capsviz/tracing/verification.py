@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, layer_norm
 
 from capsviz import discovery
 from capsviz.nn import models, routing
@@ -89,8 +89,10 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
 
     Noise makes images (N, C, H, W), as will be traced, up to seven.
     """
+    draw = abilities(model).draw
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
+    noise = noise if draw is None else draw(IMAGES, 0)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
     whole = shown(model, images)
     if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
@@ -135,17 +137,21 @@ def allowed(values: Iterable) -> float:
     return max([SAME, *(STEPS * torch.finfo(v.dtype).eps for v in floats)])
 
 
-def apart(few: Tensor, whole: Tensor, middle: float = 0.0) -> float:
+def apart(few: Tensor, whole: Tensor, middle: float = 0.0, effect: float | None = None) -> float:
     """Return how far two tensors that should be equal differ; 0 where that is rounding.
 
     Measured by the largest distance from a `middle`: of scores that are all short, or couplings
-    that are nearly uniform, the rest is what counts.
+    that are nearly uniform, the rest is what counts. Where an image changes the numbers by little
+    more than rounding, at most by its `effect`, a thousandth of that counts too.
     """
     if few.shape != whole.shape:
         return float("inf")
     width, close = STEPS * torch.finfo(few.dtype).eps, 10 * CLOSE if middle else CLOSE
     off, size = float((few - whole).abs().max()), float((whole - middle).abs().max())
-    return 0.0 if off <= max(close, width) * size + width * middle else off
+    most = max(close, width) * size + width * middle
+    if effect is not None:
+        most = min(most, 10 * CLOSE * effect + 16 * width * size)
+    return 0.0 if off <= most else off
 
 
 # Shapes and numbers
@@ -226,6 +232,7 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
             else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
         )
         return
+    effect = float((whole - whole.mean(0)).abs().max())
     for count in (3, 1):
         try:
             few = lengths(images[:count])
@@ -239,10 +246,10 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
                 f"{(count, whole.shape[1])}: a squeeze() without an axis loses the batch"
             )
             return
-        if off := apart(few, whole[:count]):
+        if off := apart(few, whole[:count], effect=effect):
             yield _depends("scores", off)
             return
-    if off := apart(lengths(images.flip(0)).flip(0), whole):
+    if off := apart(lengths(images.flip(0)).flip(0), whole, effect=effect):
         yield _depends("scores", off)
     elif (couplings := traced.get("couplings")) is not None:
         few = shown(model, images[:3], ("couplings",))["couplings"]
@@ -292,7 +299,7 @@ def _differences(traced: dict) -> dict[str, str]:
 
 
 def _sums(traced: dict) -> str | None:
-    """Σ weights · votes must point as the poses do."""
+    """Σ weights · votes must point as the poses do, but for layer norm, batch norm or a bias."""
     weights = traced.get("weights", traced["couplings"])[-1]
     total = torch.einsum("bij,bije->bje", weights, traced["votes"])
     poses = traced["poses"][-1]
@@ -300,14 +307,20 @@ def _sums(traced: dict) -> str | None:
         return f"votes have {total.shape[-1]} numbers, but poses {poses.shape[-1]}"
     felt = (poses.norm(dim=-1) > 1e-6) & (total.norm(dim=-1) > 1e-12)
     worst = float(cosine_similarity(total, poses, dim=-1)[felt].min()) if felt.any() else 1.0
+    if worst > PARALLEL or any(
+        _in_proportion(one, poses) for one in (total, layer_norm(total, total.shape[-1:]))
+    ):
+        return None
     return (
-        None
-        if worst > PARALLEL
-        else (
-            "the votes do not give the poses: the sum of couplings times votes points elsewhere "
-            f"(cosine {worst:.4f} at worst)"
-        )
+        "the votes do not give the poses: the sum of couplings times votes points elsewhere "
+        f"(cosine {worst:.4f} at worst)"
     )
+
+
+def _in_proportion(values: Tensor, others: Tensor) -> bool:
+    """Return whether each number of a pose (B, J, E) is an own linear function of another one."""
+    values, others = (one - one.mean(0) for one in (values, others))
+    return bool((cosine_similarity(values, others, dim=0).abs() > PARALLEL).all())
 
 
 # Interventions, positions, decoder
@@ -323,13 +336,20 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     chosen[torch.arange(I), torch.arange(I) % J] += 0.9
     chosen = (chosen * float(couplings.sum(3).mean())).to(images)
     try:
-        moved = shown(model, images, ("couplings", "poses", "lengths"), couplings=chosen)
+        parts = ("votes", "couplings", "poses", "lengths")
+        moved = shown(model, images, parts, couplings=chosen)
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
         yield f"couplings (I, J) cannot be put in ({type(error).__name__}: {reason})"
         return
+    votes = traced.get("votes")
+    if votes is not None and "votes" in moved and (off := apart(moved["votes"], votes)):
+        yield (
+            f"the votes change by {off:.2g} with the couplings that are put in: they are weighed "
+            "already, or changed in place before they are kept"
+        )
     after = moved.get("couplings")
     ignored = after is not None and float((after[-1] - chosen).abs().max()) > allowed([after])
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]

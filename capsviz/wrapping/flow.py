@@ -7,7 +7,7 @@ size 1 or of repeated numbers. Several axes may share I, E or D.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import prod
 from typing import NamedTuple
 
@@ -43,14 +43,14 @@ class Step(NamedTuple):
 class Flow:
     """The graph of the events of a recording; those that depend on the images are `derived`."""
 
-    def __init__(self, events: list[Event], images: Tensor):
+    def __init__(self, events: list[Event], inputs: Collection[Tensor]):
         self.events = events
         self.sources: list[tuple[Port | None, ...]] = []
         self.readers: dict[Port, list[Step]] = {}
         self.derived: set[int] = set()
         makers: dict[int, Port] = {}
         aliases: dict[tuple, Port] = {}
-        whole = _alias(images)
+        given, wholes = {id(one) for one in inputs}, {_alias(one) for one in inputs}
         for event in events:
             sources = tuple(makers.get(id(t)) or aliases.get(_alias(t)) for t in event.inputs)
             self.sources.append(sources)
@@ -58,7 +58,7 @@ class Flow:
                 if source is not None:
                     self.readers.setdefault(source, []).append(Step(event, position))
             if any(
-                s[0] in self.derived if s is not None else t is images or _alias(t) == whole
+                s[0] in self.derived if s is not None else id(t) in given or _alias(t) in wholes
                 for t, s in zip(event.inputs, sources, strict=True)
             ):
                 self.derived.add(event.index)

@@ -64,15 +64,11 @@ def _named(name: str, function: Callable) -> Callable:
     return answer
 
 
-def whole_shape(image_shape, classes) -> tuple[int, int, int]:
-    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes, and
-    for other than a number of classes.
-    """
+def whole_shape(image_shape) -> tuple[int, int, int]:
+    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes."""
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
         raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
     channels, height, width = (1, *shape)[-3:]
     return channels, height, width
 
@@ -116,8 +112,7 @@ def read_given(
     if callable(source):
         return _function(recipe, recorded, part, source)
     like = like_of(network)
-    generator = torch.Generator().manual_seed(recorded.batch)
-    images = torch.rand(recorded.batch, *recipe.image_shape, generator=generator).to(like)
+    images = recipe.draw(recorded.batch, recorded.batch).to(like)
 
     def run() -> None:
         recipe.run(TapPass(network, []), network, recipe.normalised(images))
@@ -220,20 +215,30 @@ def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -
 
 def _module(network: nn.Module, run: Callable, source: str, batch: int, count: int | None) -> Given:
     modules = {name: as_written(one) for name, one in network.named_modules()}
-    if source not in modules:
+    parts = source.partition("[")
+    path, leaf = (source, "") if source in modules else (parts[0], "".join(parts[1:]))
+    if path not in modules:
         known = ", ".join(name for name in list(modules)[:12] if name)
-        raise ValueError(f"there is no module '{source}', expected one of: {known}")
-    with outputs_of(modules[source]) as outputs:
+        raise ValueError(f"there is no module '{path}', expected one of: {known}")
+    with outputs_of(modules[path]) as outputs:
         run()
-    if not outputs:
-        raise ValueError(f"module '{source}' gave no tensor in this pass")
-    shape = tuple(outputs[-1].shape)
-    axes = [k for k, n in enumerate(shape) if k > 0 and n == count]
-    if shape[0] != batch or not axes:
+    if not outputs or not outputs[-1]:
+        raise ValueError(f"module '{path}' gave no tensor in this pass")
+    given = outputs[-1]
+    axes = {
+        name: k
+        for name, one in given.items()
+        for k, n in reversed(list(enumerate(one.shape)))
+        if k > 0 and n == count and len(one) == batch and leaf in ("", name)
+    }
+    if len(axes) != 1:
+        shapes = ", ".join(f"'{path}{name}' {tuple(one.shape)}" for name, one in given.items())
         raise ValueError(
-            f"module '{source}' gives {shape}, expected the images first and an axis of {count}"
+            f"module '{path}' gives {shapes}, expected the images first and an axis of {count} in "
+            f"one of them, found it in {len(axes)}: name that one"
         )
-    reader = OfModule(modules[source], axes[0])
-    (own,) = reader.read({modules[source]: outputs[-1:]}, None)
-    evidence = f"output of module {source} {shape}"
+    ((name, axis),) = axes.items()
+    reader = OfModule(modules[path], name, axis)
+    (own,) = reader.read({modules[path]: outputs[-1:]}, None)
+    evidence = f"output of module {path}{name} {tuple(given[name].shape)}"
     return reader, own.shape[1], _finding(tuple(own.shape)[1:], evidence)

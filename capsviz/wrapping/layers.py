@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
-from capsviz.wrapping.leaves import replaced, tensors
-from capsviz.wrapping.recorder import Event
+from capsviz.wrapping.leaves import replaced
+from capsviz.wrapping.recorder import Event, inputs_of
 
 BATCHES = (7, 11, 13)  # images in a recorded pass: primes, so that their axis can be identified
 SMALLEST = ("add", "clamp", "clamp_min")
@@ -78,7 +78,7 @@ class Product:
 
     def with_weights(self, function, args, kwargs, weights: Tensor):
         """Call the event with other weights, given in the frame."""
-        inputs, own = tensors((args, kwargs)), self.operands[self.position]
+        inputs, own = inputs_of(args, kwargs), self.operands[self.position]
         if self.scales:
             new = {id(inputs[self.position]): weights}
             return function(*replaced(args, new), **replaced(kwargs, new))
@@ -413,6 +413,7 @@ class Layer:
     children: int
     parents: int
     rounds: list[Round] = field(default_factory=list)
+    weighing: str = "softmax"  # the function whose result weighs the votes
     apart: Event | None = None  # a softmax whose couplings differ between the numbers of a pose
 
     @property
@@ -438,23 +439,26 @@ class Layer:
         )
 
 
-def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
+def layers(flow: Flow, batch: int, classes: int, weighing: str = "softmax") -> list[Layer]:
     """Return all layers in which a softmax weighs votes, in the order of their last product.
 
     The axis of length `batch` is that of the images. `classes`, the number of parents, tells their
-    axis where all couplings are equal.
+    axis where all couplings are equal. `weighing` is the name of another function of torch in place
+    of the softmax, such as "sigmoid".
     """
     collected: list[Layer] = []
     refused = []
     for event in flow.events:
-        if normalises(event, flow):
+        if normalises(event, flow) if weighing == "softmax" else event.name == weighing:
             turn = weighed(flow, event, batch, classes)
             if turn is not None:
                 _put(flow, collected, turn)
             else:
                 refused.append(event)
+    collected = [one for one in collected if not any(_agrees(flow, one, own) for own in collected)]
     known = {turn.event.index for layer in collected for turn in layer.rounds}
     for layer in collected:
+        layer.weighing = weighing
         layer.apart = next((one for one in refused if _is_apart(flow, layer, one)), None)
         _add_unweighed(flow, layer, known)
         layer.rounds.sort(key=lambda turn: turn.event.index)
@@ -480,6 +484,18 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
                 return
     module = turn.event.site.module
     collected.append(Layer(module, turn.count("I"), turn.count("J"), [turn]))
+
+
+def _agrees(flow: Flow, layer: Layer, own: Layer) -> bool:
+    """Return whether a layer is the agreement of another one: poses that are a softmax, of that
+    one's sums, weigh the numbers of its votes.
+    """
+    first, other = layer.rounds[0], own.rounds[0]
+    return (
+        (layer.children, layer.parents) != (own.children, own.parents)
+        and other.total.index in flow.ancestors(first.event.index)
+        and votes_base(flow, first) == votes_base(flow, other)
+    )
 
 
 def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
@@ -580,3 +596,9 @@ class Place(NamedTuple):
     def tensor(self) -> Tensor:
         """As recorded."""
         return self.event.outputs[0] if self.position < 0 else self.event.inputs[self.position]
+
+    @property
+    def made(self) -> str:
+        """Return which event made it or was given it, and where."""
+        how = "made by" if self.position < 0 else "what is given to"
+        return f"{how} {self.event.name} in {self.event.place}"

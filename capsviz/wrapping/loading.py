@@ -128,7 +128,10 @@ def _locate(spec: str) -> tuple[Path, str]:
 
 @contextmanager
 def _importing(folder: Path) -> Iterator[None]:
-    """Run the code of a file: import from its folder, without a GPU if there is none, quietly."""
+    """Run the code of a file: import from its folder, without a GPU if there is none, quietly.
+
+    Its folder stays the last on the path, for imports inside `forward`.
+    """
     sys.path.insert(0, str(folder))
     try:
         with without_cuda(), on_stderr():
@@ -136,6 +139,8 @@ def _importing(folder: Path) -> Iterator[None]:
     finally:
         with suppress(ValueError):
             sys.path.remove(str(folder))
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
 
 
 def _function(path: Path, name: str, arguments: int = 0) -> Callable:
@@ -286,7 +291,7 @@ def _commit(folder: Path) -> str | None:
 
 def _asks_for_gpu(module: Bare) -> bool:
     """Return whether a pass of one image ends in an error that names CUDA."""
-    image = torch.zeros(1, *module.recipe.image_shape).to(like_of(module.network))
+    image = module.recipe.draw(1).to(like_of(module.network))
     try:
         with evaluating(module.network), torch.no_grad():
             module.passed(image)

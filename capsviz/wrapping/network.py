@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from capsviz import analysis, discovery
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
-from capsviz.tracing.needs import missing
+from capsviz.tracing.needs import missing, required
 from capsviz.wrapping.grid import NOWHERE, Places
 from capsviz.wrapping.recorder import outputs_of, watching
 from capsviz.wrapping.taps import (
@@ -88,6 +88,15 @@ class Bare(nn.Module):
         """Memory of one image in a forward pass."""
         return self.inferred.image_bytes
 
+    @property
+    def draw(self) -> Callable | None:
+        """(count, seed) -> random inputs; None for a network that takes images."""
+        return None if self.recipe.example is None else self.recipe.draw
+
+    def rows(self, inputs: Any) -> Tensor:
+        """Return inputs as the example has them, or images, as one tensor (N, ...)."""
+        return inputs if self.recipe.example is None else self.recipe.example.rows(inputs)
+
     def forward(self, images: Tensor) -> Any:
         """Images (B, C, H, W) in [0, 1] -> scores (B, J) in [0, 1]."""
         output, _ = self.passed(images)
@@ -100,13 +109,15 @@ class Bare(nn.Module):
         """Return what was found, with its evidence, and which analyses can be run."""
         count = sum(p.numel() for p in self.network.parameters())
         shape = ", ".join(map(str, self.recipe.image_shape))
-        kind = type(self.network).__name__
-        lines = [f"{kind}, {count:,} weights, images ({shape}), {self.recipe.classes} classes"]
+        kind, of = type(self.network).__name__, "images" if self.draw is None else "inputs"
+        kinds = "classes" if self.config["classes"] else "capsules"
+        lines = [f"{kind}, {count:,} weights, {of} ({shape}), {self.recipe.classes} {kinds}"]
         lines += [f"  {fact.name:<12}{fact.finding}" for fact in self.inferred.facts]
-        by_lack: dict[str, list[str]] = {"": ["evaluate"]}
+        by_lack: dict[str, list[str]] = {"": ["evaluate"] if self.config["classes"] else ["trace"]}
         for name in discovery.names(analysis.PACKAGE):
             if name not in OF_FILES:
-                lacks = ", ".join(missing(self, analysis.of(name)[0].needs))
+                each = [missing(self, required(one)) for one in analysis.of(name)]
+                lacks = ", ".join(min(each, key=len))
                 by_lack.setdefault(lacks, []).append(name)
         lines.append(f"  {'can':<12}" + ", ".join(by_lack.pop("")))
         reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
@@ -131,7 +142,7 @@ class Bare(nn.Module):
                 f"got {tuple(images.shape)}"
             )
         if len(images) < recipe.smallest:
-            images = images.repeat(recipe.smallest, 1, 1, 1)[: recipe.smallest]
+            images = torch.cat([images] * recipe.smallest)[: recipe.smallest]
         mode = TapPass(self.network, taps, entries, couplings, until, children)
         return recipe.run(mode, self.network, recipe.normalised(images)), mode
 
@@ -230,7 +241,7 @@ class Wrapped(Bare):
             ):
                 stack.enter_context(ALONE)
             stack.enter_context(self._iterating(iterations))
-            modules = [one.module for one in listeners.values() if isinstance(one, OfModule)]
+            modules = {one.module for one in listeners.values() if isinstance(one, OfModule)}
             variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
             heard |= stack.enter_context(watching(variables))

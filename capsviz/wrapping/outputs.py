@@ -120,7 +120,7 @@ def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
     """Return names of the outputs that have the images' size, and are not the images."""
-    size = prod(image_shape)
+    size = prod(image_shape)  # of a table or a sentence, too
     return [
         name
         for name, tensor in named_tensors(output)

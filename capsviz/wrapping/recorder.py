@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from capsviz.wrapping.environment import TORCH, as_written, follow, uncompiled
-from capsviz.wrapping.leaves import mapped, replaced, tensors
+from capsviz.wrapping.leaves import mapped, named_tensors, replaced, tensors
 
 SAME_NAME = {
     "multiply": "mul", "rmul": "mul", "imul": "mul",
@@ -75,13 +75,16 @@ class Event:
     def repeat(self, change: Callable = lambda leaf: leaf):
         """Call the function again, with `change` applied to every argument, and return its result.
 
-        A function that writes to its first argument writes to a copy.
+        A function that writes to an argument writes to a copy.
         """
         args, kwargs = mapped(self.args, change), mapped(self.kwargs, change)
-        if writes(self.function, args, kwargs):
-            args = (args[0].clone(), *args[1:])
+        own = written(self.function, args, kwargs)
+        if own is not None:
+            copied = own.clone()
+            args, kwargs = replaced((args, kwargs), {id(own): copied})
+            own = copied
         result = self.function(*args, **kwargs)
-        return args[0] if result is None else result
+        return own if result is None else result
 
     def with_others(self, others: Mapping[int, Tensor]) -> Event:
         """Return the same event, with the tensors of these ids replaced."""
@@ -164,13 +167,13 @@ class Recorder(Pass):
 
     def dispatch(self, function, args, kwargs):
         """Call the function and keep its arguments and result."""
-        written, before = args[0] if writes(function, args, kwargs) else None, args
-        if written is not None and any(written is one for e in self.events for one in e.outputs):
-            copy = {id(written): written.clone()}
-            before = replaced(args, copy)
+        own, before = written(function, args, kwargs), (args, kwargs)
+        if own is not None and any(own is one for e in self.events for one in e.outputs):
+            copy = {id(own): own.clone()}
+            before = replaced(before, copy)
             self.events = [event.with_others(copy) for event in self.events]
         result = function(*args, **kwargs)
-        outputs = tuple(tensors(result if written is None else written))
+        outputs = tuple(tensors(result if own is None else own))
         if outputs:
             frame = self.frame()
             self.events.append(
@@ -178,9 +181,9 @@ class Recorder(Pass):
                     index=len(self.events),
                     name=name_of(function),
                     function=function,
-                    args=before,
-                    kwargs=kwargs,
-                    inputs=tuple(tensors((before, kwargs))),
+                    args=before[0],
+                    kwargs=before[1],
+                    inputs=tuple(inputs_of(*before)),
                     outputs=outputs,
                     site=self.site(frame),
                     file=frame.f_code.co_filename,
@@ -190,12 +193,29 @@ class Recorder(Pass):
         return result
 
 
-def writes(function, args: tuple, kwargs: dict) -> bool:
-    """Return whether a function writes to its first argument: add_, `+=`, `x[i] =`, inplace."""
+def written(function, args: tuple, kwargs: dict) -> Tensor | None:
+    """Return what a function writes to: `out=`, or the first argument of add_, `+=`, `x[i] =` and
+    inplace; None for nothing.
+    """
+    if isinstance(kwargs.get("out"), Tensor):
+        return kwargs["out"]
     name = getattr(function, "__name__", "")
     own = name.endswith("_") and not name.endswith("__")
     inplace = own or name in WRITING or bool(kwargs.get("inplace"))
-    return inplace and bool(args) and isinstance(args[0], Tensor)
+    return args[0] if inplace and args and isinstance(args[0], Tensor) else None
+
+
+def inputs_of(args: tuple, kwargs: dict) -> list[Tensor]:
+    """Return all tensors among the arguments of a call, but for `out=`."""
+    return tensors((args, {name: value for name, value in kwargs.items() if name != "out"}))
+
+
+def memory(tensor: Tensor) -> int:
+    """Return what tells tensors that share memory from others."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # inside `vmap`
+        return id(tensor)
 
 
 def record(network: nn.Module, call: Callable) -> Recorder:
@@ -221,6 +241,7 @@ class Variable(NamedTuple):
     module: nn.Module
     code: CodeType
     variable: str
+    copied: bool = False  # when it is first seen: it is written to later
 
 
 def find_variable(network: nn.Module, name: str) -> Variable:
@@ -271,7 +292,7 @@ def watching(variables: Iterable[Variable]) -> Iterator[dict[Variable, list[Tens
                 value = frame.f_locals.get(variable.variable)
                 if isinstance(value, Tensor) and value is not last[variable]:
                     last[variable] = value
-                    values[variable].append(value)
+                    values[variable].append(value.clone() if variable.copied else value)
             return line
 
         return line
@@ -294,10 +315,14 @@ def like_the_last(values: list[Tensor]) -> list[Tensor]:
 
 
 @contextmanager
-def outputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect the first tensor of each output of a module."""
-    outputs: list[Tensor] = []
-    handle = module.register_forward_hook(lambda _, __, out: outputs.extend(tensors(out)[:1]))
+def outputs_of(module: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
+    """Collect the tensors of each output of a module by name, as they were when it returned."""
+    outputs: list[dict[str, Tensor]] = []
+
+    def hook(_, __, out):
+        outputs.append({name: one.clone() for name, one in named_tensors(out)})
+
+    handle = module.register_forward_hook(hook)
     try:
         yield outputs
     finally:

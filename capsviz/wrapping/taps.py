@@ -9,13 +9,25 @@ from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from capsviz.wrapping.environment import on_stderr, without_cuda
+from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Roles, arrange, embed
 from capsviz.wrapping.layers import Layer, Place, Product
 from capsviz.wrapping.leaves import replaced, tensors
-from capsviz.wrapping.recorder import Event, Pass, Site, Variable, like_the_last, name_of
+from capsviz.wrapping.recorder import (
+    Event,
+    Pass,
+    Site,
+    Variable,
+    inputs_of,
+    like_the_last,
+    memory,
+    name_of,
+    written,
+)  # fmt: skip
 
 TARGETS = {
     "primary": "BID", "votes": "BIJE", "logits": "BIJ", "couplings": "BIJ", "weights": "BIJ",
@@ -29,10 +41,10 @@ class PassEnd(BaseException):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to run a network on images (B, C, H, W) in [0, 1]."""
+    """How to run a network on images (B, C, H, W) in [0, 1], or on other inputs as rows."""
 
-    call: Callable  # (network, images) -> output
-    image_shape: tuple[int, int, int]
+    call: Callable  # (network, images or inputs) -> output
+    image_shape: tuple[int, ...]  # of one image or row
     classes: int
     mean: Tensor | None = None
     std: Tensor | None = None
@@ -40,15 +52,25 @@ class Recipe:
     cuda: bool = False  # its code asks for a GPU, but there is none
     aside: bool = False  # send what its code prints to stderr
     pair: str | None = None  # which softmax, as given
+    example: Example | None = None  # of inputs that are no images
 
-    def normalised(self, images: Tensor) -> Tensor:
-        """Return images as the network expects them."""
+    def draw(self, count: int, seed: int = 0) -> Tensor:
+        """Return random images, or inputs like the example, on the CPU."""
+        if self.example is not None:
+            return self.example.draw(count, seed)
+        generator = torch.Generator().manual_seed(seed)
+        return torch.rand(count, *self.image_shape, generator=generator)
+
+    def normalised(self, images: Tensor) -> Any:
+        """Return images or rows as the network expects them."""
+        if self.example is not None:
+            return self.example.nested(images)
         if self.mean is None or self.std is None:
             return images
         return (images - self.mean.to(images)) / self.std.to(images)
 
-    def run(self, mode: Pass, network: nn.Module, inside: Tensor) -> Any:
-        """Return the output for normalised images; None where the mode ends the pass."""
+    def run(self, mode: Pass, network: nn.Module, inside: Any) -> Any:
+        """Return the output for what `normalised` returns; None where the mode ends the pass."""
         with (
             without_cuda() if self.cuda else nullcontext(),
             on_stderr() if self.aside else nullcontext(),
@@ -94,10 +116,12 @@ class Watched:
     variable: Variable
     roles: Roles
     target: str
+    unused: int = 0  # values at the end that weigh nothing
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
         """Return the values that were heard in a pass."""
         same = like_the_last(heard[self.variable])
+        same = same[: max(1, len(same) - self.unused)]
         return [arrange(value, self.roles, self.target) for value in same]
 
 
@@ -114,14 +138,16 @@ class OfOutput:
 
 @dataclass(frozen=True)
 class OfModule:
-    """Reads the first tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
+    """Reads a tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
 
     module: nn.Module
+    name: str  # of the tensor in its output, as `named_tensors` says it
     axis: int
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
         """Return outputs of the module with that axis second and the rest flattened."""
-        return [one.movedim(self.axis, 1).flatten(2) for one in heard[self.module]]
+        values = [out[self.name] for out in heard[self.module] if self.name in out]
+        return [one.movedim(self.axis, 1).flatten(2) for one in values]
 
 
 Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trace is read
@@ -204,17 +230,19 @@ class TapPass(Pass):
     def dispatch(self, function, args, kwargs):
         """Call the function, with other couplings where they enter, and read what is wanted."""
         name = name_of(function)
-        if name not in self.names:
-            return function(*args, **kwargs)
-        frame = self.frame()
-        if (id(frame.f_code), frame.f_lasti) not in self.innermost:
+        frame = self.frame() if name in self.names else None
+        if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
+            self._keep(written(function, args, kwargs))
             return function(*args, **kwargs)
         site = self.site(frame)
         taps = [tap for tap in self.taps.get(site, ()) if tap.name == name]
         if self.children is not None and (site, name) == self.children[0][:2]:
             args, kwargs = self._with_children(args, kwargs, *self.children)
-        inputs = tensors((args, kwargs))
+        inputs = inputs_of(args, kwargs)
         reads = [(tap.part, tap.read(inputs, [])) for tap in taps if not tap.after]
+        if (own := written(function, args, kwargs)) is not None:
+            self._keep(own)
+            reads = [(part, value.clone()) for part, value in reads]
         entry = self.entries.get(site)
         if self.couplings is None or entry is None or entry.name != name:
             result = function(*args, **kwargs)
@@ -235,6 +263,12 @@ class TapPass(Pass):
             raise PassEnd
         return result
 
+    def _keep(self, own: Tensor | None) -> None:
+        """Copy the votes that were read, if they share the memory of what will be written to."""
+        votes = self.readings.get("votes")
+        if votes and own is not None and memory(own) == memory(votes[0]):
+            votes[:] = [votes[0].clone()]
+
     def _with_children(self, args, kwargs, entry: ChildEntry, children: Tensor):
         own = tensors((args, kwargs))[entry.position]
         placed = embed(children, "BID", entry.roles, tuple(own.shape)).to(own)
@@ -245,7 +279,9 @@ class TapPass(Pass):
         own = entry.product.weights(inputs)
         placed = embed(couplings, "BIJ", entry.roles, tuple(own.shape))
         self.exchanges += 1
-        return entry.product.with_weights(function, args, kwargs, placed.to(own))
+        result = entry.product.with_weights(function, args, kwargs, placed.to(own))
+        own = written(function, args, kwargs)
+        return result if own is None or own is result else own.copy_(result)
 
 
 class ChangePass(TapPass):

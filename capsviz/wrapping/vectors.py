@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from capsviz.tracing import verification
 from capsviz.tracing.verification import allowed
 from capsviz.wrapping.flow import (
     SUMS,
@@ -26,13 +27,10 @@ from capsviz.wrapping.flow import (
     is_view,
     varying,
 )
-from capsviz.wrapping.layers import Place, Round, product, summed_dims, voting
+from capsviz.wrapping.layers import Place, Round, product, summed_dims, votes_base, voting
 from capsviz.wrapping.recorder import Event
 
-KEEPING = frozenset(
-    ("relu", "leaky_relu", "elu", "gelu", "tanh", "layer_norm", "batch_norm", "instance_norm",
-     "group_norm", "normalize", "nan_to_num", "clamp")
-)  # fmt: skip
+SQUARES = ("pow", "square", "mul", "abs")
 PARALLEL = 1e-5  # 1 - cosine, at most
 TINY = 1e-9  # of norms
 
@@ -134,9 +132,9 @@ class Poses(NamedTuple):
 def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor]) -> Poses:
     """Find the poses of each iteration.
 
-    They are the tensor, parallel to the sum over children or another function of it alone, whose
-    norms are the scores, or that the network returns. If there is none they are the last that is
-    parallel to the sum.
+    They are the tensor, made of the sum over children, whose norms are the scores, or that the
+    network returns. If there is none they are the last of those tensors, and if that points
+    elsewhere than what the routing compares with the votes, or else the sum, the other is a doubt.
 
     Parameters
     ----------
@@ -145,29 +143,28 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
     """
     ends = [later.total.index for later in rounds[1:]] + [len(flow.events)]
     passes = [followed(flow, turn, end) for turn, end in zip(rounds, ends, strict=True)]
-    last, doubt = passes[-1], None
+    masks = {mask.event.index for place in passes[-1] for mask in masked(flow, place)}
+    masks |= {later for index in masks for later in flow.descendants(index)}
+    last, doubt = [place for place in passes[-1] if place.event.index not in masks], None
     offs = {k: off for k, place in enumerate(last) if (off := _off(place, scores)) is not None}
     fits = [k for k, off in offs.items() if off <= 1.001 * min(offs.values()) + TINY]
     fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
+    returned = [] if fits else _returned(flow, rounds, output)
+    if len(returned) == 1:
+        return Poses(returned, masked(flow, returned[0]), None)
     chosen = (fits or [len(last) - 1])[-1]
-    places = [one[min(chosen, len(one) - 1)] for one in passes[:-1]] + [last[chosen]]
     if not fits:
-        masks = {mask.event.index for mask in masked(flow, last[-1])}
-        later = [
-            place
-            for place in _functions(flow, rounds[-1], last[-1])
-            if place.event.index not in masks and not _is_stacked(place, rounds)
-        ]
-        found = [place for place in later if _off(place, scores) is not None][:1]
-        found = found or _returned(flow, rounds, output)
-        if len(found) == 1:
-            site = found[0].event.site, found[0].event.name
-            same = [event for event in flow.events if (event.site, event.name) == site]
-            places = [found[0]._replace(event=event) for event in same]
-            places = places if len(places) == len(rounds) else found
-        elif others := found or later:
-            where = ", ".join(dict.fromkeys(one.event.where for one in others))
-            doubt = f"functions of them in {where} may be the poses: name them by poses="
+        compared = _compared(flow, rounds[-1], passes[-1]) or _compared(flow, rounds[-1], passes[0])
+        others = returned or [last[min(compared or 0, chosen)]]
+        if returned or parallel(others[0], last[chosen].tensor) is None:
+            listed = "; or ".join(one.made for one in others)
+            doubt = (
+                f"in doubt: or {listed}; the scores are the norms of neither and none of them "
+                "alone is returned, so say which by poses='method:variable'"
+            )
+    before = [one[chosen] for one in passes[:-1] if len(one) > chosen]
+    alike = all(_kind(one) == _kind(last[chosen]) for one in before)
+    places = [*(before if alike else []), last[chosen]]
     return Poses(places, masked(flow, places[-1]), doubt)
 
 
@@ -176,67 +173,69 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
 
     Returns
     -------
-    The sum and every other tensor, in order, that is parallel to it, or made of such a one by a
-    function that usually comes before a squash.
+    The sum and every other tensor, in order, that is parallel to an earlier one, or a function
+    (B, J, E) of the sum alone. Squares that are only summed are left out: they give norms.
     """
     events = flow.events[turn.total.index + 1 : end]
     sites = [(event.site, event.name) for event in events]
     places = [Place(turn.total, -1, turn.total_roles)]
-    known: dict[Port | None, Roles] = {(turn.total.index, 0): turn.total_roles}
+    alone = {turn.total.index}
     for event in events:
-        once = sites.count((event.site, event.name)) == 1
+        made = [source for source in flow.sources[event.index] if source is not None]
+        made = [source for source in made if source[0] in flow.derived]
+        if made and all(source[0] in alone for source in made):
+            alone.add(event.index)
+        if sites.count((event.site, event.name)) > 1:
+            continue  # in a loop over classes
         for position in (*range(len(event.inputs)), -1):
-            last, place = places[-1], Place(event, position, ())
-            if place.tensor.numel() != last.tensor.numel() or not once:
+            place, port = Place(event, position, ()), _port(flow, event, position)
+            if isinstance(place.tensor, nn.Parameter) or _is_part(flow, place):
                 continue
-            if isinstance(place.tensor, nn.Parameter):
-                continue
-            roles = parallel(last, place.tensor)
-            if roles is None and position < 0:
-                roles = known.get(flow.sources[event.index][0]) if _keeps(flow, event) else None
+            fits = (parallel(earlier, place.tensor) for earlier in reversed(places))
+            roles = next((one for one in fits if one is not None), None)
+            if roles is None and port is not None and port[0] in alone:
+                readers = {step.event.name for step in flow.readers.get(port, [])}
+                squares = flow.events[port[0]].name in SQUARES and readers <= {*SUMS}
+                roles = None if squares and readers else _as_poses(turn, place.tensor)
             if roles is None:
                 continue
-            place = place._replace(roles=roles)
-            if position < 0:
-                known[event.index, 0] = roles
-            if not torch.equal(rows(place.tensor, roles), rows(last.tensor, last.roles)):
+            own, place = rows(place.tensor, roles), place._replace(roles=roles)
+            if not any(torch.equal(own, rows(one.tensor, one.roles)) for one in places):
                 places.append(place)
     return places
 
 
-def _keeps(flow: Flow, event: Event) -> bool:
-    """Return whether an event makes poses of its first input, though of another direction."""
-    if not event.inputs or event.inputs[0].shape != event.outputs[0].shape:
+def _kind(place: Place) -> str | None:
+    return place.event.name if place.position < 0 else None
+
+
+def _port(flow: Flow, event: Event, position: int) -> Port | None:
+    """Return what made an input of an event, or its first output for position -1."""
+    return (event.index, 0) if position < 0 else flow.sources[event.index][position]
+
+
+def _is_part(flow: Flow, place: Place) -> bool:
+    """Return whether a tensor is a part of a larger one, by views."""
+    if place.position < 0 and not is_view(place.event):
         return False
-    own, *others = event.inputs
-    fixed = not any(flow.from_images(event, k) for k in range(1, len(event.inputs)))
-    scaled = all(t.numel() < own.numel() and bool(t.all()) for t in others)  # by no mask
-    return (
-        event.name in KEEPING
-        or (event.name in ("add", "sub") and fixed)
-        or (event.name in ("mul", "div") and (fixed or scaled))
-    )
+    base = flow.base(place.event, max(place.position, 0))
+    if isinstance(base, int):
+        return False
+    return flow.events[base[0]].outputs[base[1]].numel() > place.tensor.numel()
 
 
-def _functions(flow: Flow, turn: Round, poses: Place) -> list[Place]:
-    """Return tensors (B, J, E) that are made of the sum of an iteration alone, after some poses.
-
-    Squares that are only summed are left out: they give norms.
-    """
-    alone, result = {turn.total.index}, []
-    for event in flow.events[turn.total.index + 1 :]:
-        made = [source for source in flow.sources[event.index] if source is not None]
-        made = [source for source in made if source[0] in flow.derived]
-        if not made or not all(source[0] in alone for source in made):
-            continue
-        alone.add(event.index)
-        roles = _as_poses(turn, event.outputs[0])
-        if roles is None or is_view(event) or event.index <= poses.event.index:
-            continue
-        readers = {step.event.name for step in flow.readers.get((event.index, 0), [])}
-        if readers and not (event.name in ("pow", "square", "mul", "abs") and readers <= {*SUMS}):
-            result.append(Place(event, -1, roles))
-    return result
+def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
+    """Return which of the tensors that are made of a sum is compared with the votes, if one is."""
+    base = votes_base(flow, turn)
+    for k, place in reversed(list(enumerate(places))):
+        ports = [_port(flow, place.event, place.position)]
+        while ports:
+            for step in flow.readers.get(ports.pop(), []):
+                if is_view(step.event):
+                    ports += flow.ports(step.event)
+                elif any(flow.base(step.event, n) == base for n in range(len(step.event.inputs))):
+                    return k
+    return None
 
 
 def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
@@ -262,14 +261,11 @@ def _is_stacked(place: Place, rounds: list[Round]) -> bool:
 
 def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
     """Return the roles of a tensor whose axes have the lengths of poses (B, J, E); else None."""
-    roles, rest = ["."] * tensor.dim(), 1
-    for axis, size in enumerate(tensor.shape):
-        if size > 1:
-            known = (role for role in "BJ" if role not in roles and turn.count(role) == size)
-            roles[axis] = next(known, "E")
-            rest *= size if roles[axis] == "E" else 1
-    fits = {"B", "J"} <= set(roles) and 1 < rest < turn.count("I") and tensor.is_floating_point()
-    return tuple(roles) if fits else None
+    roles, differs = ["."] * tensor.dim(), varying(tensor)
+    for axis in sorted(differs):
+        sizes = (role for role in "BJ" if role not in roles)
+        roles[axis] = next((role for role in sizes if turn.count(role) == tensor.shape[axis]), "E")
+    return tuple(roles) if {"B", "J", "E"} <= set(roles) and tensor.is_floating_point() else None
 
 
 def _off(place: Place, scores: list[Tensor]) -> float | None:
@@ -305,6 +301,19 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
     return None
 
 
+def is_made(flow: Flow, total: Tensor, children: int) -> bool:
+    """Return whether an event made this sum (B, J, E) over children, or their mean."""
+    orders = [total.permute(axes).flatten() for axes in permutations(range(3))]
+    return any(
+        verification.apart(tensor.flatten().to(one) * size, one) == 0
+        for event in flow.events
+        for tensor in event.outputs
+        if tensor.numel() == total.numel() and tensor.is_floating_point()
+        for size in (1, children)
+        for one in orders
+    )
+
+
 def layouts(place: Place, tensor: Tensor) -> Iterator[Roles]:
     """Yield the roles that the axes of a tensor may have, if it is a rearrangement of a place."""
     batch, parents, _ = rows(place.tensor, place.roles).shape
@@ -330,7 +339,7 @@ def masked(flow: Flow, poses: Place) -> list[Masked]:
         return []
     batch, _, numbers = own.shape
     longest = own.norm(dim=2).argmax(1)
-    for event in flow.events:
+    for event in flow.events[poses.event.index :]:
         tensor = event.outputs[0]
         if not tensor.is_floating_point() or tensor is poses.tensor:
             continue

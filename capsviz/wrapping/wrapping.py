@@ -14,6 +14,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +32,7 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
+from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Flow, storage
 from capsviz.wrapping.given import (
     by_hand,
@@ -42,9 +45,18 @@ from capsviz.wrapping.layers import BATCHES, Layer, Recorded, chosen, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
 from capsviz.wrapping.recorder import Recorder, record
-from capsviz.wrapping.taps import ChildEntry, Entry, Reader, Recipe, readers_of_layer, tap_of_place
+from capsviz.wrapping.taps import (
+    ChildEntry,
+    Entry,
+    Reader,
+    Recipe,
+    Watched,
+    readers_of_layer,
+    tap_of_place,
+)  # fmt: skip
 
 NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
+WEIGHINGS = ("sigmoid", "div", "clamp", "relu", "exp")  # that are offered without a softmax
 FIXED = "invalid for input of size"  # torch's message for a view
 
 
@@ -54,9 +66,11 @@ class NoCapsulesError(ValueError):
 
 def wrap(
     network: nn.Module,
-    image_shape: tuple[int, int, int],
-    classes: int,
+    image_shape: tuple[int, int, int] | None = None,
+    classes: int | None = None,
     *,
+    capsules: int | None = None,
+    example: Any = None,
     normalise: tuple | None = None,
     call: Callable | None = None,
     scores: Callable | str | None = None,
@@ -75,17 +89,28 @@ def wrap(
     ----------
     network      any module; it is left as it was, and not copied.
     image_shape  (C, H, W) of its images.
-    classes      their number.
+    classes      their number, if each has a capsule of the last routed layer, or
+    capsules     the number of these capsules if they are no classes, but attributes, parts or
+                 inputs of a classifier: the network can be traced, and scores are theirs. Wrapped
+                 once more with `classes` and couplings=None, it can be evaluated.
+    example      in place of `image_shape` for inputs that are no images: a few of them, as a
+                 tensor, a tuple of tensors, or a dict of them by the names of the arguments, or for
+                 a network that takes a dict. The first axis is that of the inputs. Random ones like
+                 these are drawn. `capsviz.trace` takes inputs of this form; analyses take them as
+                 one tensor (N, ...), which `rows(inputs)` of the wrapped network returns.
     normalise    (mean, standard deviation) that it expects of images, numbers or one a channel;
                  callers still pass images in [0, 1].
     call         (network, images) -> output; None: network(images).
     scores       output -> (B, J) in [0, 1]; or "softmax", "sigmoid", "exp" of the output that is
                  found; "norms" of the poses. None: found, or the norms.
-    poses        a module's name, whose output they are, or output -> (B, J, E). None: found.
+    poses        a module's name, whose output they are ("head[1]" for one of several tensors),
+                 "module.method:variable", or output -> (B, J, E). None: found.
     decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
                  False: there is none.
-    couplings    "softmax"; "module.method:variable", to watch a local variable, "method:variable"
-                 in the network itself; output -> (B, I, J); None for a network without capsules.
+    couplings    "softmax", or the function of torch whose result weighs the votes in its place, as
+                 "sigmoid", or "clamp" at the end of a sparsemax; "module.method:variable", to watch
+                 a local variable, "method:variable" in the network itself; output -> (B, I, J);
+                 None for a network without capsules.
     pair         which softmax, if there are several: the name of its module, or a part of its
                  line as the error lists it.
     grid         (types, rows, columns) of its children, type by type, compared with the pixels
@@ -121,18 +146,29 @@ def wrap(
         children=children, call=call, pair=pair, card=card,
     )  # fmt: skip
     options = Options(scores, poses, decode, couplings, whole_grid(grid), votes, children)
-    shape, network = whole_shape(image_shape, classes), as_written(network)
+    count = classes if capsules is None else capsules
+    if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
+        raise ValueError(
+            "expected a number of classes=, or of capsules= that are none, at least 2, got "
+            f"classes={classes!r} and capsules={capsules!r}"
+        )
+    if (image_shape is None) == (example is None) or (normalise and example is not None):
+        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
+    network, sample = as_written(network), None if example is None else Example(example)
+    shape = whole_shape(image_shape) if sample is None else sample.shape
     mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
-    recipe = Recipe(call or images_alone, shape, classes, mean, std, pair=pair)
+    recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        recipe, recorded = _record(network, recipe, searched=couplings == "softmax")
+        named = couplings if isinstance(couplings, str) and ":" not in couplings else None
+        recipe, recorded = _record(network, recipe, named)
         inferred = infer(network, recipe, recorded, options)
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
         wrapped = kind(network, recipe, inferred, card)
+        wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
     return wrapped
 
@@ -185,26 +221,33 @@ def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
         return f"{type(error).__name__}: {one_line(error)[:80]}"
 
 
-def images_alone(network: nn.Module, images: Tensor):
-    """Call a network in the usual way."""
-    return network(images)
+def called(network: nn.Module, inputs: Any):
+    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
+    if type(inputs) in (tuple, list):
+        return network(*inputs)
+    if isinstance(inputs, Mapping):
+        try:
+            inspect.signature(network.forward).bind(**inputs)
+        except TypeError:
+            return network(inputs)
+        return network(**inputs)
+    return network(inputs)
 
 
-def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Recipe, Recorded]:
+def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[Recipe, Recorded]:
     """Record passes with more and more images until a layer's batch axis can be identified.
 
-    Returns the recipe too, which runs on the CPU what asks for a GPU. Unless `searched`, no softmax
-    is looked for that weighs votes for the classes.
+    Returns the recipe too, which runs on the CPU what asks for a GPU. `weighing` is the function
+    that is looked for, whose result weighs votes for the classes; None: nothing is.
     """
     like, classes = like_of(network), recipe.classes
     tried: list[Layer] = []
     for batch in [n for n in BATCHES if n != classes]:
-        generator = torch.Generator().manual_seed(batch)
-        images = torch.rand(batch, *recipe.image_shape, generator=generator).to(like)
+        images = recipe.draw(batch, batch).to(like)
         recipe, flow, output = _pass(network, recipe, images)
-        if not searched:
+        if weighing is None:
             return recipe, Recorded(images, output, flow)
-        known = layers(flow, batch, classes)
+        known = layers(flow, batch, classes, weighing)
         tried = tried or known
         own = [layer for layer in known if layer.parents == classes]
         if own:
@@ -216,7 +259,7 @@ def _record(network: nn.Module, recipe: Recipe, *, searched: bool) -> tuple[Reci
                 )
             others = tuple(other for other in known if other is not layer)
             return recipe, Recorded(images, output, flow, layer, others)
-    raise NoCapsulesError(_no_capsules(network, classes, tried, flow))
+    raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing))
 
 
 def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Flow, object]:
@@ -225,12 +268,13 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
     recorder = Recorder(network)
     try:
         output = recipe.run(recorder, network, inside)
-        return recipe, Flow(recorder.events, inside), output
+        return recipe, Flow(recorder.events, tensors(inside)), output
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
             return _pass(network, replace(recipe, cuda=True), images)
-        more = required(network.forward)[1:] if recipe.call is images_alone else []
+        alone = recipe.call is called and recipe.example is None
+        more = required(network.forward)[1:] if alone else []
         if isinstance(error, TypeError) and more:
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
@@ -238,13 +282,16 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
                 f"call=lambda net, images: ... ({reason[:120]})"
             ) from error
         fixed = "; a batch of one size alone? then call= may fill it up" if FIXED in reason else ""
+        what = "images" if recipe.example is None else "inputs like the example, as rows"
         raise ValueError(
-            f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
+            f"the network refuses {what} {tuple(images.shape)}: {type(error).__name__}: "
             f"{reason[:200]}{raised_at(error)}{fixed}"
         ) from error
 
 
-def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flow) -> str:
+def _no_capsules(
+    network: nn.Module, classes: int, tried: list[Layer], flow: Flow, batch: int, weighing: str
+) -> str:
     """Say that no softmax weighs votes for the classes, which ones there are, and what to do."""
     name = type(network).__name__
     if isinstance(network, torch.jit.ScriptModule):
@@ -252,17 +299,25 @@ def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flo
             f"TorchScript runs {name}, which cannot be recorded: wrap the network that was "
             "scripted or traced"
         )
-    weighing = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
-    softmaxes = [e.place for e in flow.events if e.name == "softmax" and e.place not in weighing]
-    words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    places = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
+    softmaxes = [e.place for e in flow.events if e.name == weighing and e.place not in places]
+    words = (
+        f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    )
     words += "".join(f"; {layer}" for layer in tried)
+    if tried:
+        words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
         words += f" (one of them no class? then classes={classes + 1})"
+    for other in WEIGHINGS:
+        found = [one for one in layers(flow, batch, classes, other) if one.parents == classes]
+        if found and other != weighing:
+            words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (
-        f"no capsules found in {name}: no softmax weighs votes for {classes} parents{words}; name "
-        "the couplings by couplings='module.method:variable' ('method:variable' of the network "
-        "itself) or couplings=lambda output: ..., give the network a `look`, or, if it has none, "
-        "wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
+        f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents{words}; "
+        "name the couplings by couplings='module.method:variable' ('method:variable' of the "
+        "network itself) or couplings=lambda output: ..., give the network a `look`, or, if it has "
+        "none, wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
     )
 
 
@@ -289,6 +344,7 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     if options.couplings is None:
         return known
     shown = Wrapped(network, recipe, known)
+    known = shown.inferred = _summed(shown, recorded)
     decode, finding = outputs.find_decoder(shown, recorded, options.decode)
     places = _places(shown, recorded.images, options.grid)
     facts = [Fact("decoder", finding), Fact("grid", places.evidence)]
@@ -357,18 +413,48 @@ def capsules(
         taps = {place.event.site: tap_of_place("poses", place) for place in own.places}
         readers["poses"] = tuple(taps.values())
         place = own.places[-1]
-        how = "made by" if place.position < 0 else "what is given to"
-        shape = f"(B, {recipe.classes}, {layer.rounds[-1].count('E')})"
-        facts.append(Fact("poses", f"{shape}, {how} {place.event.name} in {place.event.place}"))
+        size = vectors.rows(place.tensor, place.roles).shape[2]
+        facts.append(Fact("poses", f"(B, {recipe.classes}, {size}), {place.made}"))
         if own.doubt is not None:
             facts.append(Fact("poses", own.doubt))
     return Inferred(readers, tuple(facts), None, entries, child_entry, children)
 
 
+def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
+    """Return what is known, after a comparison of Σ couplings · votes with the sums of the pass.
+
+    Of variables, couplings that were made after the last sum are left out, and votes that are
+    written to later are copied when they are first seen.
+    """
+    known = shown.inferred
+    if not {"votes", "couplings"} <= set(known.readers):
+        return known
+    votes, couplings = known.readers["votes"], known.readers["couplings"]
+    choices = {"votes": [votes], "couplings": [couplings]}
+    if isinstance(votes, Watched):
+        choices["votes"].append(replace(votes, variable=votes.variable._replace(copied=True)))
+    if isinstance(couplings, Watched):
+        choices["couplings"].append(replace(couplings, unused=1))
+    for pair in product(*choices.values()):
+        one = replace(known, readers=known.readers | dict(zip(choices, pair, strict=True)))
+        shown.inferred = one
+        traced = shown.look(recorded.images, keep=("votes", "couplings", "weights"))
+        weights = traced.get("weights", traced["couplings"])[-1]
+        total = torch.einsum("bij,bije->bje", weights, traced["votes"])
+        if vectors.is_made(recorded.flow, total, weights.shape[1]):
+            return one
+    doubt = "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
+    return replace(known, facts=(*known.facts, Fact("votes", doubt)))
+
+
 def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
-    facts = [Fact("couplings", f"softmax in {layer.place}, {count} iteration{'s' * (count > 1)}")]
+    facts = [
+        Fact(
+            "couplings", f"{layer.weighing} in {layer.place}, {count} iteration{'s' * (count > 1)}"
+        )
+    ]
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
@@ -404,8 +490,9 @@ def _scores(
 def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
     """Return the positions of the children, given or found."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
-    if given is None or part is None:
+    if given is None or part is None or shown.draw is not None:
         why = "none, as given" if given is None else "none: neither children nor votes are found"
+        why = why if shown.draw is None else "none: its inputs are no images"
         return grids.NOWHERE._replace(evidence=why)
     return grids.find(lambda some: shown.capsules(some, part), images, given, part)
 

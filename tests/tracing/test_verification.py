@@ -22,7 +22,7 @@ class Honest(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.patch = nn.Linear(42, GRID[0] * D)
-        self.matrices = nn.Parameter(torch.randn(24, J, E, D))
+        self.matrices = nn.Parameter(torch.randn(24, J, E, D) * changes.get("scale", 1))
         self.config = {"image_shape": (1, 21, 21), "classes": J}
         self.changes = changes
         self.grid = changes.get("grid", GRID)
@@ -59,13 +59,13 @@ class Narrow(Honest):
         return slice(7 * row, 7 * row + 5), slice(5 * column, 5 * column + 6)
 
 
-def after(**changes):
+def after(scale=1.0, **changes):
     """A network whose `look` changes parts at its end."""
 
     def change(parts):
         return parts | {name: make(parts) for name, make in changes.items()}
 
-    return Honest(after=change)
+    return Honest(after=change, scale=scale)
 
 
 def nan(parts):
@@ -119,6 +119,11 @@ MISTAKES = {
         after(votes=lambda s: s["votes"].flip(1)),
         "the votes do not give the poses: .* points elsewhere",
     ),
+    "votes that are weighed already": (
+        after(votes=lambda s: s["couplings"][-1][..., None] * s["votes"], scale=0.1),
+        "the votes change by .* with the couplings that are put in: they are weighed already",
+    ),
+    "scores of the batch, barely": (Honest(shares=True, scale=0.3), "scores depend on the batch"),
     "a batch of one without its axis": (
         after(lengths=lambda s: s["lengths"].squeeze()),
         r"a batch of 1 gives lengths \(3,\), expected \(1, 3\)",
@@ -168,6 +173,21 @@ def test_a_plugin_s_routing_declares_in_its_file_what_is_meant(images, monkeypat
     reasons = {"sums": "children choose", "votes": "they do"}
     monkeypatch.setattr(routing.get("dynamic"), "PECULIAR", reasons, raising=False)
     capsviz.trace(network, images)
+
+
+@pytest.mark.parametrize("made", ["layer norm", "batch norm"])
+def test_poses_that_are_a_linear_function_of_each_number_of_the_sum_need_no_declaration(
+    made, images
+):
+    gain, shift = torch.linspace(0.1, 0.3, E), torch.linspace(-0.1, 0.1, E)
+
+    def poses(s):
+        total = torch.einsum("rbij,bije->rbje", s["couplings"], s["votes"])
+        whole = total if made == "batch norm" else nn.functional.layer_norm(total, (E,))
+        return whole * gain * 0.5 + shift
+
+    model = after(poses=poses, lengths=lambda s: poses(s)[-1].norm(dim=2))
+    assert capsviz.trace(model, images).poses.shape == (2, 2, J, E)
 
 
 def test_what_is_meant_can_be_declared(images):

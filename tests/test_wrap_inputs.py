@@ -1,0 +1,146 @@
+"""`capsviz.wrap(network, example=...)`: inputs that are no images; and capsules that are no classes."""
+
+import pytest
+import torch
+from helpers import public_layouts as zoo
+from torch import nn
+
+import capsviz
+from capsviz.tracing.needs import missing, required
+
+WORDS, LENGTH, I, J, D, E = 40, 12, 10, 3, 8, 6
+
+
+class Text(nn.Module):
+    """Token ids (B, 12) -> lengths (B, 3)."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.conv = nn.Embedding(WORDS, 16), nn.Conv1d(16, D, 3)
+        self.matrices = nn.Parameter(torch.randn(I, J, E, D) * 0.4)
+
+    def forward(self, ids):
+        return self.route(self.votes(ids))[1].norm(dim=2)
+
+    def votes(self, ids):
+        u = zoo.squash(self.conv(self.words(ids).transpose(1, 2)).transpose(1, 2))
+        return torch.einsum("ijed,bid->bije", self.matrices, u)
+
+    def route(self, votes):
+        b = torch.zeros(votes.shape[:3])
+        for _ in range(3):
+            c = b.softmax(2)
+            v = zoo.squash((c[..., None] * votes).sum(1))
+            b = b + (votes * v[:, None]).sum(3)
+        return c, v
+
+
+class Weighed(Text):
+    """Two inputs, in a tuple or by name."""
+
+    def forward(self, ids, weight):
+        return super().forward(ids) * weight.sigmoid().mean(1, keepdim=True)
+
+
+class Named(Text):
+    """One dict in, one dict out."""
+
+    def forward(self, batch):
+        return {"scores": super().forward(batch["ids"])}
+
+
+class Volume(Text):
+    """Volumes (B, 1, 4, 4, 4) of any range: a child for each of ten numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(1, I * D, 4)
+
+    def votes(self, volume):
+        u = zoo.squash(self.conv(volume).view(-1, I, D))
+        return torch.einsum("ijed,bid->bije", self.matrices, u)
+
+
+def ids(count):
+    return torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(count))
+
+
+def volume(count):
+    return 3 * torch.randn(count, 1, 4, 4, 4, generator=torch.Generator().manual_seed(count))
+
+
+INPUTS = {
+    "token ids": (Text, ids),
+    "a tuple": (Weighed, lambda n: (ids(n), torch.randn(n, 4))),
+    "a dict of arguments": (Weighed, lambda n: {"weight": torch.randn(n, 4), "ids": ids(n)}),
+    "a dict": (Named, lambda n: {"name": "a text", "ids": ids(n), "scale": torch.ones(())}),
+    "volumes": (Volume, volume),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_that_are_no_images_are_traced_exactly(name):
+    kind, inputs = INPUTS[name]
+    network = kind().eval()
+    net, given = capsviz.wrap(network, classes=J, example=inputs(2)), inputs(5)
+    seen = capsviz.trace(net, given)
+    first = given["ids"] if isinstance(given, dict) else given
+    first = first[0] if name == "a tuple" else first
+    with torch.no_grad():
+        votes = network.votes(first)
+        couplings, poses = network.route(votes)
+        output = network(*given) if name == "a tuple" else None
+    torch.testing.assert_close(seen.votes, votes)
+    torch.testing.assert_close(seen.couplings[-1], couplings)
+    torch.testing.assert_close(seen.poses[-1], poses)
+    if output is not None:
+        torch.testing.assert_close(seen.lengths, output)
+    rows = net.rows(given)
+    assert torch.equal(capsviz.trace(net, rows).lengths, seen.lengths) and len(rows) == 5
+    uniform = capsviz.trace(net, given, couplings="uniform")
+    torch.testing.assert_close(uniform.poses[-1], zoo.squash(votes.mean(1) * I / J))
+
+
+def test_analyses_of_images_are_not_offered_for_other_inputs():
+    from capsviz.analyses import parse_tree, sweep
+
+    net = capsviz.wrap(Text().eval(), classes=J, example=ids(2))
+    assert missing(net, required(parse_tree.ParseTree())) == []
+    assert "images" in missing(net, required(sweep.Sweep()))
+    can, cannot = net.report().splitlines()[-2:]
+    assert "routing" in can and "transplant" in can and "rotate" not in can
+    assert "rotate" in cannot and "(no images)" in cannot
+
+
+def test_capsules_that_are_no_classes_are_traced_and_not_taken_for_classes():
+    net = capsviz.wrap(zoo.Unsqueezed().eval(), (1, 12, 10), capsules=J)
+    assert capsviz.trace(net, torch.rand(2, 1, 12, 10)).poses.shape == (3, 2, J, E)
+    can, cannot = net.report().splitlines()[-2:]
+    assert can.split() == ["can", "trace"] and "no classes" in cannot
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"example": ids(2), "image_shape": (1, 3, 4)}, "expected image_shape= or example="),
+        ({}, "expected image_shape= or example=, one of them"),
+        ({"example": ids(1)[0]}, "a tensor .* expected inputs along its first axis: one graph"),
+        ({"example": "a sentence"}, "example= must hold tensors, got str"),
+        ({"example": ids(2).float()}, "the network refuses inputs like the example"),
+        ({"example": ids(2), "capsules": J}, "expected a number of classes=, or of capsules="),
+        ({"example": ids(2), "classes": 5}, r"are the capsules no classes\? then capsules=3"),
+    ],
+)
+def test_what_is_no_input_is_refused_in_one_line(options, said):
+    with pytest.raises(ValueError, match=said) as error:
+        capsviz.wrap(Text().eval(), **{"classes": J, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_inputs_of_another_shape_than_the_example_are_refused():
+    net = capsviz.wrap(Text().eval(), classes=J, example=ids(2))
+    with pytest.raises(
+        ValueError, match=r"expected inputs as the example, \(2, 12\), got \(2, 11\)"
+    ):
+        capsviz.trace(net, ids(2)[:, :11])
