@@ -149,6 +149,10 @@ def square(step: np.ndarray) -> np.ndarray:
     "that come of no class folders]",
 )  # fmt: skip
 @click.option(
+    "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",
+    help="Largest value of pictures of more than 8 bits. [default: as in training]",
+)  # fmt: skip
+@click.option(
     "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",
     help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
     "without an ending for PDF and PNG. The numbers are written beside it.",
@@ -165,7 +169,7 @@ def command(
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.inputs.opening import open_model
-    from capsviz.pictures import prediction
+    from capsviz.pictures import opening, prediction
     from capsviz.tracing import abilities, score_name
     from capsviz.training import thresholds
 
@@ -182,9 +186,11 @@ def command(
             figure = figure.with_suffix("")
         naming.try_folder(figure.parent)
         naming.refuse_existing(figure, force=printed["force"], option="--save-figure")
-    paths, nothing = prediction.find(files)
+    paths, nothing, others = prediction.find(files)
+    words = opening.in_words(others)
     if not paths:
-        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")
+        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}{words and f': {words}'}")
+    click.echo(f"{len(paths)} pictures{words and f'; left out: {words}'}", err=True)
     model, source, notice = open_model(
         checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
         data_dir=data_dir, device=device,
