@@ -111,7 +111,7 @@ def _array(given, what: str) -> np.ndarray:
     if array.dtype == object and all(isinstance(one, str) for one in array.flat):
         array = array.astype(str)
     if array.dtype.kind not in ("biufUS" if what == "labels" else "biuf") or array.ndim == 0:
-        raise ValueError(f"{what} must be numbers, got {type(given).__name__} of {array.dtype}")
+        raise ValueError(f"{what} must be numbers, got {array.dtype} of shape {array.shape}")
     return array
 
 
