@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from capsviz import discovery
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 NAMED = 20  # classes that a message lists
@@ -258,8 +257,11 @@ def chosen_class(dataset, digit: int | str) -> int:
     classes, last = list(dataset.classes), len(dataset.classes) - 1
     index = classes.index(str(digit)) if str(digit) in classes else digit
     if not isinstance(index, int) or not 0 <= index <= last:
-        near = discovery.unknown(f"class of {dataset.name}", str(digit), classes[:NAMED])
-        raise ValueError(f"--digit: {near}{', ...' * (last >= NAMED)}, or 0 to {last}")
+        names = [name for k, name in enumerate(classes[:NAMED]) if name != str(k)]
+        named = f", or {', '.join(names)}{', ...' * (last >= NAMED)}" if names else ""
+        raise ValueError(
+            f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}{named}"
+        )
     if classes[index] != str(index):
         click.echo(f"class {classes[index]} (index {index})", err=True)
     return index

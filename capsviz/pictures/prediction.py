@@ -96,8 +96,8 @@ def of_files(
     """Predict picture files with a network that has a card, in their order, in batches.
 
     `top` and `limits` are those of `predict`, `invert` and `centre` those of `pictures.prepare`.
-    `top_value` is the largest value of deep pictures, None for that of the training data. `failed` is
-    called with one line for each file that cannot be read.
+    `top_value` is the largest value of pictures of more than 8 bits, None for that of the training
+    data. `failed` is called with one line for each file that cannot be read.
     """
     frame = pictures.frame(model)
     frame = frame._replace(top=top_value or frame.top)
