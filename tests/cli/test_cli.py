@@ -298,5 +298,5 @@ def test_of_many_classes_the_worst_are_printed():
     lines = _table(about, names, 1).splitlines()
     assert len(lines) < 30 and max(map(len, lines)) <= 100
     assert "20 of 200 classes with the lowest recall" in lines[5]
-    assert lines[6].split() == "class 7 75.00% of 4 class 8 1".split()
-    assert lines[7].split() == "class 30 75.00% of 4 class 31 1".split()
+    assert lines[6].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
+    assert lines[7].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]
