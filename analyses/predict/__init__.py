@@ -210,7 +210,7 @@ def command(
 
     for name in nothing:
         failed(f"no picture in '{name}'")
-    records, drawn = [], []
+    records, drawn, brightest = [], [], 0
     if as_csv:
         pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
         say(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
@@ -218,12 +218,15 @@ def command(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
         **preparation,
     ):  # fmt: skip
+        brightest = max(brightest, int(255 * next(iter(reading.steps.values())).max()))
         if as_json:
             records.append(as_record(reading))
         else:
             say(as_row(reading) if as_csv else _line_of(reading, score))
         if figure is not None and len(drawn) < PICTURES:
             drawn.append(reading)
+    if dark := opening.too_dark(brightest):
+        click.echo(f"WARN {dark}", err=True)
     if as_json:
         click.echo(writing.to_json(records))
     if drawn:

@@ -48,9 +48,10 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     things, `parts` holds each of them alone, `labels` their classes, and `dataset[i]` returns
     classes (K,).
 
-    `Dataset(images, labels)` takes arrays, tensors and lists, and `Dataset(dataset)` a torch
-    Dataset of (image, label); see `_given.pixels` and `_given.numbers` for shapes and types.
-    ValueError for others.
+    `Dataset(images, labels)` takes arrays, tensors and lists: images (N, H, W), (N, C, H, W) or
+    (N, H, W, C), whole numbers from 0 to 255, fractions from 0 to 1, or bool; labels that are
+    numbers of any type, names, (N, 1) or one-hot. `Dataset(dataset)` takes a torch Dataset of
+    (image, label). ValueError for others.
     """
 
     images: Tensor  # (N, C, H, W) uint8

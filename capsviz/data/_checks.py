@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.pictures import opening
+
 NAMED = 10  # classes that are listed by name
 UNEVEN = 5  # times as many images of one class as of another
 ROWS, COLUMNS = 20, 8  # of a contact sheet
-DARK = 64  # of 255: a set without brighter pixels lies far below its range
 
 
 def summary(part) -> str:
@@ -73,13 +74,8 @@ def _of_split(part) -> list[str]:
     top = flat.amax(1)
     if blank := int((top == flat.amin(1)).sum()):
         lines.append(f"{blank:,} of {len(part):,} images are of one grey level")
-    if 0 < (brightest := int(top.max())) < DARK:
-        least = (brightest - 0.5) / 255 * 65535
-        bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
-        lines.append(
-            f"no pixel is brighter than {brightest} of 255: name the largest value by --range, "
-            f"e.g. --range {2**bits - 1} for {bits} bits in files of 16"
-        )
+    if dark := opening.too_dark(int(top.max())):
+        lines.append(dark)
     return lines
 
 

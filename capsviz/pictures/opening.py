@@ -17,6 +17,7 @@ from torch import Tensor
 
 SMALLEST = 4  # pixels on each side
 LARGEST = 50_000_000  # pixels in all
+DARK = 64  # of 255: a set without brighter pixels lies far below its range
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
 PHONES = {".heic", ".heif"}
@@ -113,6 +114,18 @@ def headers(paths: Sequence[Path]) -> list[str]:
     if deep:
         lines.append(f"WARN {deep} colour pictures of 16 bits are read with 8")
     return lines
+
+
+def too_dark(brightest: int) -> str | None:
+    """Return one line if the brightest pixel of a set, of 255, lies far below its range."""
+    if not 0 < brightest < DARK:
+        return None
+    least = (brightest - 0.5) / 255 * 65535
+    bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
+    return (
+        f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
+        f"--range {2**bits - 1} for {bits} bits in files of 16"
+    )
 
 
 def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from PIL import Image
+from PIL import Image, features
 
 from capsviz import data
 from capsviz.cli import main
@@ -225,3 +225,18 @@ def test_a_set_that_lies_far_below_its_range_is_told_and_read_by_range(tmp_path,
     assert not any("brighter" in line for line in data.check({"test": part}))
     with pytest.raises(ValueError, match=r"'a' can be read: .* expected 0 to .*--range"):
         data.load("folder", "test", tmp_path, range=top / 10)
+
+
+@pytest.mark.parametrize("ending", ["gif", "jfif", "webp", "avif", "heic"])
+def test_pictures_of_phones_and_of_the_web_are_read(tmp_path, ending):
+    if ending == "heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    if ending == "avif" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    for name, level in (("a", 10), ("b", 250)):
+        (tmp_path / name).mkdir()
+        for k in range(3):
+            Image.new("RGB", (30, 20), (level,) * 3).save(tmp_path / name / f"{k}.{ending}")
+    part = data.load("folder", "test", tmp_path)
+    assert part.images.float().mean((1, 2, 3)).tolist() == pytest.approx([10, 250], abs=4)
+    assert part.left_out is None
