@@ -144,6 +144,10 @@ def square(step: np.ndarray) -> np.ndarray:
     "that come of no class folders]",
 )  # fmt: skip
 @click.option(
+    "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",
+    help="Largest value of pictures of more than 8 bits. [default: as in training]",
+)  # fmt: skip
+@click.option(
     "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",
     help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
     "without an ending for PDF and PNG. The numbers are written beside it.",
@@ -160,7 +164,7 @@ def command(
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.inputs.opening import open_model
-    from capsviz.pictures import prediction
+    from capsviz.pictures import opening, prediction
     from capsviz.tracing import abilities, score_name
     from capsviz.training import thresholds
 
@@ -177,9 +181,11 @@ def command(
             figure = figure.with_suffix("")
         naming.try_folder(figure.parent)
         naming.refuse_existing(figure, force=printed["force"], option="--save-figure")
-    paths, nothing = prediction.find(files)
+    paths, nothing, others = prediction.find(files)
+    words = opening.in_words(others)
     if not paths:
-        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")
+        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}{words and f': {words}'}")
+    click.echo(f"{len(paths)} pictures{words and f'; left out: {words}'}", err=True)
     model, source, notice = open_model(
         checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
         data_dir=data_dir, device=device,
@@ -199,7 +205,7 @@ def command(
 
     for name in nothing:
         failed(f"no picture in '{name}'")
-    records, drawn = [], []
+    records, drawn, brightest = [], [], 0
     if as_csv:
         pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
         say(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
@@ -207,12 +213,15 @@ def command(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
         **preparation,
     ):  # fmt: skip
+        brightest = max(brightest, int(255 * next(iter(reading.steps.values())).max()))
         if as_json:
             records.append(as_record(reading))
         else:
             say(as_row(reading) if as_csv else _line_of(reading, score))
         if figure is not None and len(drawn) < PICTURES:
             drawn.append(reading)
+    if dark := opening.too_dark(brightest):
+        click.echo(f"WARN {dark}", err=True)
     if as_json:
         click.echo(writing.to_json(records))
     if drawn:

@@ -24,7 +24,7 @@ GROUPS = {  # of the help, each in the order in which people use it
     "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",
                             "export"),
-    "Train": ("train", "curves", "reproduce"),
+    "Train": ("data", "train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
 OTHERS = "More"  # of plugins, and what has no group

@@ -10,6 +10,8 @@ import click
 
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
+NAMED = 20  # classes that a message lists
+
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
@@ -43,12 +45,16 @@ def path_option(*names: str, folder: bool | None = None, **how) -> Callable:
     return click.option(*names, type=kind, **how)
 
 
+def _known(dataset: str) -> str:
+    return "arrays" if dataset in ("csv", "mat", "npz", "npy", "parquet") else dataset
+
+
 def _data(default: str, what: str = "Data set.") -> Callable:
     where = "Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]"
     return stack(
         click.option(
             "--dataset", metavar="NAME", help=f"{what} [default: {default}]",
-            callback=lambda context, option, value: value and value.replace("-", "_")
+            callback=lambda context, option, value: value and _known(value.replace("-", "_"))
         ),
         path_option("--data-dir", help=where),
     )  # fmt: skip
@@ -65,6 +71,20 @@ device = click.option(
 image_size = click.option(
     "--image-size", type=int, help="Pixels, for data sets that can be resized."
 )
+own_data_options = stack(
+    click.option(
+        "--data-option", "about_data", multiple=True, metavar="NAME=VALUE",
+        help="An option of the data set, e.g. eye=left; can be repeated."
+    ),
+    image_size,
+    click.option(
+        "--image-channels", type=int, help="Channels, for data sets that can be resized."
+    ),
+    click.option(
+        "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",
+        help="Largest value of your own images, e.g. 4095 for 12 bits in files of 16."
+    ),
+)  # fmt: skip
 pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
 network = stack(
     click.option(
@@ -127,10 +147,23 @@ networks = stack(
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     _seeds_of, own_network(multiple=True), data, device, into="networks",
 )  # fmt: skip
+
+
+class ClassName(click.ParamType):
+    """The name of a class, or its number where it is written as one."""
+
+    name = "class"
+
+    def convert(self, value, param, ctx):
+        """A number as such, "01" and other names as text."""
+        return int(value) if str(value).isdecimal() and str(int(value)) == value else value
+
+
 example = stack(
     click.option(
-        "--digit", default=USUAL_CLASS,
-        help="Class of the test image. [default: 2, or the last class if there are fewer]"
+        "--digit", type=ClassName(), default=USUAL_CLASS, metavar="CLASS",
+        help="Class of the test image, by name or number. [default: 2, or the last class if there "
+        "are fewer]"
     ),
     click.option(
         "--index", default=0, show_default=True,
@@ -193,6 +226,15 @@ def of_network(texts: tuple[str, ...]) -> dict[str, object]:
     return values
 
 
+def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
+    """Options of a data set as `own_data_options` name them, those that are given."""
+    from capsviz.training.recipe import read_option
+
+    known = {"range": top_value, "image_size": image_size, "channels": image_channels}
+    values = dict(read_option(text) for text in about_data)
+    return values | {name: value for name, value in known.items() if value is not None}
+
+
 def typed(*names: str) -> list[str]:
     """Which of the running command's options, by parameter name, were typed: `--their-names`."""
     context = click.get_current_context()
@@ -204,12 +246,22 @@ def typed(*names: str) -> list[str]:
     ]
 
 
-def chosen_class(dataset, digit: int) -> int:
-    """The class that the running command's `--digit` names; ValueError if there is none such."""
+def chosen_class(dataset, digit: int | str) -> int:
+    """The class that the running command's `--digit` names; ValueError if there is none such.
+
+    A name counts before a number. Both are said where they differ.
+    """
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
         return usual_class(dataset)
-    last = len(dataset.classes) - 1
-    if not 0 <= digit <= last:
-        raise ValueError(f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}")
-    return digit
+    classes, last = list(dataset.classes), len(dataset.classes) - 1
+    index = classes.index(str(digit)) if str(digit) in classes else digit
+    if not isinstance(index, int) or not 0 <= index <= last:
+        names = [name for k, name in enumerate(classes[:NAMED]) if name != str(k)]
+        named = f", or {', '.join(names)}{', ...' * (last >= NAMED)}" if names else ""
+        raise ValueError(
+            f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}{named}"
+        )
+    if classes[index] != str(index):
+        click.echo(f"class {classes[index]} (index {index})", err=True)
+    return index

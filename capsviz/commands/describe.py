@@ -102,10 +102,10 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
     """Return image shape and number of classes of a recipe's data set."""
     import torch
 
-    from capsviz import data, discovery
+    from capsviz import data
 
     changes = recipe.data_options
-    module = discovery.load("capsviz.data", recipe.dataset, what="dataset")
+    module = data.module_of(recipe.dataset)
     if hasattr(module, "IMAGE_SHAPE"):
         pad_px, crop_px = changes.pop("pad_px", 0), changes.pop("crop_px", None)
         data.check_options(recipe.dataset, changes)

@@ -10,6 +10,7 @@ EXAMPLES = """
 capsviz evaluate --checkpoint mnist --n 1000  # 5 s; all 10,000 images 15 s
 """
 
+MANY = 20  # classes: of more, only the worst are printed
 WIDE = 10  # letters of a class name, at most, as the heading of a column
 
 
@@ -23,12 +24,14 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 @writing.as_json
 def command(split, limit, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
+    from capsviz import data
     from capsviz.inputs import opening, runs
     from capsviz.training.evaluate import evaluate
 
     inputs, seeds = runs.first_of(inputs)
     chosen = options.open_inputs(inputs, split=split, capsules=False)
     part = chosen.dataset.first(limit)
+    click.echo(data.summary(part), err=True)
     if len(seeds) > 1:
         opened = runs.open_runs(chosen, seeds)
         about = _of_runs(opened, part, split)
@@ -91,7 +94,23 @@ def _table(about: dict, classes, objects: int) -> str:
     return "\n".join([*lines, "", *(_confusion if objects == 1 else _shares)(about, classes)])
 
 
+def _worst(about: dict, classes) -> list[str]:
+    """Return lines about the classes of lowest recall, and what they are taken for."""
+    lines = [f"the {MANY} of {len(classes)} classes with the lowest recall; all: --json"]
+    rows = dict(zip(classes, about["confusion"], strict=True))
+    shown = sorted(about["per_class"], key=about["per_class"].get)[:MANY]
+    width = max(map(len, shown))
+    for name in shown:
+        row, n = rows[name], sum(rows[name])
+        taken = sorted((-count, classes[k]) for k, count in enumerate(row) if count)
+        wrong = ", ".join(f"{other} {-count}" for count, other in taken if other != name)
+        lines.append(f"{name:>{width}}  {about['per_class'][name]:7.2%} of {n}  {wrong:.60}")
+    return lines
+
+
 def _confusion(about: dict, classes) -> list[str]:
+    if len(classes) > MANY:
+        return _worst(about, classes)
     heads, rows, numbered = list(classes), list(classes), ""
     if max(map(len, classes)) > WIDE:
         heads = [str(k) for k in range(len(classes))]
@@ -111,4 +130,8 @@ def _confusion(about: dict, classes) -> list[str]:
 def _shares(about: dict, classes) -> list[str]:
     width = max(5, *(len(name) for name in classes))
     lines = ["recall of each class: images that show it in which it is predicted"]
-    return lines + [f"{name:>{width}}  {v:7.2%}" for name, v in about["per_class"].items()]
+    rows = list(about["per_class"].items())
+    if len(rows) > MANY:
+        lines.append(f"the {MANY} lowest of {len(classes)} classes; all: --json")
+        rows = sorted(rows, key=lambda row: row[1])[:MANY]
+    return lines + [f"{name:>{width}}  {value:7.2%}" for name, value in rows]

@@ -109,15 +109,7 @@ def _options(rows):
 )
 @click.argument("recipe", required=False)
 @options.recipe_data
-@click.option(
-    "--data-option",
-    "about_data",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An option of the data set, e.g. eye=left; can be repeated.",
-)
-@options.image_size
-@click.option("--image-channels", type=int, help="Channels, for data sets that can be resized.")
+@options.own_data_options
 @options.pad_px
 @options.network
 @_options(NETWORK)
@@ -133,16 +125,17 @@ def _options(rows):
 @click.option(
     "--save-every", type=int, metavar="N", help="Keep the weights of every Nth epoch in epochs/."
 )
-def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
+def command(
+    recipe, data_dir, device, output, resume, save_every, more, about_data, top_value, **flags
+):
     """Train one network."""
     from capsviz import data
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
     from capsviz.training.history import STATE
-    from capsviz.training.recipe import read_option
 
     flags["options"] = options.of_network(more)
-    flags["dataset_options"] = dict(read_option(text) for text in about_data)
+    flags["dataset_options"] = options.of_data(about_data, top_value)
     name, recipe = run.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)

@@ -17,17 +17,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery
+from capsviz.data import _given
+from capsviz.data._checks import ROWS, check, contact_sheet, counts_of, summary
 from capsviz.transforms.augment import to_float
+
+__all__ = [
+    "ROWS", "Dataset", "available", "check", "contact_sheet", "counts_of", "here",
+    "load", "search_path", "summary",
+]  # fmt: skip
 
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
+FILES = ("csv", "mat", "npz", "npy", "parquet")  # other names of `arrays`
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -37,40 +46,42 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. If each image shows K
     things, `parts` holds each of them alone, `labels` their classes, and `dataset[i]` returns
-    classes (K,). Inputs of a network that takes no images are float32 of any shape (N, ...), and
-    `dataset[i]` is one of them as it is.
+    classes (K,).
+
+    `Dataset(images, labels)` takes arrays, tensors and lists: images (N, H, W), (N, C, H, W) or
+    (N, H, W, C), whole numbers from 0 to 255, fractions from 0 to 1, or bool; labels that are
+    numbers of any type, names, (N, 1) or one-hot. `Dataset(dataset)` takes a torch Dataset of
+    (image, label). ValueError for others. With `inputs`, float32 (N, ...) of a network that takes
+    no images are kept as they are, and `dataset[i]` is one of them.
     """
 
-    images: Tensor  # (N, C, H, W) uint8, or (N, ...) float32
-    labels: Tensor  # (N,) int64; (N, K), different from one another, if there are parts
-    classes: tuple[str, ...]
-    name: str
-    split: str
+    images: Tensor  # (N, C, H, W) uint8, or `inputs`: (N, ...) float32
+    labels: Tensor = None  # type: ignore[assignment]  # (N,) int64; (N, K), different, with parts
+    classes: tuple[str, ...] = None  # type: ignore[assignment]  # names; None: of labels that occur
+    name: str = "arrays"
+    split: str = "train"
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
     notice: str | None = None  # to be printed beside its pictures
-    left_out: str | None = None  # files that could not be loaded, in one line
+    left_out: str | None = None  # what is there and not in it, a line or two
+    inputs: bool = False  # no images: token ids, a table, a volume, ...
 
     def __post_init__(self):
-        images, labels, parts, classes = self.images, self.labels, self.parts, len(self.classes)
-        pixels = isinstance(images, Tensor) and images.dtype == torch.uint8 and images.dim() == 4
-        if not pixels and not (isinstance(images, Tensor) and images.dtype == torch.float32):
-            raise TypeError(
-                "images must be a uint8 tensor (N, C, H, W), other inputs float32 (N, ...), got "
-                f"{_kind(images)}"
-            )
-        if not isinstance(labels, Tensor) or labels.is_floating_point():
-            raise TypeError(f"labels must be an integer tensor (N,), got {_kind(labels)}")
+        images, labels, classes, parts = self.images, self.labels, self.classes, self.parts
+        if labels is None:
+            classes = getattr(images, "classes", None) if classes is None else classes
+            images, labels = _given.pairs(images)
+        if not self.inputs:
+            images = _given.pixels(images)
+        elif not isinstance(images, Tensor) or images.dtype != torch.float32:
+            kind = getattr(images, "dtype", type(images).__name__)
+            raise ValueError(f"inputs must be a float32 tensor (N, ...), got {kind}")
+        labels, classes = _given.numbers(labels, classes, several=parts is not None)
         if len(images) != len(labels):
             raise ValueError(f"{len(images)} images, but {len(labels)} labels")
-        if labels.dim() != (1 if parts is None else 2):
-            raise ValueError(f"labels must be (N,), with parts (N, K), got {tuple(labels.shape)}")
         if parts is not None and parts.shape != (whole := (*labels.shape, *images.shape[1:])):
             raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(parts.shape)}")
-        if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
-            low, high = int(labels.min()), int(labels.max())
-            raise ValueError(
-                f"labels of {classes} classes must be 0 to {classes - 1}, got {low} to {high}"
-            )
+        for name, value in (("images", images), ("labels", labels), ("classes", classes)):
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         """Return name, split, number and shape of images, and number of classes."""
@@ -181,12 +192,6 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self.images[position : position + 1], position
 
 
-def _kind(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"{value.dtype} of shape {tuple(value.shape)}"
-    return type(value).__name__
-
-
 def available() -> list[str]:
     """Return the names of the data sets."""
     return discovery.names("capsviz.data")
@@ -214,7 +219,7 @@ def load(
 
     Parameters
     ----------
-    name     a file in `capsviz/data`.
+    name     a file in `capsviz/data`, or one of `FILES`.
     split    "train", "validation", "test", or another that the data set has. Validation is the last
              part of the training images, if the data set does not define it otherwise.
     root     the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
@@ -227,8 +232,9 @@ def load(
     ValueError         for an unknown name, split or option, and damaged files.
     FileNotFoundError  if it is neither found nor downloaded; the message says where to put it.
     """
+    name = "arrays" if name in FILES else name
     check_options(name, options)
-    splits = getattr(discovery.load("capsviz.data", name, what="dataset"), "SPLITS", SPLITS)
+    splits = getattr(module_of(name), "SPLITS", SPLITS)
     if split not in splits:
         raise ValueError(discovery.unknown("split", split, list(splits)))
     loader = loader_of(name)
@@ -240,9 +246,14 @@ def load(
     return replace(part, name=name).pad(pad_px).crop(crop_px)  # cards find it by this name
 
 
+def module_of(name: str) -> ModuleType:
+    """Return the file of a data set; ValueError for an unknown name."""
+    return discovery.load("capsviz.data", "arrays" if name in FILES else name, what="dataset")
+
+
 def loader_of(name: str) -> Callable[..., object]:
     """Return the `load` of a data set's file; ValueError for an unknown name or none."""
-    module = discovery.load("capsviz.data", name, what="dataset")
+    module = module_of(name)
     if not callable(loader := getattr(module, "load", None)):
         raise ValueError(
             f"the data set '{name}' of {module.__file__} has no function load(split, root)"

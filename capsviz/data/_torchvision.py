@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
 import threading
 import time
 import urllib.error
 import urllib.request
 import warnings
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import torch
 
@@ -19,28 +21,69 @@ from capsviz.data import Dataset, search_path
 
 START_SECONDS = 5  # a download must start within this time
 VALIDATION = 5_000
+IDX = ("images-idx3", "labels-idx1")
 
 
 def load_idx(
     class_name: str, name: str, split: str, root, classes, download: bool, *, subset: str = ""
 ) -> Dataset:
     """Load one of torchvision's MNIST-like data sets; `subset` is one of EMNIST's, "digits"."""
-    from torchvision import datasets
+    part = "test" if split == "test" else "train"
+    prefix = f"emnist-{subset}-{part}" if subset else {"train": "train", "test": "t10k"}[part]
+    folders = search_path(root)
+    found = [_find(folders, class_name, f"{prefix}-{what}") for what in IDX]
+    paths = [path for path in found if path is not None]
+    if len(paths) < len(IDX):
+        from torchvision import datasets  # takes time to import
 
-    kind, train = getattr(datasets, class_name), split != "test"
-    arguments: dict[str, Any]
-    if subset:
-        prefixes = [f"emnist-{subset}-{'train' if train else 'test'}"]
-        urls, arguments = [kind.url], {"train": train, "split": subset}
-    else:
-        prefixes, urls, arguments = ["train", "t10k"], kind.mirrors, {"train": train}
-    files = [
-        f"{class_name}/raw/{prefix}-{what}-ubyte"
-        for prefix in prefixes
-        for what in ("images-idx3", "labels-idx1")
+        kind = getattr(datasets, class_name)
+        files = [f"{class_name}/raw/{prefix}-{what}-ubyte" for what in IDX]
+        arguments = {"split": subset} if subset else {}
+        urls = [kind.url] if subset else kind.mirrors
+        source = read(kind, folders, files, urls, download, train=part == "train", **arguments)
+        paths = [Path(source.root, file) for file in files]
+    images, labels = (_read_idx(path, ndim) for path, ndim in zip(paths, (3, 1), strict=True))
+    return divide(images[:, None], labels.long(), name, split, classes, paths[0].parent)
+
+
+def _find(folders: Sequence[Path], class_name: str, stem: str) -> Path | None:
+    """Return a file in the first folder that has it, in CLASS/raw, CLASS, raw or itself.
+
+    `stem` is "train-images-idx3"; the file may be called "train-images.idx3-ubyte", and be packed
+    (.gz). Folders of other data sets, whose files have the same names, are passed over.
+    """
+    names = [
+        f"{one}-ubyte{end}"
+        for end in ("", ".gz")
+        for one in (stem, ".idx".join(stem.rsplit("-idx", 1)))
     ]
-    source = read(kind, search_path(root), files, urls, download, **arguments)
-    return divide(source.data[:, None], source.targets.long(), name, split, classes, source.root)
+    others = {"MNIST", "FashionMNIST", "KMNIST", "EMNIST", "QMNIST"} - {class_name}
+    for folder in folders:
+        own = folder.absolute()
+        inside = ("", "raw") if not others & {own.name, own.parent.name} else ()
+        for place in (f"{class_name}/raw", class_name, *inside):
+            for name in names:
+                if (folder / place / name).is_file():
+                    return folder / place / name
+    return None
+
+
+def _read_idx(path: Path, ndim: int) -> torch.Tensor:
+    """Read bytes in LeCun's format (yann.lecun.com/exdb/mnist); ValueError for damaged files."""
+    import numpy as np
+
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read()
+        dims = struct.unpack(f">{ndim}I", content[4 : 4 + 4 * ndim])
+        if content[:4] != bytes((0, 0, 8, ndim)):
+            raise ValueError(f"it does not begin as {ndim} dimensions of bytes do")
+        array = np.frombuffer(bytearray(content), np.uint8, offset=4 + 4 * ndim).reshape(dims)
+    except (OSError, EOFError, zlib.error, struct.error, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged or truncated ({error}): delete it and fetch it again"
+        ) from error
+    return torch.from_numpy(array)
 
 
 def divide(images, labels, name: str, split: str, classes, where) -> Dataset:

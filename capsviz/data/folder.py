@@ -3,85 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from pathlib import Path
 
 import torch
 
 from capsviz import memory
-from capsviz.data import Dataset
+from capsviz.data import Dataset, _splits
 from capsviz.pictures import opening
-
-NAMES = {  # of the folder of each split, in any case
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val"),
-    "test": ("test", "testing"),
-}
-SHARES = {"validation": 0.1, "test": 0.2}
 
 
 class NoFolderError(FileNotFoundError, ValueError):
     """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
-def load(split, root=None, *, image_size=28, channels=1, download=True):
+def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=True):
     """Class folders of pictures.
 
-    `root` holds train/, test/ and perhaps validation/ (or Training/, val/ and so on), each with one
-    folder per class; or the class folders themselves. These are each split 70 / 10 / 20 % in the
-    order of the SHA-256 of file names, so that adding a picture moves few others. If only
-    validation/ is missing, a tenth of train/ serves. Pictures that cannot be read, and other files,
-    are left out and counted in `left_out`; hidden files and folders are ignored.
+    `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
+    each with one folder per class; or the class folders themselves. A folder that holds nothing but
+    one other folder stands for that. Splits that are missing are drawn from the training pictures:
+    a fifth of each class for testing, a tenth for validation, in the order of the SHA-256 of file
+    names, so that adding a picture moves few others. What is not used is counted in `left_out`;
+    hidden files and folders are ignored.
 
-    Transparent ground is white, and grey of more than 8 bits is divided by 65,535.
-
-    A picture's shorter side is resized to `image_size` pixels, and the centre is cropped;
-    `channels` is 1 for grey, 3 for colour.
+    Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
+    and fractions by 1. A picture's shorter side is resized to `image_size` pixels, and the centre
+    is cropped; `channels` is 1 for grey, 3 for colour.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    needed = "the data set 'folder' needs --data-dir with class folders in it"
-    if root is None:
-        raise NoFolderError(f"{needed}, but none was named")
-    root = Path(root)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{needed}, but there is no folder {root}")
-    ready = _split_folders(root)
-    part = None  # of the pictures that a folder holds; None: all
-    if split in ready:
-        source = ready[split]
-        part = "train" if split == "train" and "validation" not in ready else None
-    elif "train" in ready and split == "validation":
-        source, part = ready["train"], "validation"
-    elif ready:
+    ready, unused = sources(root)
+    if split not in ready and "train" not in ready:
         found = ", ".join(folder.name for folder in ready.values())
         raise FileNotFoundError(f"{root} has {found}, but no folder '{split}'")
-    else:
-        source, part = root, split
+    source = ready.get(split) or ready["train"]
     samples, classes, others = _list(source)
-    training = ready.get("train", source)
-    if training != source and (known := _list(training)[1]) != classes:
-        raise ValueError(
-            f"{source} has the classes {classes}, but {training} has {known}: expected the same "
-            "class folders"
-        )
-    if part is not None:
-        samples = _part(samples, source, part, with_test=not ready)
+    if "train" in ready and source != ready["train"]:
+        known = [folder.name for folder in opening.folders(ready["train"])]
+        if apart := set(known) ^ set(classes):
+            names = ", ".join(sorted(apart, key=opening.natural)[:5])
+            raise ValueError(
+                f"{source} and {ready['train']} have different class folders: {names} in one of "
+                "them alone; expected the same"
+            )
+    missing = [name for name in _splits.SHARES if name not in ready]
+    if source == ready.get("train") and missing:
+        keys = [_digest(path, source) for path, _ in samples]
+        labels = [label for _, label in samples]
+        samples = [samples[k] for k in _splits.share(keys, labels, split, missing)]
     memory.require(
         len(samples) * channels * image_size**2,
         f"{len(samples)} pictures of {image_size} x {image_size}",
         "choose a smaller image_size",
     )
     images, labels, errors = [], [], []
-    numbers = Counter()
-    turns = []  # one picture of each class after another: the first n hold all classes alike
-    for sample in samples:
-        numbers[sample[1]] += 1
-        turns.append((numbers[sample[1]], *sample[::-1]))
-    for _, label, path in sorted(turns):
+    for place in _splits.in_turn([label for _, label in samples]):
+        path, label = samples[place]
         try:
-            pixels = opening.load(path, alike=True)
+            pixels = opening.load(path, alike=True, top=range)
         except ValueError as error:
             errors.append(" ".join(str(error).split()))
         else:
@@ -90,41 +70,88 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
         raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
+    told = []
+    if texts := [*unused, *filter(None, [opening.in_words(others)])]:
+        told.append(f"left out of {root}: {'; '.join(texts)}")
+    if errors:
+        told.append(
+            f"left out of {split}: {len(errors)} of {len(samples)} pictures that cannot be read, "
+            f"e.g. {errors[0]}"
+        )
     return Dataset(
         torch.stack(images), torch.tensor(labels), classes, "folder", split,
-        left_out=_left_out(source, others, len(samples), errors),
+        left_out="\n".join(told) or None,
     )  # fmt: skip
 
 
-def _split_folders(root: Path) -> dict[str, Path]:
-    """Return the folders of splits, by split; ValueError for two of one split or similar names."""
+def describe(root, **options) -> list[str]:
+    """Return lines about the folders of the splits, and their pictures as they are."""
+    ready, _ = sources(root)
+    where = ", ".join(f"{split} in {folder}" for split, folder in ready.items())
+    paths = [path for folder in ready.values() for path in opening.listing(folder)[0]]
+    return [f"class folders: {where}", *opening.headers(paths)]
+
+
+def sources(root) -> tuple[dict[str, Path], list[str]]:
+    """Return the folders of splits, by split, and what is not used beside them.
+
+    Folders are of a split if its name is among their words and they hold folders; without any,
+    `root` is that of the training pictures. ValueError for two of one split, and for folders named
+    like splits that hold no folders.
+    """
+    needed = "the data set 'folder' needs --data-dir with class folders in it"
+    if root is None:
+        raise NoFolderError(f"{needed}, but none was named")
+    if not Path(root).is_dir():
+        what = "is a file: unpack it, or choose another --dataset"
+        raise FileNotFoundError(
+            f"{needed}, but {root} {what if Path(root).exists() else 'is not there'}"
+        )
+    root = _inner(Path(root))
     ready: dict[str, Path] = {}
     folders = opening.folders(root)
-    for split, names in NAMES.items():
-        for folder in folders:
-            if folder.name.lower() in names:
-                if split in ready:
-                    raise ValueError(
-                        f"{ready[split]} and {folder} are both {split} images: expected one folder"
-                    )
-                ready[split] = folder
-    known = {name for names in NAMES.values() for name in names}
-    words = {folder: set(re.findall("[a-z]+", folder.name.lower())) for folder in folders}
-    similar = [f.name for f in folders if known & words[f] and opening.folders(f)]
-    if not ready and len(similar) > 1:
-        raise ValueError(
-            f"the folders {', '.join(similar)} of {root} are named like splits and hold folders: "
-            "rename them to train, validation and test, or name one of them by --data-dir"
-        )
-    return ready
+    named = {folder: split for folder in folders if (split := _splits.named(folder.name))}
+    for folder, split in named.items():
+        if opening.folders(folder):
+            if split in ready:
+                raise ValueError(
+                    f"{ready[split]} and {folder} are both {split} images: expected one folder"
+                )
+            ready[split] = _inner(folder)
+    if not ready:
+        if len(set(named.values())) > 1 and len(named) == len(folders):
+            raise NoFolderError(
+                f"the folders {', '.join(f.name for f in named)} of {root} are named like splits, "
+                "but hold no class folders: sort their pictures into one folder for each class"
+            )
+        ready = {"train": root}
+        folders = []
+    texts = []
+    for folder in folders:
+        is_split = named.get(folder) in ready and opening.folders(folder)
+        if not is_split and (count := len(opening.listing(folder)[0])):
+            texts.append(f"the folder {folder.name} with {count} pictures")
+    for place in dict.fromkeys((root, *ready.values())):
+        if loose := opening.listing(place, below=False)[0]:
+            texts.append(f"{len(loose)} pictures beside the folders of {place}")
+    return ready, texts
+
+
+def _inner(root: Path) -> Path:
+    """Return a folder, or the one in it if that is all it holds and it holds folders itself."""
+    while len(inside := opening.folders(root)) == 1 and opening.folders(inside[0]):
+        root = inside[0]
+    return root
 
 
 def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...], Counter]:
     """Return pictures with the number of their class, the classes, and other files by ending."""
     folders = opening.folders(source)
     listed = {folder: opening.listing(folder) for folder in folders}
+    others = sum((rest for _, rest in listed.values()), Counter())
+    what = f" ({words})" if (words := opening.in_words(others)) else ""
     if not any(pictures for pictures, _ in listed.values()):
-        raise NoFolderError(f"{source} has no class folders with pictures in them")
+        raise NoFolderError(f"{source} has no class folders with pictures in them{what}")
     if len(folders) == 1:
         raise NoFolderError(
             f"{source} has one class folder, '{folders[0].name}', expected two or more: if the "
@@ -132,44 +159,11 @@ def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...], Counte
         )
     if empty := [folder.name for folder, (pictures, _) in listed.items() if not pictures]:
         raise ValueError(
-            f"class folders of {source} without pictures: {', '.join(empty)}; add some, or remove "
-            "the folders"
+            f"class folders of {source} without pictures{what}: {', '.join(empty)}; add some, or "
+            "remove the folders"
         )
     samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder][0]]
-    others = sum((rest for _, rest in listed.values()), Counter())
     return samples, tuple(folder.name for folder in folders), others
-
-
-def _left_out(source: Path, others: Counter, pictures: int, errors: list[str]) -> str | None:
-    """Return one line about files that are not in the data set, None if all are."""
-    texts = []
-    if others:
-        kinds = ", ".join(f"{n} {ending or 'without ending'}" for ending, n in others.most_common())
-        texts.append(f"{sum(others.values())} files that are not pictures ({kinds})")
-    if errors:
-        texts.append(f"{len(errors)} of {pictures} pictures that cannot be read, e.g. {errors[0]}")
-    return f"left out of {source}: {'; '.join(texts)}" if texts else None
-
-
-def _part(samples, source: Path, split: str, *, with_test: bool) -> list:
-    """Return a split's share of each class: in the order of digests test, validation, training."""
-    by_class: dict[int, list] = {}
-    for sample in sorted(samples, key=lambda sample: _digest(sample[0], source)):
-        by_class.setdefault(sample[1], []).append(sample)
-    others = "test and validation" if with_test else "validation"
-    least, rarest = 2 + with_test, min(map(len, by_class.values()))
-    if rarest < least:
-        raise ValueError(
-            f"the pictures are split by class into training and {others}: expected at least "
-            f"{least} of each class, got {rarest} of one; or put them into train/, validation/ and "
-            "test/"
-        )
-    part = []
-    for _, same in sorted(by_class.items()):
-        test = max(1, round(SHARES["test"] * len(same))) if with_test else 0
-        both = test + max(1, round(SHARES["validation"] * len(same)))
-        part += {"test": same[:test], "validation": same[test:both], "train": same[both:]}[split]
-    return part
 
 
 def _digest(path: Path, source: Path) -> str:

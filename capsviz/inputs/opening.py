@@ -119,7 +119,7 @@ def open_inputs(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    said = [notice or part.notice, other_classes(model, part)]
+    said = [notice or part.notice, other_classes(model, part), *data.check({split: part})]
     known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.name else None
     if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
         said.append(
@@ -143,7 +143,8 @@ def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> I
             resized = {"image_size": shape[1], "channels": shape[0]}
             part, options = data.load(dataset, split, data_dir, **resized), resized
     check_fit(model, part)
-    return Inputs(model, part, network, notice or part.notice, data_dir=data_dir, options=options)
+    said = "\n".join(filter(None, [notice or part.notice, *data.check({split: part})])) or None
+    return Inputs(model, part, network, said, data_dir=data_dir, options=options)
 
 
 def open_module(
@@ -310,7 +311,13 @@ def check_fit(model, part: data.Dataset) -> None:
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", list(part.classes))
     if trained_on["name"] == part.name and classes != list(part.classes):
-        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+        same = set(classes) == set(part.classes)
+        apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
+        own, other = (_first(names) for names in zip(*apart, strict=True))
+        raise ValueError(
+            f"the network's classes are {own}, but these are {other}"
+            + (": the same in another order" if same else "")
+        )
 
 
 def other_classes(model, part: data.Dataset) -> str | None:

@@ -13,6 +13,7 @@ from capsviz.pictures import centring, foreground
 from capsviz.pictures.opening import load, square
 from capsviz.tracing import abilities
 
+OWN = ("folder", "arrays")  # data sets that users bring
 LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
 
 
@@ -22,7 +23,8 @@ class Frame(NamedTuple):
     whole: tuple[int, int, int]  # (C, H, W)
     pad_px: int = 0  # rows and columns of zeros on each side
     crop_px: int | None = None  # side of the centre square; None: no crop
-    folders: bool = False  # pictures of class folders, see `opening.square`
+    folders: bool = False  # the user's own data, see `opening.square`
+    top: float = 0  # largest value of grey pictures of more than 8 bits; 0: that of their type
 
     @property
     def centred(self) -> bool:
@@ -50,8 +52,9 @@ def frame(model) -> Frame:
     about = able.card.get("dataset", {})
     own, (C, H, W) = about.get("options", {}), about.get("whole", able.image_shape)
     px = own.get("pad_px", 0)
-    folders = about.get("name") == "folder"
-    return Frame((C, H - 2 * px, W - 2 * px), px, own.get("crop_px"), folders)
+    folders = about.get("name") in OWN and H == W
+    whole = (C, H - 2 * px, W - 2 * px)
+    return Frame(whole, px, own.get("crop_px"), folders, own.get("range", 0))
 
 
 def open_image(
@@ -104,7 +107,8 @@ def prepare(
     if channels not in (1, 3):
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
     of_folders = frame.folders and not (centre and channels == 1)
-    pixels = load(path, alike=True) if of_folders else load(path, LONGEST)
+    longest = None if of_folders else LONGEST
+    pixels = load(path, longest, alike=of_folders, top=frame.top)
     try:
         if of_folders:
             steps = _of_folders(pixels, square(pixels, height, channels), invert)

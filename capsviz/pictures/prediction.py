@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -89,14 +90,17 @@ def of_files(
     limits: Limits | None = None,
     invert: str = "auto",
     centre: bool | None = None,
+    top_value: float | None = None,
     failed: Callable[[str], None],
 ) -> Iterator[Reading]:
     """Predict picture files with a network that has a card, in their order, in batches.
 
     `top` and `limits` are those of `predict`, `invert` and `centre` those of `pictures.prepare`.
-    `failed` is called with one line for each file that cannot be read.
+    `top_value` is the largest value of pictures of more than 8 bits, None for that of the training
+    data. `failed` is called with one line for each file that cannot be read.
     """
     frame = pictures.frame(model)
+    frame = frame._replace(top=top_value or frame.top)
     numbers = [str(k) for k in range(model.config["classes"])]
     classes = model.card["dataset"].get("classes", numbers)
     size, waiting = min(BATCH, images_at_a_time(model)), []
@@ -125,25 +129,27 @@ def _batch(model, waiting, classes, top, limits) -> Iterator[Reading]:
         yield Reading(path, predictions[n], steps, pieces)
 
 
-def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Return the files of the paths, folders and patterns that a user named, and names without any.
+def find(names: Sequence[str]) -> tuple[list[Path], list[str], Counter]:
+    """Return the files of the paths, folders and patterns that a user named, and what is left out.
+
+    That is names without a picture, and other files in folders, by ending.
 
     A folder stands for all pictures in it and below, see `opening.listing`. A pattern (`*`, `?`,
     `[...]`, `**` for any depth) stands for the files and folders that match. Each file comes once.
     """
     files: dict[Path, None] = {}  # in order, each once
-    nothing = []
+    nothing, others = [], Counter[str]()
     for name in names:
         path = Path(name).expanduser()
         matches = [path]
         if glob.has_magic(name) and not path.exists():
             matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
-        own = [
-            file
-            for match in matches
-            for file in (sorted(opening.listing(match)[0]) if match.is_dir() else [match])
-        ]
+        own = []
+        for match in matches:
+            found, rest = opening.listing(match) if match.is_dir() else ([match], Counter())
+            own += sorted(found)
+            others += rest
         files |= dict.fromkeys(own)
         if not own:
             nothing.append(name)
-    return list(files), nothing
+    return list(files), nothing, others

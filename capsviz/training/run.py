@@ -146,7 +146,7 @@ def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
 
 
 def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]:
-    """Return lines about the data: classes, images of each split, and what was left out."""
+    """Return lines about the data: classes, images of each split, and `data.check`."""
     train = splits["train"]
     names, count = ", ".join(train.classes[:NAMED]), len(train.classes)
     line = (
@@ -154,7 +154,7 @@ def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]
         f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
         f"{len(splits['test']):,} test images"
     )
-    return list(dict.fromkeys([line, *(p.left_out for p in splits.values() if p.left_out)]))
+    return [line, *data.check({**splits, "train": train.first(limit)})]
 
 
 @contextmanager

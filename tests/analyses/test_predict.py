@@ -14,6 +14,7 @@ from PIL import Image
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses.predict import SIDE, square
 from capsviz.cli import main
+from capsviz.inputs import opening
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
@@ -177,3 +178,21 @@ def test_a_step_is_fitted_in_without_changing_its_shape():
     assert fitted.shape == (1, SIDE, SIDE) and len(rows) == SIDE / 4
     assert abs(rows.mean() - (SIDE - 1) / 2) <= 0.5
     assert square(np.zeros((5, 5, 3))).shape == (3, SIDE, SIDE)
+
+
+def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_range(tmp_path):
+    pixels = np.full((28, 28), 100, np.uint16)
+    pixels[5:20, 12:15] = 4000
+    Image.fromarray(pixels).save(tmp_path / "x.tif")
+    (tmp_path / "x.heix").write_bytes(b"x")
+    model = checkpoint.load("digits")
+    model.card = model.card | {"dataset": {"name": "folder", "whole": [1, 28, 28]}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "open_model", lambda **how: (model, "x", None))
+        dark = CliRunner().invoke(main, ["predict", str(tmp_path)])
+        bright = CliRunner().invoke(main, ["predict", str(tmp_path), "--range", "4095"])
+    assert dark.exit_code == bright.exit_code == 0, dark.output
+    said = dark.stderr.splitlines()
+    assert said[0] == "1 pictures; left out: 1 files that are not pictures (1 .heix)"
+    assert said[-1].startswith("WARN no pixel is brighter than 15 of 255") and "4095" in said[-1]
+    assert "WARN" not in bright.stderr

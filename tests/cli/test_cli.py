@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -15,7 +16,7 @@ from conftest import build_tiny
 from PIL import Image
 
 from capsviz import checkpoint, discovery
-from capsviz.cli import PACKAGES, main
+from capsviz.cli import PACKAGES, main, options
 
 DIGITS = ["--checkpoint", "digits"]
 COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
@@ -190,7 +191,9 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--dataset", "digits"]
     (line,) = run(*words, "--n", 9).stderr.splitlines()
     assert "trained to tell A, B, C, ..., but the classes of digits are 0, 1, 2, ..." in line
-    assert run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr == ""
+    said = run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr
+    assert said.startswith("digits test: 9 images (1, 28, 28) of 10 classes (0 1, ")
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])
@@ -257,3 +260,43 @@ def test_a_reader_that_has_enough_is_no_error():
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
         assert running.stderr.read() == b""
+
+
+def test_a_class_is_named_by_name_or_number_and_the_name_counts_first(capsys):
+    class Chosen:
+        name, classes = "mine", ("1", "2", "ring", "11")
+
+    command = click.Command("x", params=options.example(lambda: None).__click_params__)
+
+    def chosen(*words):
+        with command.make_context("x", list(words)) as context:
+            return options.chosen_class(Chosen, context.params["digit"])
+
+    assert [chosen("--digit", word) for word in ("2", "ring", "11", "3", "0")] == [1, 2, 3, 3, 0]
+    assert (
+        "class 2 (index 1)\nclass ring (index 2)\nclass 11 (index 3)\n" in capsys.readouterr().err
+    )
+    assert chosen() == 2
+    for word in ("rin", "4", "-1", "011"):
+        with pytest.raises(ValueError, match=r"no class .*, expected 0 to 3, or 1, 2, ring, 11"):
+            chosen("--digit", word)
+
+
+def test_of_many_classes_the_worst_are_printed():
+    from capsviz.commands.evaluate import _table
+
+    names = [f"class {k}" for k in range(200)]
+    confusion = [[0] * 200 for _ in names]
+    for k, row in enumerate(confusion):
+        row[k], row[(k + 1) % 200] = (3, 1) if k in (7, 30) else (4, 0)
+    about = {
+        "checkpoint": "x", "dataset": "y", "split": "test", "n": 800, "accuracy": 0.9975,
+        "accuracy_ci95": (0.99, 1.0), "error_percent": 0.25, "margin_loss": 0.1,
+        "reconstruction_sse": None, "confusion": confusion,
+        "per_class": {name: 0.75 if k in (7, 30) else 1.0 for k, name in enumerate(names)},
+    }  # fmt: skip
+    lines = _table(about, names, 1).splitlines()
+    assert len(lines) < 30 and max(map(len, lines)) <= 100
+    assert "20 of 200 classes with the lowest recall" in lines[5]
+    assert lines[6].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
+    assert lines[7].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]

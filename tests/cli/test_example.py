@@ -41,4 +41,4 @@ def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_pat
     words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
     done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "out")])
     assert done.exit_code == 2
-    assert "--digit: parity has no class 2, expected 0 to 1\n" in done.stderr
+    assert "--digit: parity has no class 2, expected 0 to 1, or even, odd\n" in done.stderr

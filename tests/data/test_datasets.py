@@ -1,6 +1,7 @@
 """Data sets keep the contract; local files come first; damage and absence are said plainly."""
 
 import dataclasses
+import gzip
 import inspect
 import shutil
 import socket
@@ -249,3 +250,23 @@ def test_a_digest_tells_images_labels_and_shapes_apart():
 def test_pixels_are_whole_numbers(option):
     with pytest.raises(ValueError, match="_px must be"):
         data.load("digits", "test", **option)
+
+
+@pytest.mark.parametrize("place", ["MNIST/raw", "MNIST", "raw", "."])
+@pytest.mark.parametrize("name", ["{}-{}-ubyte", "{}.{}-ubyte", "{}-{}-ubyte.gz"])
+def test_mnist_is_read_where_and_as_people_have_it(idx_root, tmp_path, place, name):
+    expected = data.load("mnist", "test", idx_root)
+    folder = tmp_path / "here" / place
+    folder.mkdir(parents=True)
+    for what, kind in (("t10k-images", "idx3"), ("t10k-labels", "idx1")):
+        content = (idx_root / f"MNIST/raw/{what}-{kind}-ubyte").read_bytes()
+        content = gzip.compress(content) if name.endswith(".gz") else content
+        (folder / name.format(what, kind)).write_bytes(content)
+    assert data.load("mnist", "test", tmp_path / "here").digest == expected.digest
+
+
+def test_files_of_the_same_names_in_a_folder_of_another_data_set_are_not_taken(idx_root):
+    for place in ("FashionMNIST", "FashionMNIST/raw"):
+        with pytest.raises(FileNotFoundError, match="MNIST is not in"):
+            data.load("mnist", "test", idx_root / place, download=False)
+    assert len(data.load("fashion_mnist", "test", idx_root / "FashionMNIST/raw")) == 12

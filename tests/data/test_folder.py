@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from PIL import Image
+from PIL import Image, features
 
 from capsviz import data
 from capsviz.cli import main
@@ -89,6 +89,8 @@ def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
     [
         ("Training", "Valid", "Testing"),
         ("train", "VAL", "testing"),
+        ("seg_train/seg_train", "seg_dev", "seg_test/seg_test"),
+        ("archive/x/TRAIN", "archive/x/valid_set", "archive/x/TEST"),
     ],
 )
 def test_split_folders_have_known_names_in_any_case(tmp_path, train, validation, test):
@@ -103,8 +105,9 @@ def test_split_folders_have_known_names_in_any_case(tmp_path, train, validation,
 @pytest.mark.parametrize(
     ("folders", "match"),
     [
-        (["seg_train/a", "seg_train/b", "seg_test/a", "seg_test/b"], "named like splits"),
-        (["data/train/a", "data/train/b", "data/test/a"], "one class folder, 'data'"),
+        (["train", "test"], "train of .* are named like splits, but hold no class folders"),
+        (["train/a", "train/b", "test/a", "test/c"], "different class folders: b, c in one of"),
+        (["data/train/a", "data/train/b", "data/test/a"], "test has one class folder, 'a'"),
         (["train/a", "train/b", "Training/a", "Training/b"], "are both train images"),
         (["only"], "one class folder, 'only', expected two or more"),
     ],
@@ -113,7 +116,7 @@ def test_folders_that_may_be_splits_are_not_taken_for_classes(tmp_path, folders,
     for name in folders:
         make_folder(tmp_path / name, {"": 10})
     with pytest.raises(ValueError, match=match) as error:
-        data.load("folder", "train", tmp_path)
+        data.load("folder", "test", tmp_path)
     assert "\n" not in str(error.value)
 
 
@@ -125,24 +128,29 @@ def test_hidden_files_and_folders_are_ignored(tmp_path, split):
     make_folder(root, {"a": 10, "b": 10})
     for name in ("a/._0.png", "a/.DS_Store", ".Rhistory"):
         (root / name).write_bytes(b"hidden")
-    parts = [data.load("folder", name, tmp_path) for name in ("train", "validation")]
-    parts += [] if split else [data.load("folder", "test", tmp_path)]
+    parts = [data.load("folder", name, tmp_path) for name in data.SPLITS]
     assert sum(map(len, parts)) == 20 and parts[0].classes == ("a", "b")
     assert parts[0].left_out is None
 
 
 def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path):
     make_folder(tmp_path / "train", {"a": 6, "b": 6})
-    make_folder(tmp_path / "val", {"a": 1, "b": 1})
+    for split in ("val", "test"):
+        make_folder(tmp_path / split, {"a": 1, "b": 1})
     for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.db"):
         (tmp_path / "train" / name).write_bytes(b"other")
     for name in ("a/0.png", "b/3.png"):
         (tmp_path / "train" / name).write_bytes(b"broken")
     part = data.load("folder", "train", tmp_path)
     assert part.labels.bincount().tolist() == [5, 5]
+    (tmp_path / "loose.png").write_bytes((tmp_path / "val/a/0.png").read_bytes())
+    make_folder(tmp_path / "extra", {"": 3})
+    part = data.load("folder", "train", tmp_path)
     assert "4 files that are not pictures (2 .heic, " in part.left_out
+    assert "pip install pillow-heif" in part.left_out
+    assert "the folder extra with 3 pictures; 1 pictures beside the folders" in part.left_out
     assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out
-    assert "\n" not in part.left_out
+    assert part.left_out.count("\n") == 1
 
 
 def test_training_says_classes_counts_and_what_was_left_out(tmp_path):
@@ -175,3 +183,60 @@ def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):
     after = {split: colours(split) for split in data.SPLITS}
     assert sum(len(before[split] - after[split]) for split in data.SPLITS) <= 2
     assert len(before["train"]) == 56 and sum(map(len, after.values())) == 81
+
+
+def test_splits_that_are_missing_are_drawn_from_the_training_pictures(tmp_path):
+    make_folder(tmp_path / "train", {"a": 20, "b": 20})
+    sizes = {s: len(data.load("folder", s, tmp_path)) for s in data.SPLITS}
+    assert sizes == {"train": 28, "validation": 4, "test": 8}
+    make_folder(tmp_path / "val", {"a": 3, "b": 3})
+    make_folder(tmp_path / "test", {"": 5})  # without classes, as of a competition
+    parts = {s: data.load("folder", s, tmp_path) for s in data.SPLITS}
+    assert [len(part) for part in parts.values()] == [32, 6, 8]
+    assert "the folder test with 5 pictures" in parts["test"].left_out
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path):
+    make_folder(tmp_path, {str(k): 3 for k in range(1, 13)})
+    assert data.load("folder", "test", tmp_path).classes == tuple(map(str, range(1, 13)))
+
+
+def test_a_link_to_a_folder_above_is_read_once(tmp_path):
+    make_folder(tmp_path, {"a": 4, "b": 4})
+    (tmp_path / "a" / "again").symlink_to(tmp_path / "a")
+    assert sum(len(data.load("folder", split, tmp_path)) for split in data.SPLITS) == 8
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_a_set_that_lies_far_below_its_range_is_told_and_read_by_range(tmp_path, dtype):
+    for name, level in (("a", 1000), ("b", 4000)):
+        (tmp_path / name).mkdir()
+        for k in range(4):
+            scale = 1 if dtype is np.uint16 else 65535
+            pixels = np.full((9, 9), (level + k) / scale).astype(dtype)
+            Image.fromarray(pixels).save(tmp_path / name / f"{k}.tif")
+    part = data.load("folder", "test", tmp_path)
+    (line,) = (one for one in data.check({"test": part}) if "brighter" in one)
+    assert line.startswith("WARN test: no pixel is brighter than 16 of 255")
+    assert "--range 4095 for 12 bits" in line
+    top = 4095 if dtype is np.uint16 else 4095 / 65535
+    part = data.load("folder", "test", tmp_path, range=top)
+    assert part.images.flatten(1).float().mean(1).tolist() == pytest.approx([62, 249], abs=1)
+    assert not any("brighter" in line for line in data.check({"test": part}))
+    with pytest.raises(ValueError, match=r"'a' can be read: .* expected 0 to .*--range"):
+        data.load("folder", "test", tmp_path, range=top / 10)
+
+
+@pytest.mark.parametrize("ending", ["gif", "jfif", "webp", "avif", "heic"])
+def test_pictures_of_phones_and_of_the_web_are_read(tmp_path, ending):
+    if ending == "heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    if ending == "avif" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    for name, level in (("a", 10), ("b", 250)):
+        (tmp_path / name).mkdir()
+        for k in range(3):
+            Image.new("RGB", (30, 20), (level,) * 3).save(tmp_path / name / f"{k}.{ending}")
+    part = data.load("folder", "test", tmp_path)
+    assert part.images.float().mean((1, 2, 3)).tolist() == pytest.approx([10, 250], abs=4)
+    assert part.left_out is None

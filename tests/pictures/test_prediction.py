@@ -227,7 +227,7 @@ def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
 
     def found(*given):
-        files, nothing = prediction.find(given)
+        files, nothing, _ = prediction.find(given)
         return [str(file) for file in files], nothing
 
     (tmp_path / "empty").mkdir()

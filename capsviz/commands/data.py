@@ -1,0 +1,91 @@
+"""Show what capsviz sees in a folder, a file or a data set, before a network is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options, writing
+
+EXAMPLES = """
+capsviz data my_pictures  # 3 s
+capsviz data breastmnist.npz --save-figure sheet.png  # 3 s
+"""
+
+
+@click.command(
+    help=__doc__ + "\n\nSOURCE is a folder of class folders, a file of arrays (.npz, .npy, .csv, "
+    ".mat, .parquet), or the name of a data set. WARN lines name images that are both in training "
+    "and test, uneven classes, empty images, and a range that is hardly used."
+)
+@click.argument("source", required=False)
+@options.recipe_data
+@options.own_data_options
+@options.path_option("--save-figure", "sheet", folder=False, metavar="FILE.png",
+                     help="Draw the first images of each class, one class in a row.")  # fmt: skip
+@writing.force
+@writing.as_json
+def command(source, dataset, data_dir, sheet, force, as_json, **chosen):
+    """Read all splits of one data set and say what they hold."""
+    from capsviz import data
+    from capsviz.cli import naming
+
+    if source is not None:
+        dataset, data_dir = named(source, dataset, data_dir)
+    if sheet is not None:
+        naming.refuse_file(sheet, force=force)
+    chosen = options.of_data(**chosen)
+    splits, absent = {}, None
+    for split in data.SPLITS:
+        try:
+            splits[split] = data.load(dataset or data.DEFAULT, split, data_dir, **chosen)
+        except FileNotFoundError as error:
+            absent = error
+    if not splits:
+        raise absent
+    first = next(iter(splits.values()))
+    describe = getattr(data.module_of(first.name), "describe", lambda *_, **__: [])
+    lines = describe(data_dir, **chosen) + [data.summary(part) for part in splits.values()]
+    lines += [*data.check(splits), *([f"WARN {absent}"] if absent else [])]
+    if sheet is not None:
+        lines.append(drawn(first, sheet))
+    counted = {split: data.counts_of(part) for split, part in splits.items()}
+    about = {"dataset": first.name, "options": chosen, "images": counted, "lines": lines}
+    click.echo(writing.to_json(about) if as_json else "\n".join(lines))
+
+
+def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str, Path | None]:
+    """Return data set and place that SOURCE stands for; ValueError for neither."""
+    from capsviz import data
+    from capsviz.discovery import unknown
+
+    place, name = Path(source).expanduser(), source.replace("-", "_")
+    if not place.exists():
+        if name not in data.available():
+            known = unknown("data set", source, data.available())
+            raise ValueError(f"{known}, or a folder or file that is there")
+        return name, data_dir
+    inside = place.iterdir() if place.is_dir() else [place]
+    arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)
+    return dataset or ("arrays" if arrays else "folder"), place
+
+
+def drawn(part, path: Path) -> str:
+    """Write the contact sheet of a split as a picture; return a line that says so."""
+    from matplotlib.figure import Figure
+
+    from capsviz import data, results
+
+    image, rows = data.contact_sheet(part), min(data.ROWS, len(part.classes))
+    with results.look(None, None):
+        figure = Figure(figsize=(5, 5 * image.shape[0] / image.shape[1]), layout="constrained")
+        axes = figure.subplots()
+        axes.imshow(image)
+        places = [(row + 0.5) * image.shape[0] / rows for row in range(rows)]
+        axes.set(xticks=[], yticks=places, yticklabels=part.classes[:rows])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+    return f"wrote {path}: the first images of {rows} classes of {part.name} {part.split}"

@@ -1,0 +1,134 @@
+"""Images and labels of any usual kind, made into those of a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isqrt
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.pictures.opening import natural
+
+COLOURS = (1, 3, 4)  # channels that the last axis is taken for, where the second has more than 4
+
+
+def pairs(source) -> tuple[list, list]:
+    """Return images and labels of a torch Dataset, or anything with (image, label) by index."""
+    try:
+        images, labels = zip(*(source[k] for k in range(len(source))), strict=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"a {type(source).__name__} without labels: expected images and labels, or a torch "
+            f"Dataset of (image, label) ({error})"
+        ) from error
+    return list(images), list(labels)
+
+
+def pixels(given) -> Tensor:
+    """Return images as uint8 (N, C, H, W).
+
+    They are arrays, tensors or lists, (N, H, W), (N, C, H, W), (N, H, W, C) with 1, 3 or 4 colours,
+    or squares (N, H * W); bool, whole numbers from 0 to 255, or fractions from 0 to 1. ValueError
+    for anything else.
+    """
+    if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.dim() == 4:
+        array = given
+    else:
+        array = torch.from_numpy(_bytes(_array(given, "images")))
+    shape = tuple(array.shape)
+    if array.dim() == 2 and isqrt(shape[1]) ** 2 == shape[1]:
+        return array.view(len(array), 1, isqrt(shape[1]), -1)
+    if array.dim() == 3:
+        return array[:, None]
+    if array.dim() == 4 and shape[3] in COLOURS and not 1 <= shape[1] <= 4:
+        return array.permute(0, 3, 1, 2).contiguous()
+    if array.dim() != 4:
+        raise ValueError(
+            f"images of shape {shape}: expected (N, H, W), (N, C, H, W), (N, H, W, C), or squares "
+            "(N, H * W)"
+        )
+    return array
+
+
+def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, ...]]:
+    """Return labels as int64 (N,), or (N, K) if `several`, and the names of the classes.
+
+    Labels are whole numbers of any type, bool, names, (N, 1), or one-hot (N, J). `classes` are
+    names or their number; None: the labels that occur, in natural order. ValueError for others.
+    """
+    array = _array(given, "labels")
+    if array.ndim == 2 and not several:
+        if array.shape[1] > 1:
+            if not (np.isin(array, (0, 1)).all() and (array.sum(1) == 1).all()):
+                raise ValueError(
+                    f"labels of shape {array.shape}: expected one class of each image, (N,), "
+                    "(N, 1), or one-hot"
+                )
+            classes = array.shape[1] if classes is None else classes
+            array = array.argmax(1)
+        array = array.reshape(-1)
+    if array.ndim != 1 + several:
+        raise ValueError(f"labels must be (N,), with parts (N, K), got {array.shape}")
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
+        raise ValueError("labels must be whole numbers or names, got fractions, or no numbers")
+    named = array.dtype.kind not in "biuf"
+    array = array.astype(str) if named else array.astype(np.int64)
+    if isinstance(classes, int):
+        classes = range(classes)
+    if classes is None or named:
+        occurring, places = np.unique(array, return_inverse=True)
+        texts = [str(one) for one in occurring.tolist()]
+        known = sorted(texts, key=natural) if classes is None else list(map(str, classes))
+        if classes is not None and (unknown := sorted(set(texts) - set(known))):
+            raise ValueError(f"unknown class {', '.join(unknown[:3])}, expected {known[:10]}")
+        array = np.array([known.index(text) for text in texts], np.int64)[places]
+        classes = known
+    names = tuple(map(str, classes))
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected different names of classes, got {', '.join(names[:10])}")
+    if array.size and not 0 <= array.min() <= array.max() < len(names):
+        raise ValueError(
+            f"labels of {len(names)} classes must be 0 to {len(names) - 1}, got {array.min()} to "
+            f"{array.max()}"
+        )
+    return torch.from_numpy(array), names
+
+
+def _array(given, what: str) -> np.ndarray:
+    """Return a tensor, an array or a list of these as one array; ValueError for unequal shapes."""
+    if isinstance(given, Tensor):
+        given = given.detach().cpu()
+        return (given.float() if given.dtype == torch.bfloat16 else given).numpy()
+    if isinstance(given, Iterable) and not isinstance(given, np.ndarray):
+        each = [_array(one, what) if isinstance(one, Tensor) else np.asarray(one) for one in given]
+        if len(shapes := {one.shape for one in each}) > 1:
+            two = " and ".join(map(str, sorted(shapes)[:2]))
+            raise ValueError(f"{what} of different shapes, {two}: resize them first")
+        given = np.stack(each) if each else np.empty(0)
+    array = np.asarray(given)
+    if array.dtype == object and all(isinstance(one, str) for one in array.flat):
+        array = array.astype(str)
+    if array.dtype.kind not in ("biufUS" if what == "labels" else "biuf") or array.ndim == 0:
+        raise ValueError(f"{what} must be numbers, got {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Return grey values as uint8; ValueError for values beyond 0 to 255 or 0 to 1."""
+    if array.dtype in (np.uint8, bool) or array.size == 0:
+        return np.ascontiguousarray(array, np.uint8) * np.uint8(255 if array.dtype == bool else 1)
+    low, high = array.min(), array.max()
+    fractions = array.dtype.kind == "f"
+    if fractions and 0 <= low <= high <= 1:
+        return np.rint(array * array.dtype.type(255)).astype(np.uint8)
+    if 0 <= low <= high <= 255 and (not fractions or (array == np.rint(array)).all()):
+        return array.astype(np.uint8)
+    advice = "scale them, or name their largest value by --range"
+    if low < 0:
+        advice = "undo the normalisation, or add what brings the lowest to 0"
+    raise ValueError(
+        f"images of {array.dtype} from {low:g} to {high:g}: expected fractions from 0 to 1, or "
+        f"whole numbers from 0 to 255; {advice}"
+    )

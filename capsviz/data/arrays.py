@@ -1,0 +1,270 @@
+"""Arrays and tables of images: .npz, .npy, .csv, .mat and Parquet files, named by --data-dir."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from capsviz.data import Dataset, _given, _splits
+from capsviz.discovery import needs
+from capsviz.pictures import opening
+
+WORDS = {  # in the names of arrays and columns
+    "classes": {"classes", "names"},
+    "labels": {"label", "labels", "y", "target", "targets", "gnd", "class"},
+    "images": {"image", "images", "img", "imgs", "x", "data", "pixels", "fea"},
+}
+
+
+def load(
+    split, root=None, *,
+    images="", labels="", shape="", range=0.0, image_size=0, channels=0, download=True,
+):  # fmt: skip
+    """Load a split of the arrays of a file, or of all such files in a folder.
+
+    `root` is an .npz file, such as MedMNIST's; a folder of .npy files, or one of them; a .csv file
+    of labels and flattened pixels, such as Kaggle's train.csv; a .mat file (version 7.3 needs
+    h5py); or Parquet files with encoded pictures (pyarrow).
+
+    Splits are those that names of arrays or files say, as train_images and test_images; those that
+    are missing are drawn from the training images as in class folders, but by the SHA-256 of the
+    pixels. Classes are the labels that occur in any split, in natural order.
+
+    Parameters
+    ----------
+    images, labels  names of the arrays or columns; "": those with usual names, or else the only
+                    ones that have at least 3 dimensions, or 1.
+    shape           of flattened pixels, e.g. 3x32x32; "": squares.
+    range           the largest value, by which images are divided; 0: see `_given.pixels`.
+    image_size      pixels that the shorter side is resized to, then the centre is cropped; 0: as
+                    they are.
+    channels        1 for grey, 3 for colour; 0: as they are.
+    """
+    arrays = read(root, labels)
+    found, unused = _by_split(arrays, {"images": images, "labels": labels}, root)
+    numbered, classes = _numbered({part: arrays[own] for part, (_, own) in found.items()}, arrays)
+    source = split if split in found else "train"
+    if source not in found:
+        raise FileNotFoundError(f"{root} has {', '.join(found)}, but no {split} images")
+    target = numbered[source]
+    pixels = _pixels(arrays[found[source][0]], len(target), shape, range, image_size, channels)
+    missing = [name for name in _splits.SHARES if name not in found]
+    chosen = np.arange(len(target))
+    if source == "train" and missing:
+        keys = [hashlib.sha256(one.tobytes()).hexdigest() for one in pixels.numpy()]
+        chosen = np.sort(_splits.share(keys, target.tolist(), split, missing))
+    chosen = chosen[_splits.in_turn(target[chosen].tolist())]
+    told = f"left out of {root}: {', '.join(unused)}" if unused else None
+    return Dataset(pixels[chosen], target[chosen], classes, "arrays", split, left_out=told)
+
+
+def describe(root, *, labels="", **options) -> list[str]:
+    """Return a line about each array: its shape, type and values."""
+    lines = []
+    for name, array in read(root, labels).items():
+        numeric = array.dtype.kind in "biuf" and array.size
+        ends = f", {array.min():g} to {array.max():g}" if numeric else ""
+        lines.append(f"array {name}: {array.shape} {array.dtype}{ends}")
+    return lines
+
+
+def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
+    """Return all arrays by name, of several files with the names of these.
+
+    FileNotFoundError if there is no such file, ValueError for damaged ones.
+    """
+    expected = f"files of arrays ({', '.join(READERS)})"
+    if root is None or not Path(root).exists():
+        what = "none was named" if root is None else f"{root} is not there"
+        raise FileNotFoundError(f"{expected} are needed by --data-dir FILE, but {what}")
+    place = Path(root).parent if Path(root).suffix == ".npy" else Path(root)  # with its labels
+    found = sorted(place.rglob("*")) if place.is_dir() else [place]
+    files = [p for p in found if p.suffix.lower() in READERS and not p.name.startswith(".")]
+    if not files:
+        raise FileNotFoundError(f"{root} holds no {expected}: choose another --dataset")
+    if len({path.suffix.lower() for path in files}) > 1:
+        raise ValueError(f"{root} holds several kinds of {expected}: name one file by --data-dir")
+    return _read(tuple((file, file.stat().st_mtime_ns) for file in files), labels)
+
+
+@lru_cache(maxsize=1)  # all splits of one data set
+def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    for path, _ in files:
+        try:
+            arrays = READERS[path.suffix.lower()](path, labels)
+        except (ImportError, MemoryError):
+            raise
+        except Exception as error:  # scipy raises anything for damaged files
+            raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+        named = len(files) > 1 and path.suffix.lower() != ".npy"
+        found |= {f"{path.stem}_{k}" if named else k: array for k, array in arrays.items()}
+    return found
+
+
+def _npz(path: Path, labels: str) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _npy(path: Path, labels: str) -> dict[str, np.ndarray]:
+    return {path.stem: np.load(path, allow_pickle=False)}
+
+
+def _mat(path: Path, labels: str) -> dict[str, np.ndarray]:
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path).items()
+    except NotImplementedError:  # version 7.3
+        try:
+            import h5py
+        except ImportError as error:
+            raise ModuleNotFoundError(needs(f"{path}, MATLAB 7.3,", "h5py")) from error
+        with h5py.File(path) as file:
+            content = [(k, v[()].T) for k, v in file.items() if isinstance(v, h5py.Dataset)]
+    return {k: v for k, v in content if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
+
+
+def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
+    """Read a table of flattened pixels, of which the first column, or a named one, holds labels."""
+    with path.open(encoding="utf-8-sig") as file:
+        head = [cell.strip().strip('"') for cell in file.readline().split(",")]
+    if len(head) < 2:
+        raise ValueError("expected a label and pixel values in each row, separated by commas")
+    texts = [k for k, cell in enumerate(head) if not cell.replace(".", "", 1).isdigit()]
+    known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
+    titled = bool(known) or len(texts) > 1
+    if titled and not known:
+        return {"(no column of labels)": np.empty(0)}
+    column = (known or texts or [0])[0]
+    how: dict[str, Any] = {"delimiter": ",", "skiprows": int(titled), "quotechar": '"'}
+    try:
+        table = np.loadtxt(path, np.float32, ndmin=2, **how)
+    except ValueError:  # labels are names
+        others = [k for k in range(len(head)) if k != column]
+        named = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
+        return {
+            "images": np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how),
+            "labels": named,
+        }
+    return {"images": np.delete(table, column, 1), "labels": table[:, column]}
+
+
+def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
+    """Read encoded images and labels, as data sets on hubs have them."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ModuleNotFoundError(needs(f"{path}, Parquet,", "pyarrow")) from error
+    table = parquet.read_table(path)
+    arrays = {}
+    for name in table.column_names:
+        cells = table[name].to_pylist()
+        if cells and isinstance(cells[0], dict) and "bytes" in cells[0]:
+            cells = [cell["bytes"] for cell in cells]
+        arrays[name] = np.array(cells, object if isinstance(cells[0], bytes) else None)
+    about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    for feature in about.get("info", {}).get("features", {}).values():
+        if isinstance(feature, dict) and "names" in feature:
+            arrays["classes"] = np.array(feature["names"])
+    return arrays
+
+
+READERS: dict[str, Callable[[Path, str], dict[str, np.ndarray]]] = {
+    ".npz": _npz, ".npy": _npy, ".csv": _csv, ".mat": _mat, ".parquet": _parquet,
+}  # fmt: skip
+
+
+def _role(name: str, chosen: Mapping[str, str]) -> str | None:
+    """Return what an array of this name holds: "images", "labels", "classes", or None."""
+    for role, known in WORDS.items():
+        wanted = chosen.get(role)
+        if wanted and (wanted == name or (wanted in name and _splits.named(name))):
+            return role
+        if not wanted and known & _splits.words(name):
+            return role
+    return None
+
+
+def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root):
+    """Return the names of images and labels of each split, and of arrays that are not used."""
+    roles = {name: _role(name, chosen) for name in arrays}
+    for kind, fits in (("images", lambda a: a.ndim > 2), ("labels", lambda a: a.ndim == 1)):
+        if kind not in roles.values() and not chosen[kind]:
+            free = [name for name, array in arrays.items() if not roles[name] and fits(array)]
+            roles |= dict.fromkeys(free, kind)
+    found: dict[str, dict[str, str]] = {"images": {}, "labels": {}}
+    for name, role in roles.items():
+        split, own = _splits.named(name) or "train", found.get(role or "", {})
+        if split in own:
+            raise ValueError(
+                f"{own[split]} and {name} of {root} may both be {role}: choose by --data-option "
+                f"{role}=NAME"
+            )
+        own[split] = name
+    whole = {
+        s: (found["images"][s], found["labels"][s]) for s in found["images"] if s in found["labels"]
+    }
+    if not whole:
+        raise ValueError(
+            f"{root} holds {', '.join(arrays) or 'no arrays'}: expected images and labels, such as "
+            "train_images and train_labels; choose by --data-option images=NAME and labels=NAME"
+        )
+    used = {name for pair in whole.values() for name in pair}
+    return whole, [n for n in arrays if n not in used and roles[n] != "classes"]
+
+
+def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]):
+    """Return labels (N,) of each split, and the classes of all of them."""
+    flat = [one.reshape(-1) if one.size == max(one.shape) else one for one in labels.values()]
+    if len({one.shape[1:] for one in flat}) > 1:
+        raise ValueError(f"labels of different shapes: {', '.join(str(a.shape) for a in flat)}")
+    names = [array.tolist() for name, array in arrays.items() if _role(name, {}) == "classes"]
+    numbers, classes = _given.numbers(np.concatenate(flat), names[0] if names else None)
+    return dict(zip(labels, numbers.split([len(one) for one in flat]), strict=True)), classes
+
+
+def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int):
+    """Return images as uint8 (N, C, H, W), scaled, resized and in colour as is asked."""
+    from torchvision.transforms import functional  # takes time to import
+
+    if array.dtype == object:  # encoded pictures
+        loaded = [opening.load(io.BytesIO(one), alike=True, top=top) for one in array]
+        if size:
+            return torch.stack([opening.square(one, size, channels or 3) for one in loaded])
+        array, top = np.stack([np.rint(255 * one).astype(np.uint8) for one in loaded]), 0
+        if not np.ptp(array, -1).any():
+            array = array[..., 0]
+    if len(array) != count and array.shape[-1] == count:  # as MATLAB has it
+        array = np.moveaxis(array, -1, 0)
+    if len(array) != count or count == 0:
+        raise ValueError(f"images of shape {array.shape}, but {count} labels")
+    if shape:
+        sides = [int(side) for side in shape.split("x") if side.isdecimal()]
+        if np.prod(sides) * count != array.size:
+            raise ValueError(f"images of shape {array.shape} cannot be of shape {shape}")
+        array = array.reshape(count, *sides)
+    if top:
+        if not 0 <= array.min() <= array.max() <= top:
+            raise ValueError(
+                f"images from {array.min():g} to {array.max():g}: expected 0 to {top:g} (--range)"
+            )
+        array = array.astype(np.float32) / np.float32(top)
+    images = _given.pixels(array)
+    if channels and channels != images.shape[1]:
+        how = (
+            functional.rgb_to_grayscale if channels == 1 else lambda one: one.expand(-1, 3, -1, -1)
+        )
+        images = how(images)
+    if size and tuple(images.shape[2:]) != (size, size):
+        images = functional.center_crop(functional.resize(images, size, antialias=True), size)
+    return images.contiguous()

@@ -1,0 +1,177 @@
+"""Arrays and tables as people have them: each kind of file gives the images that were written."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.io import savemat
+
+from capsviz import data
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (30, 8, 8), np.uint8)
+LABELS = np.arange(30) % 3
+SPLITS = {"train": slice(20), "validation": slice(20, 24), "test": slice(24, 30)}
+
+
+def write_npz(place):  # as MedMNIST does
+    own = {"train": "train", "val": "validation", "test": "test"}
+    arrays = {f"{name}_images": IMAGES[SPLITS[split]] for name, split in own.items()}
+    labels = LABELS[:, None].astype(np.uint8)
+    arrays |= {f"{name}_labels": labels[SPLITS[split]] for name, split in own.items()}
+    np.savez(place / "x.npz", **arrays)
+    return place / "x.npz"
+
+
+def write_npy(place):
+    for split, part in SPLITS.items():
+        np.save(place / f"X_{split}.npy", IMAGES[part] / 255)
+        np.save(place / f"y_{split}.npy", LABELS[part].astype(np.float32))
+    return place
+
+
+def write_csv(place):  # as Kaggle does
+    for split, part in SPLITS.items():
+        with (place / f"mnist_{split}.csv").open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["label", *(f"pixel{k}" for k in range(64))])
+            rows.writerows(
+                [k, *row.ravel()] for k, row in zip(LABELS[part], IMAGES[part], strict=True)
+            )
+    return place
+
+
+def write_mat(place):
+    content = {}
+    for split, part in SPLITS.items():
+        content |= {
+            f"{split}_x": np.moveaxis(IMAGES[part], 0, -1),
+            f"{split}_y": LABELS[None, part],
+        }
+    savemat(place / "x.mat", content)
+    return place / "x.mat"
+
+
+def write_mat_73(place):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(place / "x.mat", "w", userblock_size=512) as file:
+        for split, part in SPLITS.items():  # MATLAB's axes are the other way round
+            file[f"{split}_x"] = np.moveaxis(IMAGES[part], 0, -1).T
+            file[f"{split}_y"] = LABELS[part, None].astype(float).T
+    with (place / "x.mat").open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return place / "x.mat"
+
+
+def write_parquet(place):  # as hubs have it
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    names = {"info": {"features": {"label": {"names": ["0", "1", "2"]}}}}
+    for split, part in SPLITS.items():
+        cells = []
+        for pixels in IMAGES[part]:
+            Image.fromarray(pixels).save(content := io.BytesIO(), "PNG")
+            cells.append({"bytes": content.getvalue(), "path": None})
+        table = pa.table({"image": cells, "label": LABELS[part].tolist()})
+        table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
+        parquet.write_table(table, place / f"{split}-00000-of-00001.parquet")
+    return place
+
+
+@pytest.mark.parametrize(
+    "write", [write_npz, write_npy, write_csv, write_mat, write_mat_73, write_parquet]
+)
+def test_each_kind_of_file_gives_the_images_and_labels_of_its_splits(tmp_path, write):
+    place = write(tmp_path)
+    for split, own in SPLITS.items():
+        part = data.load("arrays", split, place)
+        assert sorted(part.labels.tolist()) == sorted(LABELS[own].tolist())
+        for label in range(3):
+            expected = IMAGES[own][LABELS[own] == label]
+            assert np.array_equal(part.images[part.labels == label, 0], expected)
+        assert part.labels[:3].tolist() == [0, 1, 2]  # one of each class in turn
+        assert part.classes == ("0", "1", "2") and part.left_out is None
+
+
+def test_splits_that_are_missing_are_drawn_by_class_and_equal_images_stay_together(tmp_path):
+    np.savez(tmp_path / "x.npz", np.concatenate([IMAGES, IMAGES]), np.concatenate([LABELS, LABELS]))
+    parts = {split: data.load("npz", split, tmp_path / "x.npz") for split in data.SPLITS}
+    assert {s: len(part) for s, part in parts.items()} == {"train": 42, "validation": 6, "test": 12}
+    assert parts["test"].labels.bincount().tolist() == [4, 4, 4]
+    assert data.check(parts) == []  # no image is in two of them
+
+
+def test_images_are_scaled_resized_and_coloured_as_is_asked(tmp_path):
+    np.savez(tmp_path / "x.npz", images=IMAGES.astype(np.uint16) * 16, labels=LABELS + 1)
+    plain = data.load("npz", "test", tmp_path / "x.npz", range=16 * 255)
+    assert set(plain.images.flatten(1).sum(1).tolist()) < set(IMAGES.sum((1, 2)).tolist())
+    assert plain.classes == ("1", "2", "3")
+    part = data.load("npz", "test", tmp_path / "x.npz", range=4080, image_size=4, channels=3)
+    assert part.image_shape == (3, 4, 4)
+    np.savez(tmp_path / "x.npz", data=np.moveaxis(IMAGES, 0, 1).reshape(8, 240), labels=np.zeros(8))
+    assert data.load("npz", "train", tmp_path / "x.npz", shape="10x24").image_shape == (1, 10, 24)
+
+
+def test_a_table_may_lack_a_header_and_name_its_classes(tmp_path):
+    rows = [f'"{"cat" if k else "ant"}",' + ",".join(map(str, one.ravel()))
+            for k, one in zip(LABELS, IMAGES, strict=True)]  # fmt: skip
+    (tmp_path / "x.csv").write_text("\n".join(rows))
+    part = data.load("csv", "train", tmp_path / "x.csv")
+    assert part.classes == ("ant", "cat") and len(part) == 21 and part.image_shape == (1, 8, 8)
+
+
+def test_a_table_without_labels_is_left_out_and_said(tmp_path):
+    write_csv(tmp_path)
+    (tmp_path / "mnist_test.csv").write_text("pixel0,pixel1\n1,2\n")
+    part = data.load("csv", "test", tmp_path)
+    assert "mnist_test_(no column of labels)" in part.left_out and len(part) == 3
+    with pytest.raises(
+        ValueError, match=r"holds .no column of labels.: expected images and labels"
+    ):
+        data.load("csv", "test", tmp_path / "mnist_test.csv")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": IMAGES, "labels": LABELS[:5]}, r"shape \(30, 8, 8\), but 5 labels"),
+        ({"images": IMAGES, "x": IMAGES, "labels": LABELS}, "images and x .* images=NAME"),
+        ({"foo": LABELS}, "holds foo: expected images and labels"),
+        ({"images": np.array([{}]), "labels": LABELS[:1]}, "cannot be read .*allow_pickle"),
+        ({"images": IMAGES + 256.5, "labels": LABELS}, "float64 from 256.5 .*--range"),
+        ({"images": IMAGES[:0], "labels": LABELS[:0]}, "but 0 labels"),
+    ],
+)
+def test_arrays_that_are_no_data_set_are_refused_in_one_line(tmp_path, arrays, message):
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(ValueError, match=message) as error:
+        data.load("npz", "train", tmp_path / "x.npz")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".npy", ".csv", ".mat", ".parquet"])
+def test_damaged_files_and_missing_ones_are_named(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    (tmp_path / f"x{ending}").write_bytes(b"no arrays")
+    with pytest.raises(ValueError, match=rf"x{ending} cannot be read"):
+        data.load("arrays", "train", tmp_path / f"x{ending}")
+    for place in (None, tmp_path / f"y{ending}"):
+        with pytest.raises(FileNotFoundError, match=r"by --data-dir FILE, but"):
+            data.load("arrays", "train", place)
+
+
+def test_a_network_of_arrays_takes_pictures_as_they_are(tmp_path):
+    from types import SimpleNamespace
+
+    from capsviz import pictures
+
+    about = {"name": "arrays", "whole": [1, 28, 28], "options": {"range": 4095.0}}
+    model = SimpleNamespace(config={"image_shape": (1, 28, 28)}, card={"dataset": about})
+    frame = pictures.frame(model)
+    assert frame.folders and not frame.centred and frame.top == 4095
+    deep = np.full((28, 28), 4095, np.uint16)
+    Image.fromarray(deep).save(tmp_path / "x.tif")
+    assert torch.equal(pictures.read(tmp_path / "x.tif", frame), torch.ones(1, 1, 28, 28))

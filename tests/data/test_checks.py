@@ -1,0 +1,115 @@
+"""What is said of a data set before it is used, and `capsviz data`."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+
+from capsviz import data
+from capsviz.cli import main
+from capsviz.data import Dataset
+
+
+def noise(labels, seed=0):
+    images = torch.randint(0, 256, (len(labels), 1, 6, 6), dtype=torch.uint8,
+                           generator=torch.Generator().manual_seed(seed))  # fmt: skip
+    return Dataset(images, labels, ("a", "b"), "noise", "test")
+
+
+def test_nothing_is_said_of_a_sound_data_set():
+    splits = {"train": noise([0, 1] * 10), "test": noise([0, 1] * 10, seed=1)}
+    assert data.check(splits) == []
+    assert data.summary(splits["test"]) == (
+        "noise test: 20 images (1, 6, 6) of 2 classes (a 10, b 10)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda part: noise([0] * 19 + [1]), "1 images of b and 19 of a.* correct for 95.0%"),
+        (lambda part: noise([0] * 20), "no image of 1 classes .b."),
+        (lambda part: Dataset(part.images // 8, part.labels, 2), "brighter than 31 of 255"),
+        (lambda part: Dataset(part.images * 0 + 9, part.labels, 2), "20 of 20 images are of one"),
+    ],
+)
+def test_what_is_odd_about_a_split_is_one_line_for_all_splits(change, message):
+    part = change(noise([0, 1] * 10))
+    lines = data.check({"validation": part, "test": part})
+    (line,) = (one for one in lines if re.search(message, one))
+    assert line.startswith("WARN validation, test: ")
+
+
+def test_images_that_are_in_training_and_test_are_counted():
+    train = noise([0, 1] * 10)
+    test = train.take(slice(7))
+    assert data.check({"train": train, "test": test}) == [
+        "WARN test: 7 of 7 images are in train, too"
+    ]
+    twice = Dataset(
+        torch.cat([train.images, train.images[:3]]), [0, 1] * 10 + [1, 0, 1], ("a", "b")
+    )
+    lines = data.check({"train": twice, "test": noise([0, 1], seed=1)})
+    assert lines == ["WARN train: 3 images are there with another class, too"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / "mine" / split / name).mkdir(parents=True)
+            for k in range(10):
+                pixels = np.random.default_rng(k).integers(0, 256, (20, 30, 3), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "mine" / split / name / f"{k}.png")
+    return tmp_path / "mine"
+
+
+def run(*words):
+    return CliRunner().invoke(main, ["data", *map(str, words)])
+
+
+def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
+    (folder / "train" / "cat" / "notes.txt").write_text("x")
+    said = run(folder, "--save-figure", tmp_path / "sheet.png")
+    assert said.exit_code == 0, said.output
+    lines = said.output.splitlines()
+    assert "pictures: 40 PNG RGB of 8 bits; 30 x 20 to 30 x 20 pixels" in lines
+    assert "folder train: 18 images (1, 28, 28) of 2 classes (cat 9, dog 9)" in lines
+    assert f"left out of {folder}: 1 files that are not pictures (1 .txt)" in lines
+    assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)
+    assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
+    assert run(folder, "--save-figure", tmp_path / "sheet.png").exit_code == 2
+    about = json.loads(run(folder, "--json", "--image-size", 20).output)
+    assert (
+        about["images"]["test"] == {"cat": 10, "dog": 10} and about["options"]["image_size"] == 20
+    )
+
+
+def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):
+    assert "digits test: 360 images (1, 28, 28) of 10 classes (0 36, " in run("digits").output
+    np.savez(tmp_path / "x.npz", images=np.eye(9)[[np.arange(9)] * 30], labels=np.arange(30) % 2)
+    lines = run(tmp_path / "x.npz").output.splitlines()
+    assert lines[0] == "array images: (30, 9, 9) float64, 0 to 1"
+    assert "of 2 classes (0 10, 1 10)" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("mnits", "unknown data set 'mnits', expected one of: .* or a folder or file"),
+        ("x.zip", "class folders in it, but .*x.zip is a file: unpack it"),
+        (".", "has no class folders with pictures in them"),
+    ],
+)
+def test_a_source_that_is_no_data_set_is_refused_in_one_line(
+    tmp_path, monkeypatch, source, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.zip").write_bytes(b"PK")
+    said = run(source)
+    assert said.exit_code in (1, 2) and len(said.stderr.splitlines()) == 1
+    assert re.search(message, said.stderr), said.stderr

@@ -1,0 +1,103 @@
+"""Images and labels of any usual kind make one data set; others are refused in one line."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from capsviz import Dataset
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 6, 7), np.uint8)
+LABELS = np.arange(12) % 3
+LAST = PIXELS.transpose(0, 2, 3, 1)
+USUAL = Dataset(torch.from_numpy(PIXELS), torch.from_numpy(LABELS), ("0", "1", "2"), "x", "train")
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        PIXELS,
+        LAST,
+        list(LAST),
+        list(torch.from_numpy(PIXELS)),
+        [Image.fromarray(one) for one in LAST],
+        PIXELS.astype(np.int32),
+        PIXELS.astype(np.float64),
+        PIXELS / 255,
+        torch.from_numpy(LAST / np.float32(255)),
+    ],
+)
+def test_images_of_any_usual_type_and_layout_are_the_same(images):
+    assert Dataset(images, LABELS).digest == USUAL.digest
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        LABELS.astype(np.uint8)[:, None],
+        LABELS.astype(np.int32),
+        LABELS.astype(np.float64),
+        LABELS.tolist(),
+        torch.from_numpy(LABELS).int(),
+        np.eye(3)[LABELS],
+        [str(label) for label in LABELS],
+    ],
+)
+def test_labels_of_any_usual_type_and_shape_are_the_same(labels):
+    part = Dataset(PIXELS, labels)
+    assert part.digest == USUAL.digest and part.classes == ("0", "1", "2")
+    assert part.labels.dtype == torch.int64
+
+
+def test_grey_images_need_no_axis_of_channels_and_bool_is_black_and_white():
+    grey = PIXELS[:, 0, :6, :6]
+    whole = Dataset(grey, LABELS)
+    assert whole.image_shape == (1, 6, 6) and np.array_equal(whole.images[:, 0], grey)
+    assert Dataset(grey.reshape(12, 36), LABELS).digest == whole.digest
+    assert Dataset(grey > 99, LABELS).images.unique().tolist() == [0, 255]
+
+
+def test_a_torch_data_set_is_read_with_its_classes():
+    rows = torch.utils.data.TensorDataset(torch.from_numpy(PIXELS) / 255, torch.from_numpy(LABELS))
+    assert Dataset(rows).digest == USUAL.digest
+    rows.classes = ["ant", "bee", "cat"]
+    assert Dataset(rows).classes == ("ant", "bee", "cat")
+
+
+def test_classes_are_the_labels_that_occur_in_natural_order_or_those_that_are_named():
+    assert Dataset(PIXELS, LABELS * 10 + 1).classes == ("1", "11", "21")
+    part = Dataset(PIXELS, np.array(["x10", "x9", "x2"])[LABELS])
+    assert part.classes == ("x2", "x9", "x10") and part.labels[:3].tolist() == [2, 1, 0]
+    assert Dataset(PIXELS, LABELS > 0).classes == ("0", "1")
+    assert Dataset(PIXELS, LABELS, 5).classes == ("0", "1", "2", "3", "4")
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (PIXELS / 127 - 1, LABELS, "from -1 .* undo the normalisation"),
+        (PIXELS.astype(np.uint16) + 300, LABELS, "uint16 from 300 .*--range"),
+        (np.full((12, 6, 6), np.nan), LABELS, "float64 from nan"),
+        (PIXELS[0, 0, 0], LABELS, r"shape \(7,\): expected \(N, H, W\)"),
+        (PIXELS.reshape(12, -1), LABELS, r"shape \(12, 126\): expected .* squares"),
+        ([LAST[0], LAST[1, 1:]], LABELS[:2], r"different shapes, \(5, 7, 3\) and \(6, 7, 3\)"),
+        (["a.png"] * 12, LABELS, "images must be numbers, got <U5"),
+        (PIXELS, LABELS[:5], "12 images, but 5 labels"),
+        (PIXELS, np.ones((12, 3)), "expected one class of each image"),
+        (PIXELS, LABELS + 0.5, "whole numbers or names, got fractions"),
+        (PIXELS, None, "a ndarray without labels"),
+    ],
+)
+def test_what_is_no_image_or_label_is_refused_in_one_line(images, labels, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Dataset(images, labels)
+    assert "\n" not in str(error.value)
+
+
+def test_names_beyond_the_classes_and_names_that_are_there_twice_are_refused():
+    with pytest.raises(ValueError, match="unknown class dog, expected"):
+        Dataset(PIXELS, ["dog"] * 12, ("cat",))
+    with pytest.raises(ValueError, match="labels of 2 classes must be 0 to 1, got 0 to 2"):
+        Dataset(PIXELS, LABELS, ("a", "b"))
+    with pytest.raises(ValueError, match="different names"):
+        Dataset(PIXELS, LABELS, ("a", "a", "b"))
