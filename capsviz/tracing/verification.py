@@ -253,7 +253,8 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
 def _depends(what: str, off: float) -> str:
     return (
         f"{what} depend on the batch: an image's change by {off:.2g} with the images beside it "
-        "(logits shared or averaged over the batch, or batch norm in training mode?)"
+        "(logits shared or averaged over the batch, batch norm in training mode, dynamic "
+        "quantisation?)"
     )
 
 

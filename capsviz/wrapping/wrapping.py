@@ -116,6 +116,10 @@ def wrap(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"
         )
+    again = {
+        "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
+        "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
+    }  # fmt: skip
     scores, poses, decode, couplings, votes, children, call, pair, card = by_hand(
         scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
         children=children, call=call, pair=pair, card=card,
@@ -134,6 +138,7 @@ def wrap(
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
         wrapped = kind(network, recipe, inferred, card)
         verify(wrapped, recorded.images)
+    wrapped.again = again
     return wrapped
 
 
