@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint, data, memory
+from capsviz.checkpoint.containers import fitted
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
@@ -237,8 +238,12 @@ def start_from(
     `report` is called with one line that says which tensors were copied. ValueError for a missing
     checkpoint, or one without weights that fit.
     """
-    path = checkpoint.find(name)
-    stored, own = checkpoint.read_weights(path), model.state_dict()
+    path, own = Path(name), model.state_dict()
+    if path.is_file() and path.suffix != ".safetensors":  # of another program
+        stored = fitted(path, own)
+    else:
+        path = checkpoint.find(name)
+        stored = checkpoint.read_weights(path)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
         shapes = (_list(f"{k} {tuple(v.shape)}" for k, v in some.items()) for some in (own, stored))
