@@ -30,7 +30,7 @@ class Unread:
     def __setstate__(self, _): ...
 
 
-PLAIN = (lambda *_: {}, "collections.defaultdict")  # which scripts keep their history in
+PLAIN: Any = (lambda *_: {}, "collections.defaultdict")  # which scripts keep their history in
 
 
 def read(path: Path) -> dict[str, dict[str, Tensor]]:
@@ -144,7 +144,9 @@ def unlike(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> str:
         for key in own
         if key in tensors and own[key].shape != tensors[key].shape
     ]
-    extra, near, far = [key for key in tensors if key not in own], [], []
+    extra = [key for key in tensors if key not in own]
+    near: list[str] = []
+    far: list[str] = []
     for key in (key for key in own if key not in tensors):
         alike = [other for other in extra if tensors[other].shape == own[key].shape]
         match = difflib.get_close_matches(key, alike, 1) or difflib.get_close_matches(key, extra, 1)

@@ -133,8 +133,10 @@ def _options(rows):
 def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
     """Train one network."""
     from capsviz import data
+    from capsviz.commands.evaluate import balance
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
+    from capsviz.training.evaluate import Evaluation
     from capsviz.training.history import STATE
     from capsviz.training.recipe import read_option
 
@@ -174,3 +176,7 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
         f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
         f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {training['epoch']}{early}"
     )
+    tested = Evaluation(**test)
+    click.echo(f"balanced accuracy {balance(tested.balanced_accuracy, tested.largest_share)}")
+    for doubt in tested.doubts():
+        writing.line(doubt)

@@ -192,9 +192,9 @@ def _built(
     card = _card(path, name, network, dataset)
     if weights is not None:
         inner = as_written(network)
-        load_into(inner, Path(weights), f"{path}:{name}")
-        parameters = sum(p.numel() for p in inner.parameters())
-        about = {"file": Path(weights).name, "sha256": sha256(weights), "parameters": parameters}
+        weights, parameters = Path(weights), sum(p.numel() for p in inner.parameters())
+        load_into(inner, weights, f"{path}:{name}")
+        about = {"file": weights.name, "sha256": sha256(weights), "parameters": parameters}
         card["weights"] = about
     network.to(device)
     return module, card
