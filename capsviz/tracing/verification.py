@@ -270,7 +270,7 @@ def differences(model: Any, images: Tensor) -> dict[str, str]:
 
 def _differences(traced: dict) -> dict[str, str]:
     same, found = allowed(traced.values()), {}
-    traced = {name: value.double() for name, value in traced.items()}
+    traced = {name: value.cpu().double() for name, value in traced.items()}
     poses, couplings = traced.get("poses"), traced.get("couplings")
     if poses is not None and "activations" not in traced:
         off = float((poses[-1].norm(dim=-1) - traced["lengths"]).abs().max())
@@ -354,7 +354,7 @@ def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         changed = noise.clone()
         changed[(..., *field)] = base[(..., *field)]
         pictures.append(changed)
-    primary = shown(model, torch.cat(pictures), ("children", "primary"))["primary"].double()
+    primary = shown(model, torch.cat(pictures), ("children", "primary"))["primary"].cpu().double()
     moved = (primary[1:] - primary[:1]).abs().amax(2).unflatten(1, able.grid)
     worst = max((float(moved[k, :, r, c].max()), r, c) for k, (r, c) in enumerate(corners))
     if worst[0] > SAME * float(moved.amax()):

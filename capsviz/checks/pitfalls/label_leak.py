@@ -39,7 +39,7 @@ def examine(candidate: Candidate) -> Judgement:
     else:
         raise SkippedError(f"'{labels.name}' takes neither indices nor one-hot labels")
     moved = {
-        name: float((a.double() - second[name].double()).abs().max())
+        name: float((a.cpu().double() - second[name].cpu().double()).abs().max())
         for name, a in first.items()
         if a.is_floating_point() and a.shape == second[name].shape
     }

@@ -29,7 +29,7 @@ def examine(candidate: Candidate) -> Judgement:
             batches = [torch.cat((some[:position], one, some[position:])) for some in others]
             first, *rest = (
                 [
-                    tensor[position].double()
+                    tensor[position].cpu().double()
                     for tensor in candidate.caller.floats(batch.to(dtype), network)
                     if tensor.dim() > 0 and len(tensor) == len(batch)
                 ]

@@ -48,7 +48,7 @@ def _off(candidate: Candidate, seeds, network=None, dtype=torch.float32) -> floa
     if [t.shape for t in first] != [t.shape for t in second]:
         return float("inf")
     changes = [
-        (a.double() - b.double()).abs().max()
+        (a.cpu().double() - b.cpu().double()).abs().max()
         for a, b in zip(first, second, strict=True)
         if a.numel()
     ]

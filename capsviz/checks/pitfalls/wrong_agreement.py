@@ -34,7 +34,7 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     if len(iterations) < 2:
         raise SkippedError("the network routes in one iteration")
     images = candidate.images(7)
-    votes = layer.look(images, "votes")["votes"].double()
+    votes = layer.look(images, "votes")["votes"].cpu().double()
     one, opposite = (_probe(layer, images, sign) for sign in (1, -1))
     change = _centred(one.second - opposite.second)
     agreement = _agreement(votes, one.sums)
@@ -90,13 +90,13 @@ def _probe(layer: Capsules, images: Tensor, sign: int) -> Probe:
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
     sums = arrange(put, layer.rounds[0].total_roles, "BJE")
-    first, second = (one.double().clamp_min(TINY).log() for one in couplings[:2])
-    return Probe(put, sums.double(), first, second)
+    first, second = (one.cpu().double().clamp_min(TINY).log() for one in couplings[:2])
+    return Probe(put, sums.cpu().double(), first, second)
 
 
 def _poses(layer: Capsules, images: Tensor, probe: Probe) -> Tensor:
     """The poses (B, J, E) of its sums."""
-    return layer.with_sums(lambda _: probe.put.clone(), images, "poses")[-1].double()
+    return layer.with_sums(lambda _: probe.put.clone(), images, "poses")[-1].cpu().double()
 
 
 def _agreement(votes: Tensor, poses: Tensor) -> Tensor:
