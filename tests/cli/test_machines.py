@@ -1,4 +1,4 @@
-"""Machines as people have them: no home, another backend, narrow streams, a full disk, an interrupt."""
+"""Machines as people have them: no home, narrow streams, a full disk, an interrupt."""
 
 import os
 import resource
@@ -70,7 +70,9 @@ def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
     monkeypatch.setenv("CAPSVIZ_DATA", "here")
     assert data.search_path() == [Path("here")]
     monkeypatch.delenv("CAPSVIZ_DATA")
-    with pytest.raises(FileNotFoundError, match="CAPSVIZ_DATA, XDG_CACHE_HOME or HOME.*--data-dir"):
+    with pytest.raises(
+        FileNotFoundError, match=r"CAPSVIZ_DATA, XDG_CACHE_HOME or HOME.*--data-dir"
+    ):
         data.search_path()
     done = run("evaluate", "--n", 20)
     assert done.exit_code == 0 and "using the embedded 'digits'" in done.stderr
