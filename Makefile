@@ -1,5 +1,6 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format, types
 # make test   add the test tools and run the tests  make clean  remove .venv and caches
+# make fuzz   random inputs: no traceback, no silent success (half a minute)
 # make readme fill README.md and docs/ from cards, results and commands (needs MNIST)
 # make docs   the documentation as HTML, in docs/_build/html
 # make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
@@ -11,7 +12,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constr
 DEMO ?= runs/demo
 PROCESSES ?= -n 3 --dist worksteal  # on two cores: some wait for browsers and other processes
 
-.PHONY: demo test lint docs readme bench clean
+.PHONY: demo test lint fuzz docs readme bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -38,6 +39,9 @@ lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(VENV)/.ready-test
+	$(BIN)/python -m benchmarks.fuzz --inputs 240
 
 docs: $(VENV)/.ready
 	@test -f $(VENV)/.ready-docs || $(PIP) -e '.[docs]'

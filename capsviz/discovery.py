@@ -100,8 +100,8 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     ValueError for an unknown name, one that two plugins have, and a plugin that cannot be imported.
     """
     known = entries(package)
-    if name not in known:
-        raise ValueError(unknown(what, name, sorted(known)))
+    if not isinstance(name, str) or name not in known:  # of a file, anything
+        raise ValueError(unknown(what, str(name), sorted(known)))
     entry = known[name]
     if entry.ours:
         return importlib.import_module(entry.module)

@@ -120,12 +120,12 @@ def on_the_way(
     nodes, weights = np.polynomial.legendre.leggauss(STEPS)
     if name == GRADIENT:
         nodes, weights = np.array([1.0]), np.array([2.0])
-    total = torch.zeros_like(end, dtype=torch.double)
+    total = torch.zeros(end.shape, dtype=torch.double)
     for share, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
         point = (start + float(share) * (end - start)).requires_grad_()
         (slope,) = torch.autograd.grad(scores(point).gather(1, classes[:, None]).sum(), point)
-        total += float(weight) * slope * (end - start)
-    return total.cpu()
+        total += (float(weight) * slope * (end - start)).cpu()
+    return total
 
 
 def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:

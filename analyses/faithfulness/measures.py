@@ -57,7 +57,7 @@ def curves(score: Callable[[Tensor], Tensor], rank: Tensor, shares: Tensor, pres
     removed = rank[:, None] < (shares * rank.shape[1]).round()[:, None]  # (M, S, P)
     there = torch.stack([~removed, removed]) & present
     forms, which = there.flatten(0, 2).unique(dim=0, return_inverse=True)
-    return score(forms).double()[which].T.reshape(-1, *there.shape[:3])
+    return score(forms).cpu().double()[which].T.reshape(-1, *there.shape[:3])
 
 
 def of_pixels(model, images: Tensor, orders: Tensor, classes: Tensor, shares, generator) -> Tensor:

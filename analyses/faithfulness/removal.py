@@ -98,7 +98,7 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
     fields = evidence.fields_of_places(model) if placed else torch.empty(0)
     drawn, apart = [], []
     for b in progress(range(len(own))):
-        left = score(b, each)[:, 0].double()
+        left = score(b, each)[:, 0].cpu().double()
         order = torch.stack([*(one[b] for one in values.values()), left[0] - left[1:]])
         if scene.parts is not None and placed:
             apart.append(_apart(order.unflatten(1, (-1, places)).sum(1), scene.parts[b], fields))

@@ -93,7 +93,7 @@ def errors(model, decoders, images, *, capsules: int, generator):
     shuffled = traced.couplings.gather(1, draws[0].argsort(1))
 
     def error(inputs, decoder="routed"):
-        return reconstruction_loss(images, decode(decoders[decoder], inputs)).double()
+        return reconstruction_loss(images, decode(decoders[decoder], inputs)).cpu().double()
 
     def alone(strength):
         chosen = strongest(strength, model.grid, capsules)

@@ -68,8 +68,8 @@ def find(name: str | os.PathLike) -> Path:
         raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
     if path.is_file():
         raise ValueError(
-            f"'{path}' is not a .safetensors file: pickled weights are not read, "
-            "convert them with safetensors.torch.save_file"
+            f"'{path}' is no checkpoint, a .safetensors with its card: name weights of another "
+            "program by --network FILE.py:FUNCTION --weights FILE"
         )
     if not is_name:
         raise ValueError(f"there is no file or folder '{path}'")
@@ -256,8 +256,7 @@ def _opened(path: Path) -> Iterator[safe_open]:
             yield file
     except SafetensorError as error:
         raise ValueError(
-            f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "
-            "pickled weights are not read, convert them with safetensors.torch.save_file"
+            f"{path} is not a whole safetensors file ({error}): it is damaged, or another format"
         ) from error
 
 

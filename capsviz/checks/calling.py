@@ -133,7 +133,10 @@ class Caller:
         if [t.shape for t in first] != [t.shape for t in second]:
             return [float("inf")]
         pairs = zip(first, second, strict=True)
-        return [float((a.double() - b.double()).abs().max()) if a.numel() else 0 for a, b in pairs]
+        return [
+            float((a.cpu().double() - b.cpu().double()).abs().max()) if a.numel() else 0
+            for a, b in pairs
+        ]
 
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""

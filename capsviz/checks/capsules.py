@@ -185,7 +185,7 @@ class Capsules:
                 couplings = self.look(self.caller.images(3), "couplings")["couplings"][-1]
         except Exception:  # anything that cannot be read
             return False
-        over_children = float((couplings.double().sum(1) - 1).abs().max()) <= ROUNDED
+        over_children = float((couplings.cpu().double().sum(1) - 1).abs().max()) <= ROUNDED
         return over_children or positions(couplings) is not None
 
 
@@ -194,7 +194,7 @@ def positions(couplings: Tensor) -> int | None:
 
     It is 1 for a fully connected layer; a convolutional one chooses at each position.
     """
-    sums = couplings.double().sum(2)
+    sums = couplings.cpu().double().sum(2)
     count = max(1, round(float(sums.mean())))
     fits = couplings.shape[2] % count == 0 and float((sums / count - 1).abs().max()) <= ROUNDED
     return count if fits else None

@@ -124,7 +124,7 @@ def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
 def _number(value) -> float:
     """A loss in float64; ValueError if it is no number."""
     try:
-        return float(value.double() if isinstance(value, Tensor) else value)
+        return float(value.cpu().double() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
         shape = getattr(value, "shape", None)
         form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 from copy import copy
 
 import click
@@ -126,6 +127,14 @@ def _all_names() -> list[str]:
 
 class Commands(click.Group):
     """A group that lists files without importing them, and turns library errors into one line."""
+
+    def main(self, *args, **extra):
+        """As click does; what a terminal cannot encode is a question mark, and no error."""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+        os.environ["MPLBACKEND"] = "agg"  # a notebook's, or a desktop's, may not be here
+        return super().main(*args, **extra)
 
     def make_context(self, *args, **extra):
         """As click does; plugins that cannot be listed are told in one line."""

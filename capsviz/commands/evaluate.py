@@ -40,8 +40,12 @@ def command(split, limit, as_json, inputs):
     evaluation = evaluate(chosen.model, part, progress=writing.progress("images"))
     (name,) = opening.apart_from_shipped([chosen.name], [chosen.source])
     about = {
-        "checkpoint": name, "dataset": part.name, "split": split, **evaluation._asdict()
+        "checkpoint": name, "dataset": part.name, "split": split, **evaluation._asdict(),
+        "balanced_accuracy": evaluation.balanced_accuracy,
+        "largest_share": evaluation.largest_share,
     }  # fmt: skip
+    for doubt in evaluation.doubts():
+        writing.line(doubt)
     objects = 1 if part.parts is None else part.labels.shape[1]
     click.echo(writing.to_json(about) if as_json else _table(about, part.classes, objects))
 
@@ -85,6 +89,7 @@ def _table(about: dict, classes, objects: int) -> str:
     lines = [
         f"{about['checkpoint']} on {about['n']:,} images of {about['dataset']} {about['split']}",
         f"  accuracy     {about['accuracy']:.2%}  (95 % interval {low:.2%} to {high:.2%}){each}",
+        f"  balanced     {balance(about['balanced_accuracy'], about['largest_share'])}",
         f"  error        {about['error_percent']:.2f} %",
         f"  margin loss  {about['margin_loss']:.5f} per image",
     ]
@@ -106,6 +111,12 @@ def _worst(about: dict, classes) -> list[str]:
         wrong = ", ".join(f"{other} {-count}" for count, other in taken if other != name)
         lines.append(f"{name:>{width}}  {about['per_class'][name]:7.2%} of {n}  {wrong:.60}")
     return lines
+
+
+def balance(accuracy: float, share: float | None) -> str:
+    """Return balanced accuracy and the share of the largest class, as text."""
+    largest = "" if share is None else f"; the largest class is {share:.2%} of the images"
+    return f"{accuracy:.2%}, the mean over classes{largest}"
 
 
 def _confusion(about: dict, classes) -> list[str]:

@@ -44,18 +44,16 @@ def command(only, n, digit, index, seed, figure, inputs):
         digit = options.chosen_class(chosen.dataset, digit)
         chosen.dataset.nth_of_class(digit, index)
     settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
-    with writing.looking(figure):
-        entries, failed = sets.make(
-            chosen,
-            figure["output"],
-            names,
-            settings,
-            formats=figure["formats"],
-            width=width,
-            report=lambda line: click.echo(line, err=True),
-            force=figure["force"],
-            column=column(figure["venue"]),
-        )
+    try:
+        with writing.looking(figure):
+            entries, failed = sets.make(
+                chosen, figure["output"], names, settings, formats=figure["formats"], width=width,
+                report=writing.line, force=figure["force"], column=column(figure["venue"]),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            f"stopped; finished figures are in {figure['output']}. The same command goes on"
+        ) from None
     if entries:
         click.echo(f"{len(entries)} figures in {figure['output']}")
     empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()

@@ -130,8 +130,10 @@ def command(
 ):
     """Train one network."""
     from capsviz import data
+    from capsviz.commands.evaluate import balance
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
+    from capsviz.training.evaluate import Evaluation
     from capsviz.training.history import STATE
 
     flags["options"] = options.of_network(more)
@@ -170,3 +172,7 @@ def command(
         f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
         f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {training['epoch']}{early}"
     )
+    tested = Evaluation(**test)
+    click.echo(f"balanced accuracy {balance(tested.balanced_accuracy, tested.largest_share)}")
+    for doubt in tested.doubts():
+        writing.line(doubt)

@@ -201,9 +201,15 @@ def search_path(root: str | os.PathLike | None = None) -> list[Path]:
     """Return the folders to look for data in: `root` if given, else $CAPSVIZ_DATA and the cache."""
     if root is not None:
         return [Path(root)]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "capsviz"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    caches = [] if cache.startswith("~") else [Path(cache) / "capsviz"]  # a user without a home
     chosen = os.environ.get("CAPSVIZ_DATA")
-    return [Path(chosen), cache] if chosen else [cache]
+    if not chosen and not caches:
+        raise FileNotFoundError(
+            "there is no home folder to keep data in: set CAPSVIZ_DATA, XDG_CACHE_HOME or HOME, or "
+            "give --data-dir"
+        )
+    return [Path(chosen), *caches] if chosen else caches
 
 
 def load(

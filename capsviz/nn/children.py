@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from capsviz.discovery import unknown
 from capsviz.nn.computation import normed
-from capsviz.nn.convolution import convolve
+from capsviz.nn.convolution import Convolution
 from capsviz.nn.functional import squash, squash_exp
 
 
@@ -62,15 +62,12 @@ class PrimaryCapsules(nn.Module):
     ):
         super().__init__()
         self.types, self.scale = types, scale
-        convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
-        self.convolution = convolution.to(memory_format=torch.channels_last)
+        self.convolution = Convolution(channels, types * dimensions, kernel, stride, scale)
 
     def forward(self, features: Tensor) -> Tensor:
         """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32 at least."""
-        conv = self.convolution
-        weight = conv.weight if self.scale == 1 else conv.weight * self.scale
-        out = lay_out(convolve(features, weight, conv.bias, conv.stride[0]), self.types)
-        return squash(out.to(torch.promote_types(conv.weight.dtype, torch.float32)))
+        out = lay_out(self.convolution(features), self.types)
+        return squash(out.to(torch.promote_types(self.convolution.weight.dtype, torch.float32)))
 
 
 class Squashed(nn.Module):

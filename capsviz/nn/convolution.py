@@ -13,7 +13,7 @@ On a GPU, in bfloat16, the first of these is faster, too (measured of 81 numbers
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear, pad
 
 from capsviz.nn import allocator, fourier
@@ -21,6 +21,29 @@ from capsviz.nn.computation import is_literal, is_plain, without_autocast
 
 ROWS_KEPT = 1152  # patches at a time: of 32 images of MNIST, 96 MB in float32
 WIDE = 128
+
+
+class Convolution(nn.Conv2d):
+    """A convolution without padding by `convolve`, its weight channels-last; hooks of it fire.
+
+    scale  factor on the weight.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, scale: float = 1.0):
+        super().__init__(inputs, outputs, kernel, stride)
+        self.scale = scale
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> features (B, O, rows, columns)."""
+        weight = self.weight if self.scale == 1 else self.weight * self.scale
+        return convolve(images, weight, self.bias, self.stride[0])
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """As any module; what `torch.nn.utils.prune` masks is contiguous, as it expects."""
+        if name == "weight_orig" and param is not None:
+            param.data = param.data.contiguous()
+        super().register_parameter(name, param)
 
 
 def convolve(images: Tensor, weight: Tensor, bias: Tensor | None, stride: int = 1) -> Tensor:

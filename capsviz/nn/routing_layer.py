@@ -145,6 +145,7 @@ class RoutingLayer(nn.Module):
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)
+        self._reparametrise()
         known: dict[str, Any] = {"iterations": count}
         if function is self._route:
             known["children"] = children
@@ -179,12 +180,19 @@ class RoutingLayer(nn.Module):
 
     def matrices(self) -> Tensor:
         """Return what makes each child's vote for each parent, (I, J, E, D), shared or its own."""
+        self._reparametrise()
         weight = self.exact(self.weight)
         if len(weight) == self.slots:
             return weight
         if len(weight) == 1:
             return weight.expand(self.slots, -1, -1, -1)
         return weight.repeat_interleave(self.slots // len(weight), 0)
+
+    def _reparametrise(self) -> None:
+        """Compute what `torch.nn.utils` prunes or norms, as a call of the module itself would."""
+        for hook in self._forward_pre_hooks.values():
+            if type(hook).__module__.startswith("torch.nn.utils."):
+                hook(self, ())
 
     @property
     def weighs(self) -> bool:

@@ -138,7 +138,7 @@ def make(
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key))
-    entries, whole = _earlier(output, key, force)
+    entries, whole, begun = _earlier(output, key, force)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
@@ -147,7 +147,7 @@ def make(
     def record():
         figures = [entry._asdict() for entry in _by_name(entries)]
         manifest = {**card, "provenance": origin, "key": key, "whole": sorted(whole),
-                    "figures": figures, "failed": failed}  # fmt: skip
+                    "figures": figures, "failed": failed, "begun": begun}  # fmt: skip
         write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
     with remember():
@@ -159,11 +159,18 @@ def make(
             if why := left_out(name, inputs):
                 report(f"{name} left out: {why}")
                 continue
-            free = None if force else {entry.name for entry in before}  # may be overwritten
+            free = None if force else {entry.name for entry in before} | set(begun)
+
+            def begin(stem):  # whose files may lie there if this is stopped
+                begun.append(stem)
+                record()
+
             whole = [other for other in whole if other != name]
             drawn: list[Entry] = []
             try:
-                for several in _drawn(name, inputs, output, settings, free, formats, width):
+                each = _drawn(name, inputs, output, settings, free, formats, width, begin)
+                for several in each:
+                    begun.pop()
                     drawn += several
                     replaced = {entry.name for entry in drawn}
                     entries = [entry for entry in entries if entry.name not in replaced] + drawn
@@ -198,25 +205,33 @@ def _of_figure_set(name: str) -> list[contract.Analysis]:
 
 
 def _drawn(
-    name: str, inputs, output: Path, settings: Settings, free: set[str] | None, formats, width
+    name: str,
+    inputs,
+    output: Path,
+    settings: Settings,
+    free: set[str] | None,
+    formats,
+    width,
+    begin: Callable[[str], None],
 ) -> Iterator[list[Entry]]:
     """Measure, draw and write the results of an analysis one by one; yield the entries of each.
 
     ValueError for a file in the way, unless its name is among those that are `free`.
     """
-    start, notice = time.time(), inputs.dataset.notice
+    start, notice = time.perf_counter(), inputs.dataset.notice
     for stem, result in results_of(name, inputs, settings):
         if free is not None and stem not in free and (output / f"{stem}.json").exists():
             raise ValueError(
                 f"{output / stem}.json exists: add --force to overwrite it, or choose another "
                 "--output"
             )
+        begin(stem)
         paths = results.save(
             output / stem, name, result, formats=formats, width=width, options=settings.recorded,
             card=inputs.model.card, device=str(inputs.device), command=settings.command,
             notice=notice,
         )  # fmt: skip
-        seconds, entries = round(time.time() - start, 2), []
+        seconds, entries = round(time.perf_counter() - start, 2), []
         names = {part: f"{stem}-{part}" if part else stem for part in results.parts(name, result)}
         for part, own in names.items():
             if part:  # its own files, and the shared numbers
@@ -228,7 +243,7 @@ def _drawn(
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
         yield entries
-        start = time.time()
+        start = time.perf_counter()
 
 
 def _by_name(entries: Sequence[Entry]) -> list[Entry]:
@@ -247,22 +262,23 @@ def _intact(folder: Path, entries: Sequence[Entry]) -> bool:
         return False
 
 
-def _earlier(output: Path, key: dict, force: bool) -> tuple[list[Entry], list[str]]:
-    """Return entries that an earlier run left, and the analyses that it drew to their end.
+def _earlier(output: Path, key: dict, force: bool) -> tuple[list[Entry], list[str], list[str]]:
+    """Return entries that an earlier run left, the analyses that it drew to their end, and names
+    of figures in which it was stopped.
 
     ValueError for a run of something else, unless it is to be overwritten.
     """
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
         entries = [Entry(**figure) for figure in manifest["figures"]]
-        whole, earlier = manifest["whole"], manifest["key"]
+        whole, earlier, begun = manifest["whole"], manifest["key"], manifest.get("begun", [])
     except (OSError, ValueError, KeyError, TypeError):
-        return [], []
+        return [], [], []
     differ = [name for name in key if earlier.get(name) != key[name]]
     if not differ or not entries:
-        return entries, whole
+        return entries, whole, [] if differ else begun
     if force:
-        return [], []
+        return [], [], []
     raise ValueError(
         f"{output} holds figures of another run ({', '.join(differ)} differ): "
         "choose another --output, or add --force to draw all anew"

@@ -99,6 +99,8 @@ class _Pass:
             raise TypeError(f"expected a network, got '{model}': capsviz.load('{model}') loads one")
         self.able = abilities(model)
         if not self.able.has_capsules:
+            if abilities(getattr(model, "module", None)).has_capsules:  # of DataParallel and others
+                raise ValueError(f"a {type(model).__name__} holds the network: give its `.module`")
             raise ValueError(
                 f"a {type(model).__name__} does not say what is inside, by a `look`: where it has "
                 "capsules, capsviz.wrap(network, image_shape, classes) finds them; networks "

@@ -117,7 +117,7 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
         raise ValueError("this network has neither capsules nor a linear layer at its end")
     inputs: list[Tensor] = []
     hook = linear[-1].register_forward_pre_hook(
-        lambda module, arguments: inputs.append(arguments[0].flatten(1).double().cpu())
+        lambda module, arguments: inputs.append(arguments[0].flatten(1).cpu().double())
     )
     try:
         scores(model, images)

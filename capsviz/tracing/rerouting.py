@@ -187,6 +187,6 @@ def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tens
                 output = Output(parents.activations, parents.poses, u)
                 loss = model.objective(output, batch, truth).loss * len(batch)
                 (slope,) = torch.autograd.grad(loss, u)
-            squares.append(slope.detach().square().sum(2).double().cpu())
+            squares.append(slope.detach().square().sum(2).cpu().double())
             right.append((parents.activations.argmax(1) == truth).cpu())
     return torch.cat(squares), torch.stack(largest).amax(0), torch.cat(right)

@@ -260,7 +260,8 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
 def _depends(what: str, off: float) -> str:
     return (
         f"{what} depend on the batch: an image's change by {off:.2g} with the images beside it "
-        "(logits shared or averaged over the batch, or batch norm in training mode?)"
+        "(logits shared or averaged over the batch, batch norm in training mode, dynamic "
+        "quantisation?)"
     )
 
 
@@ -276,7 +277,7 @@ def differences(model: Any, images: Tensor) -> dict[str, str]:
 
 def _differences(traced: dict) -> dict[str, str]:
     same, found = allowed(traced.values()), {}
-    traced = {name: value.double() for name, value in traced.items()}
+    traced = {name: value.cpu().double() for name, value in traced.items()}
     poses, couplings = traced.get("poses"), traced.get("couplings")
     if poses is not None and "activations" not in traced:
         off = float((poses[-1].norm(dim=-1) - traced["lengths"]).abs().max())
@@ -373,7 +374,7 @@ def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         changed = noise.clone()
         changed[(..., *field)] = base[(..., *field)]
         pictures.append(changed)
-    primary = shown(model, torch.cat(pictures), ("children", "primary"))["primary"].double()
+    primary = shown(model, torch.cat(pictures), ("children", "primary"))["primary"].cpu().double()
     moved = (primary[1:] - primary[:1]).abs().amax(2).unflatten(1, able.grid)
     worst = max((float(moved[k, :, r, c].max()), r, c) for k, (r, c) in enumerate(corners))
     if worst[0] > SAME * float(moved.amax()):

@@ -67,8 +67,9 @@ def save(
         fresh = models.of_config(name, config)
     if strange := sorted(fresh.state_dict().keys() ^ model.state_dict().keys()):
         raise ValueError(
-            f"the names of its weights are not a {kind}'s ({strange[0]}): remove "
-            "parametrizations first (torch.nn.utils.parametrize.remove_parametrizations)"
+            f"the names of its weights are not a {kind}'s ({strange[0]}): make them "
+            "permanent first (torch.nn.utils.parametrize.remove_parametrizations, prune.remove, "
+            "remove_weight_norm)"
         )
     path = Path(path)
     if path.suffix != ".safetensors":

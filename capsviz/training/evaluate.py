@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,8 @@ from capsviz.statistics.intervals import wilson
 from capsviz.tracing import images_at_a_time, inference, reconstructs
 from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
+
+NOTHING = 0.98  # of the least loss without looking at the images: nothing was learned
 
 
 class Evaluation(NamedTuple):
@@ -30,6 +33,43 @@ class Evaluation(NamedTuple):
     confusion: list[list[int]] | None  # row: true class, column: predicted; None for K > 1
     margin_loss: float  # mean over images; with the paper's margins, whatever the objective
     reconstruction_sse: float | None  # mean over images, decoded from the predicted classes
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Return the mean recall of the classes."""
+        return sum(self.per_class.values()) / len(self.per_class)
+
+    @property
+    def largest_share(self) -> float | None:
+        """Return the share of images that are of the largest class; None for K > 1."""
+        return None if self.confusion is None else max(map(sum, self.confusion)) / self.n
+
+    def doubts(self) -> list[str]:
+        """Return a line for each sign that nothing was learned, with the likely causes in order."""
+        if self.confusion is None or len(self.per_class) < 2:
+            return []
+        share, found = max(map(sum, self.confusion)) / self.n, []
+        if sum(map(any, zip(*self.confusion, strict=True))) == 1:
+            found.append(f"one class is predicted for all {self.n:,} images")
+        least = least_constant_loss([sum(row) / self.n for row in self.confusion])
+        if self.margin_loss >= NOTHING * least and self.accuracy_ci95[0] <= share:
+            found.append(
+                f"the margin loss is {self.margin_loss:.3f} per image, and capsule lengths that "
+                f"are the same for every image reach {least:.3f}"
+            )
+        causes = "the labels, the learning rate (lower it), the number of steps (more epochs)"
+        if share > 0.5:
+            causes = f"the largest class ({share:.0%} of the images), {causes}"
+        return [f"WARN {one}: check, in this order, {causes}" for one in found]
+
+
+def least_constant_loss(shares: Sequence[float]) -> float:
+    """Return the least margin loss of lengths that are the same for every image.
+
+    For a class of share p, the paper's margins are best at a length between them, whose loss is
+    0.8² p q / (p + q) with q = (1 - p) / 2. For ten equal classes the sum is 0.524.
+    """
+    return sum(0.64 * p * q / (p + q) for p in shares for q in [(1 - p) / 2])
 
 
 def evaluate(

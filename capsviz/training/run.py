@@ -181,7 +181,7 @@ def _watched(recipe, splits, output, past: int, team, report) -> Iterator[dict]:
 
     def on_epoch(epoch, model):
         nonlocal writer
-        writer = writer or Writer(output / "tensorboard", splits["validation"], past)
+        writer = writer or Writer(output / "tensorboard", splits["validation"], past, report)
         writer(epoch, model)
         report(
             f"epoch {epoch.epoch}/{recipe.epochs}: loss {epoch.train_loss:.4f}, "

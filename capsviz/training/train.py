@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint, data, memory
+from capsviz.checkpoint.containers import fitted
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
@@ -189,6 +190,7 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     )  # fmt: skip
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
     total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0
+    sums: list[torch.Tensor] = []  # looked at in the end: each look waits for a GPU
     model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(recipe.seed * 1_000_003 + epoch + (team.rank << 40))  # for dropout
@@ -207,7 +209,10 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
             targets = images if parts is None else parts
             optimiser.zero_grad(set_to_none=True)
             means, correct = gradients(images, targets, train.labels[batch], weight, terms)
-            total += means * len(whole)
+            sums.append(means * len(whole))
+            total += sums[-1]
+            if team.size == 1 and device.type == "cpu":  # before the weights are spoilt
+                _require_finite([sums[-1]], epoch, step + 1, model, images)
             right += correct * (weight > 0)
             if recipe.clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters(optimiser), recipe.clip_norm)
@@ -220,8 +225,9 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
                     epoch, step + 1, len(batches), total[0] / trained, team.size * right / trained
                 )
     loss, margin, reconstruction = (team.sum(total) / team.size / trained).tolist()
-    advice = ": the last good epoch is kept; try a lower --learning-rate or --precision fp32"
-    require_finite_loss(loss, epoch, advice)
+    if not math.isfinite(loss):
+        _require_finite(sums, epoch, 1, model, images)
+        require_finite_loss(loss, epoch)
     return {
         "train_loss": loss,
         "train_accuracy": float(team.sum(right)) / trained,
@@ -238,8 +244,12 @@ def start_from(
     `report` is called with one line that says which tensors were copied. ValueError for a missing
     checkpoint, or one without weights that fit.
     """
-    path = checkpoint.find(name)
-    stored, own = checkpoint.read_weights(path), model.state_dict()
+    path, own = Path(name), model.state_dict()
+    if path.is_file() and path.suffix != ".safetensors":  # of another program
+        stored = fitted(path, own)
+    else:
+        path = checkpoint.find(name)
+        stored = checkpoint.read_weights(path)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
         shapes = (_list(f"{k} {tuple(v.shape)}" for k, v in some.items()) for some in (own, stored))
@@ -269,6 +279,43 @@ def require_finite_loss(loss: float, epoch: int, advice: str = "") -> None:
     """Raise ArithmeticError for a loss that is infinite or not a number."""
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")
+
+
+def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torch.Tensor) -> None:
+    """Raise ArithmeticError for a loss of a step, from `first` on, that is not finite."""
+    for step, (loss, *_) in enumerate(sums, first):
+        if not math.isfinite(loss):
+            raise ArithmeticError(
+                f"the loss is {float(loss)} in step {step} of epoch {epoch}; not finite: "
+                f"{_first_not_finite(model, images)}. The last good epoch is kept. Try, in this "
+                "order, a lower --learning-rate, --clip-norm 1, --precision fp32"
+            )
+
+
+@torch.no_grad()
+def _first_not_finite(model: nn.Module, images: torch.Tensor) -> str:
+    """Name the first tensor that is not finite, in the order of a pass."""
+    named = {"the images": images, **dict(model.named_parameters())}
+    for name, value in named.items():
+        if not value.isfinite().all():
+            return name if value is images else f"the weights {name}"
+    found: list[str] = []
+
+    def look(name, output):
+        parts = output if isinstance(output, tuple) else (output,)
+        if any(isinstance(one, torch.Tensor) and not one.isfinite().all() for one in parts):
+            found.append(f"the output of {name or 'the network'}")
+
+    hooks = [
+        module.register_forward_hook(lambda *all, name=name: look(name, all[2]))
+        for name, module in model.named_modules()
+    ]
+    try:
+        model(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return next(iter(found), "the loss alone")
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:

@@ -69,10 +69,22 @@ def uncompiled() -> AbstractContextManager:
     return _eager if "torch._dynamo" in sys.modules else nullcontext()
 
 
+HOLDERS = (
+    nn.DataParallel,
+    nn.parallel.DistributedDataParallel,
+    torch.optim.swa_utils.AveragedModel,
+)
+
+
 def as_written(network) -> Any:
-    """Return the module or function that was compiled; any other unchanged."""
-    while "_orig_mod" in getattr(network, "_modules", {}):
-        network = network._modules["_orig_mod"]
+    """Return the module or function that was compiled, or that torch holds in a module of its own;
+    any other unchanged.
+    """
+    while isinstance(network, nn.Module):
+        name = "module" if isinstance(network, HOLDERS) else "_orig_mod"
+        if name not in network._modules:
+            break
+        network = network._modules[name]
     return getattr(network, "_torchdynamo_orig_callable", network)
 
 

@@ -15,9 +15,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from capsviz.checkpoint import read_tensors, sha256
+from capsviz.checkpoint import sha256
+from capsviz.checkpoint.containers import load_into
 from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
 from capsviz.tracing import abilities, evaluating
@@ -31,10 +32,6 @@ from capsviz.wrapping.environment import (
 )
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.wrapping import NoCapsulesError, wrap
-
-PREFIXES = ("module.", "model.", "net.")  # of DataParallel, Lightning and the like
-COMPILED = "_orig_mod."  # of torch.compile, anywhere in a name
-INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
 
 
 def open_network(
@@ -55,7 +52,7 @@ def open_network(
     ----------
     spec         "FILE.py:FUNCTION". The file is imported with its folder on the path; the function
                  takes no arguments and returns a module, or what `capsviz.wrap` made of one.
-    weights      `.safetensors`, or `.pt`, `.pth` or `.bin` that torch reads with weights_only=True.
+    weights      a file of tensors by name: safetensors, or what torch reads with weights_only=True.
     image_shape  (C, H, W), and
     classes      for a module that is not wrapped: those of its data set.
     dataset      for the card: name, classes, options of the data set.
@@ -199,7 +196,11 @@ def _built(
         module.recipe = replace(module.recipe, cuda=_asks_for_gpu(module))  # hidden until now
     card = _card(path, name, network, dataset)
     if weights is not None:
-        card["weights"] = _load(network, Path(weights), f"{path}:{name}")
+        inner = as_written(network)
+        weights, parameters = Path(weights), sum(p.numel() for p in inner.parameters())
+        load_into(inner, weights, f"{path}:{name}")
+        about = {"file": weights.name, "sha256": sha256(weights), "parameters": parameters}
+        card["weights"] = about
     network.to(device)
     return module, card
 
@@ -298,56 +299,3 @@ def _asks_for_gpu(module: Bare) -> bool:
     except Exception as error:  # the user's code may raise anything
         return names_cuda(error)
     return False
-
-
-def _load(network: nn.Module, path: Path, spec: str) -> dict:
-    """Load weights into a network, and return what its card says of them."""
-    while isinstance(network := as_written(network), nn.DataParallel):
-        network = network.module
-    state = network.state_dict()
-    names = {key.replace(COMPILED, ""): key for key in state}  # its own
-    own = {key: state[name] for key, name in names.items()}
-    tensors = {key.replace(COMPILED, ""): value for key, value in _tensors(path).items()}
-    while tensors and not set(tensors) & set(own):
-        prefix = next(iter(tensors)).partition(".")[0] + "."
-        if prefix not in PREFIXES or not all(key.startswith(prefix) for key in tensors):
-            break
-        tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
-    wrong = []
-    for keys, what in (
-        (set(own) - set(tensors), "missing"),
-        (set(tensors) - set(own), "not the network's"),
-        ({k for k in own.keys() & tensors if own[k].shape != tensors[k].shape}, "of another size"),
-    ):
-        if keys:
-            few = ", ".join(sorted(keys)[:4]) + (", ..." if len(keys) > 4 else "")
-            wrong.append(f"{len(keys)} are {what} ({few})")
-    if wrong:
-        raise ValueError(f"{path} holds weights of another network than {spec}: {'; '.join(wrong)}")
-    network.load_state_dict({names[key]: value for key, value in tensors.items()})
-    parameters = sum(p.numel() for p in network.parameters())
-    return {"file": path.name, "sha256": sha256(path), "parameters": parameters}
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file of weights, by name."""
-    if not path.is_file():
-        raise ValueError(f"there is no file '{path}'")
-    if path.suffix == ".safetensors":
-        return read_tensors(path)[0]
-    if path.suffix not in (".pt", ".pth", ".bin", ".ckpt"):
-        raise ValueError(f"'{path}' is neither .safetensors nor .pt, .pth, .bin or .ckpt")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, by what is wrong with the file
-        raise ValueError(
-            f"{path} cannot be read with weights_only=True, and is not read otherwise, because "
-            f"pickles can run code: save network.state_dict() alone ({in_words(error, 160)})"
-        ) from error
-    for key in INSIDE:
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
-    tensors = dict(content) if isinstance(content, Mapping) else {}
-    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise ValueError(f"{path} holds no state_dict: expected tensors by name")
-    return tensors

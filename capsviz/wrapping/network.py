@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -68,8 +69,16 @@ class Inferred:
     peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
 
 
+def _wrapped_again(network: nn.Module, image_shape, classes: int, options: Mapping) -> Bare:
+    from capsviz.wrapping.wrapping import wrap  # which imports this file
+
+    return wrap(network, image_shape, classes, **options)
+
+
 class Bare(nn.Module):
     """A network without capsules, or of which only scores are known: it can be evaluated."""
+
+    again: Mapping[str, Any] = {}  # options of `wrap` that made it
 
     def __init__(
         self,
@@ -82,6 +91,18 @@ class Bare(nn.Module):
         self.network, self.recipe, self.inferred = network, recipe, inferred
         self.card: dict[str, Any] = dict(card or {})
         self.config = {"image_shape": recipe.image_shape, "classes": recipe.classes}
+
+    def __reduce__(self):
+        """Pickle the network inside: when it is read it is wrapped again, with the same options."""
+        shape, classes = self.recipe.image_shape, self.recipe.classes
+        state = {"training": self.training, "card": self.card}
+        return _wrapped_again, (self.network, shape, classes, self.again), state
+
+    def __deepcopy__(self, memo):
+        """Copy what was found, too: nothing is wrapped again."""
+        memo[id(self)] = copied = type(self).__new__(type(self))
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
 
     @property
     def image_bytes(self) -> int:

@@ -288,12 +288,12 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
     own = place.tensor
     if tensor.numel() != own.numel() or not tensor.is_floating_point():
         return None
-    expected = rows(own, place.roles).double()
+    expected = rows(own, place.roles).cpu().double()
     if expected.shape[2] < 2 or not expected.isfinite().all():
         return None
     tolerance = max(PARALLEL, torch.finfo(own.dtype).eps)
     for roles in layouts(place, tensor):
-        other = rows(tensor, roles).double()
+        other = rows(tensor, roles).cpu().double()
         long, short = expected.norm(dim=2), other.norm(dim=2)
         alike = (other * expected).sum(2) >= (1 - tolerance) * long * short
         if bool(alike.all() and long.any() and ((long > 0) == (short > 0)).all()):

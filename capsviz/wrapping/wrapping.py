@@ -141,6 +141,10 @@ def wrap(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"
         )
+    again = {
+        "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
+        "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
+    }  # fmt: skip
     scores, poses, decode, couplings, votes, children, call, pair, card = by_hand(
         scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
         children=children, call=call, pair=pair, card=card,
@@ -170,6 +174,7 @@ def wrap(
         wrapped = kind(network, recipe, inferred, card)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
+    wrapped.again = again
     return wrapped
 
 

@@ -7,9 +7,12 @@ import torch
 from conftest import build_tiny
 
 from capsviz.data import Dataset
+from capsviz.nn.functional import margin_loss
 from capsviz.training.evaluate import (
+    Evaluation,
     all_right,
     evaluate,
+    least_constant_loss,
     longest,
     paired,
     wilson,
@@ -126,3 +129,42 @@ def test_results_that_are_no_numbers_are_refused(part, broken):
         weights[name].fill_(float("nan"))
     with pytest.raises(ArithmeticError, match="for 30 of 30 images are no numbers"):
         evaluate(model, part)
+
+
+def planted(confusion, margin_loss):
+    """The evaluation that these counts would give."""
+    n, right = sum(map(sum, confusion)), sum(row[k] for k, row in enumerate(confusion))
+    each = {"abcdefghij"[k]: row[k] / sum(row) for k, row in enumerate(confusion) if sum(row)}
+    ends = wilson(right, n)
+    return Evaluation(n, right / n, ends, 100 - 100 * right / n, each, confusion, margin_loss, None)
+
+
+def test_a_network_that_always_says_the_larger_class_is_not_called_good():
+    found = planted([[190, 0], [10, 0]], 0.05)
+    assert (found.accuracy, found.balanced_accuracy, found.largest_share) == (0.95, 0.5, 0.95)
+    one, plateau = found.doubts()
+    assert one.startswith("WARN one class is predicted for all 200 images: check, in this order, ")
+    order = [one.index(cause) for cause in ("largest class (95%", "labels", "rate", "steps")]
+    assert order == sorted(order)
+    assert "the margin loss is 0.050" in plateau and "reach 0.045" in plateau
+    assert planted([[188, 2], [2, 8]], 0.01).doubts() == []
+
+
+def test_the_plateau_of_the_margin_loss_is_the_least_of_all_constant_lengths():
+    assert least_constant_loss([0.1] * 10) == pytest.approx(0.5236, abs=1e-4)
+    labels, lengths = torch.tensor([0, 0, 0, 1, 1, 2]), torch.full((3,), 0.3, requires_grad=True)
+    descent = torch.optim.Adam([lengths], 0.01)
+    for _ in range(400):
+        loss = margin_loss(lengths.expand(6, -1), labels).mean()
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+    assert least_constant_loss([1 / 2, 1 / 3, 1 / 6]) == pytest.approx(loss.item(), abs=1e-5)
+
+
+def test_a_loss_at_its_plateau_warns_unless_the_accuracy_shows_that_something_was_learned():
+    even = [[10, 10], [10, 10]]
+    (line,) = planted(even, 0.22).doubts()
+    assert "per image, and capsule lengths that are the same for every image reach 0.213" in line
+    assert planted(even, 0.1).doubts() == []
+    assert planted([[20, 0], [0, 20]], 0.3).doubts() == []  # another objective than the margin loss

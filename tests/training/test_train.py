@@ -23,7 +23,7 @@ from capsviz import checkpoint
 from capsviz.files import LOCK
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training.history import STATE, best_epoch, read_history
-from capsviz.training.train import fit
+from capsviz.training.train import build_model, fit
 
 
 @pytest.fixture
@@ -141,6 +141,28 @@ def test_the_best_epoch_is_chosen_on_validation_and_its_weights_are_returned(par
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "name", "said"),
+    [
+        (float("nan"), "primary.convolution.bias", "the weights primary.convolution.bias"),
+        (1e38, "conv1.weight", "the output of (conv1|primary.convolution|primary)"),
+    ],
+)
+def test_the_first_tensor_that_is_not_finite_is_named_in_the_step(
+    parts, tmp_path, value, name, said
+):
+    model, steps = build_model(RECIPE, parts[0]), []
+
+    def spoil(epoch, step, *_):
+        steps.append(step)
+        if step == 2:
+            dict(model.named_parameters())[name].data.fill_(value)
+
+    with pytest.raises(ArithmeticError, match=f"in step 3 of epoch 1; not finite: {said}"):
+        fit(RECIPE, *parts, tmp_path, model=model, on_step=spoil)
+    assert steps == [1, 2]
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_epoch(
     parts, tmp_path, monkeypatch
 ):
@@ -153,7 +175,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_epoch(
         return found._replace(loss=found.loss * float("nan"))
 
     monkeypatch.setattr(network, "objective", broken)
-    with pytest.raises(ArithmeticError, match="--learning-rate"):
+    said = "nan in step 1 of epoch 1; not finite: the loss alone.* order, a lower --learning-rate"
+    with pytest.raises(ArithmeticError, match=said):
         fit(replace(RECIPE, epochs=1), *parts, tmp_path / "b")
     assert read_history(tmp_path / "b") == []
 

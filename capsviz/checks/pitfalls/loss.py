@@ -192,7 +192,7 @@ def _followed(candidate: Candidate) -> Judgement:
 @check
 def targets_out_of_range(candidate: Candidate) -> Judgement:
     """Compare training images with reconstructions of very large poses."""
-    targets = candidate.pictures("train_data", 64).double()
+    targets = candidate.pictures("train_data", 64).cpu().double()
     low, high = float(targets.min()), float(targets.max())
     poses = candidate.poses(candidate.images(7))
     classes = torch.arange(len(poses), device=poses.device) % candidate.classes

@@ -78,7 +78,7 @@ def mixed_batch(candidate: Candidate) -> Judgement:
         for position, beside in ((0, others[:2]), (POSITION, others)):
             batches = [torch.cat((some[:position], one, some[position:])) for some in beside]
             first, *rest = (
-                [t[position].double() for t in outputs if t.dim() and len(t) == len(one) + 6]
+                [t[position].cpu().double() for t in outputs if t.dim() and len(t) == len(one) + 6]
                 for outputs in (candidate.caller.floats(x.to(dtype), network) for x in batches)
             )
             if not first:
@@ -153,7 +153,7 @@ def label_leak(candidate: Candidate) -> Judgement:
     else:
         raise SkippedError(f"'{labels.name}' takes neither indices nor one-hot labels")
     moved = {
-        name: float((a.double() - second[name].double()).abs().max())
+        name: float((a.cpu().double() - second[name].cpu().double()).abs().max())
         for name, a in first.items()
         if a.is_floating_point() and a.shape == second[name].shape
     }

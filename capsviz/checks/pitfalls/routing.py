@@ -110,10 +110,10 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     if len(iterations) < 2:
         raise SkippedError("the network routes in one iteration")
     images = candidate.images(7)
-    votes = layer.look(images, "votes")["votes"].double()
+    votes = layer.look(images, "votes")["votes"].cpu().double()
     (put, first, second), (_, _, opposite) = (_probe(layer, images, sign) for sign in (1, -1))
     change = _centred(second - opposite)
-    agreement = _agreement(votes, arrange(put, iterations[0].total_roles, "BJE").double())
+    agreement = _agreement(votes, arrange(put, iterations[0].total_roles, "BJE").cpu().double())
     if float(change.abs().max()) < 1e-6 * (1 + float(second.abs().max())):
         if float(agreement.abs().max()) < FAINT:
             raise SkippedError(
@@ -143,7 +143,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     end, other = (
         layer.with_sums(lambda _, sign=sign: sign * put, images, "poses")[-1] for sign in (1, -1)
     )
-    poses = (end - other).double()
+    poses = (end - other).cpu().double()
     forms = {
         "votes and poses": _agreement(votes, poses),
         "votes and sums before the squash": 2 * agreement,
@@ -171,7 +171,7 @@ def _probe(layer: Capsules, images: Tensor, sign: int) -> tuple[Tensor, Tensor, 
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
-    first, second = (one.double().clamp_min(TINY).log() for one in couplings[:2])
+    first, second = (one.cpu().double().clamp_min(TINY).log() for one in couplings[:2])
     return put, first, second
 
 

@@ -111,8 +111,8 @@ def shared_matrix(candidate: Candidate) -> Judgement:
         candidate.lower.features, noise(seed=8), candidate.images(count),
         layer.taps("primary", "votes"),
     )  # fmt: skip
-    capsules = readings["primary"][-1].double()  # (B, I, D)
-    votes = readings["votes"][-1].double().flatten(2).movedim(1, 0)  # (I, B, J * E)
+    capsules = readings["primary"][-1].cpu().double()  # (B, I, D)
+    votes = readings["votes"][-1].cpu().double().flatten(2).movedim(1, 0)  # (I, B, J * E)
     if capsules.shape[1] < 2:
         raise SkippedError("the network has one primary capsule")
     ones = torch.ones_like(capsules[..., :1])

@@ -63,7 +63,8 @@ class Decoder(nn.Module):
                 "the decoder's batch norm needs at least 2 images in every training batch, got 1: "
                 "choose another batch size, or a decoder without batch norm"
             )
-        masked = mask(poses, classes).to(next(self.layers.parameters()).dtype)
+        masked = mask(poses, classes)
+        masked = masked.to(next(self.layers.parameters(), masked).dtype)  # quantised: none
         drawn = self.layers(masked).to(torch.promote_types(poses.dtype, torch.float32))
         if tuple(drawn.shape[1:]) != self.image_shape:
             raise ValueError(

@@ -20,7 +20,7 @@ from capsviz.nn import allocator, children, convolution, functional, routing, st
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.convolution import convolve
+from capsviz.nn.convolution import Convolution
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
@@ -161,8 +161,7 @@ class CapsNet(ClassPoses):
         self.settings = config
         types, dim = config.types, config.primary_dimensions
         if self.of_paper:
-            conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
-            self.conv1 = conv1.to(memory_format=torch.channels_last)
+            self.conv1 = Convolution(config.image_shape[0], config.channels, KERNEL)
             scale = 1 / (types + config.leaky) if config.preset == "authors" else 1.0
             self.primary = PrimaryCapsules(
                 config.channels, types=types, dimensions=dim, kernel=KERNEL, scale=scale
@@ -206,8 +205,7 @@ class CapsNet(ClassPoses):
         if self.settings.standardised:
             images = functional.standardise(images)
         if self.of_paper:
-            features = convolve(images, self.conv1.weight, self.conv1.bias)
-            return Capsules(self.primary(features.relu()))
+            return Capsules(self.primary(self.conv1(images).relu()))
         before = self.stem.before(images)
         logits = self.logits(before) if hasattr(self, "logits") else None
         exact = torch.promote_types(images.dtype, torch.float32)

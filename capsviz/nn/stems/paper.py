@@ -4,10 +4,9 @@ With squashed capsules the network `capsnet` has these as `conv1` and `primary`;
 routings whose children are no squashed vectors.
 """
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from capsviz.nn.convolution import convolve
+from capsviz.nn.convolution import Convolution
 from capsviz.nn.stems import Stem
 
 KERNEL, CHANNELS = 9, 256
@@ -28,17 +27,16 @@ class Paper(Stem):
     ):
         super().__init__()
         self.inner = channels
-        self.conv1 = nn.Conv2d(image_shape[0], channels, KERNEL)
-        self.primary = nn.Conv2d(channels, types * dimensions, KERNEL, 2)
-        self.to(memory_format=torch.channels_last)
+        self.conv1 = Convolution(image_shape[0], channels, KERNEL)
+        self.primary = Convolution(channels, types * dimensions, KERNEL, 2)
 
     def before(self, images: Tensor) -> Tensor:
         """After the first convolution and ReLU."""
-        return convolve(images, self.conv1.weight, self.conv1.bias).relu()
+        return self.conv1(images).relu()
 
     def last(self, features: Tensor) -> Tensor:
         """The second convolution."""
-        return convolve(features, self.primary.weight, self.primary.bias, 2)
+        return self.primary(features)
 
 
 build = Paper

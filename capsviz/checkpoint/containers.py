@@ -1,0 +1,166 @@
+"""Weights as PyTorch, Lightning, timm and training scripts write them, opened by their content.
+
+Nothing in a file is run: `torch.load` reads with `weights_only=True`, and an object of a class that
+it does not know, such as a Namespace of arguments, is read as an empty one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from capsviz import checkpoint
+
+ADDED = re.compile(r"(^|\.)(module|_orig_mod)(?=\.)")  # by DataParallel and torch.compile
+FIRST = ("", "state_dict", "model_state_dict", "model", "net", "network", "weights")  # of equals
+DEEPEST, NAMED = 3, 4  # tables in tables; names that a message lists
+
+
+class Unread:
+    """What stands for an object of an unknown class."""
+
+    def __init__(self, *_): ...
+    def __setstate__(self, _): ...
+
+
+PLAIN: Any = (lambda *_: {}, "collections.defaultdict")  # which scripts keep their history in
+
+
+def read(path: Path) -> dict[str, dict[str, Tensor]]:
+    """Return all tables of tensors in a file of weights, by the names of the tables around them.
+
+    ValueError for a file that cannot be read safely, or holds no such table.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file '{path}'")
+    with path.open("rb") as file:
+        head = file.read(9)
+    if head[8:] == b"{":  # the header of safetensors begins with its length
+        return {"": checkpoint.read_tensors(path)[0]}
+    unknown: list[str] = []
+    try:
+        with suppress(ValueError):  # for the format of before 1.6
+            unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        with torch.serialization.safe_globals([*((Unread, name) for name in unknown), PLAIN]):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of many kinds, by what is wrong with the file
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
+        raise ValueError(
+            f"{path} cannot be read with weights_only=True, and is not read otherwise, because "
+            f"pickles can run code: save network.state_dict() alone ({reason})"
+        ) from error
+    tables = dict(_tables(content))
+    if not tables:
+        pickled = f", but pickled objects ({', '.join(unknown[:NAMED])})" if unknown else ""
+        raise ValueError(
+            f"{path} holds no state_dict: expected tensors by name{pickled}; save "
+            "network.state_dict()"
+        )
+    return tables
+
+
+def _tables(content: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, dict]]:
+    if not isinstance(content, Mapping):
+        return
+    named = {key: value for key, value in content.items() if isinstance(key, str)}
+    if tensors := {key: value for key, value in named.items() if isinstance(value, Tensor)}:
+        yield name, tensors
+    for key, value in named.items() if depth < DEEPEST else ():
+        yield from _tables(value, f"{name}.{key}".strip("."), depth + 1)
+
+
+def fitted(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a file by the names that a network has for them.
+
+    The table and the prefix, of names in it or of the network's, are those by which most of its
+    names fit. ValueError if several different tables fit as well, or as from `read`.
+    """
+    clean = {_clean(key): key for key in own}
+    names = clean if len(clean) == len(own) else {key: key for key in own}
+    found = []
+    for table, tensors in read(path).items():
+        tensors = {(_clean(k) if names is clean else k): v for k, v in tensors.items()}
+        for prefix in _prefixes(tensors, names):
+            inside = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            found.append((table, inside))
+        for prefix in _prefixes(names, tensors) - {""}:
+            found.append((table, {prefix + key: value for key, value in tensors.items()}))
+    counts = [(len(inside.keys() & names), -len(inside.keys() - names)) for _, inside in found]
+    best = [one for one, count in zip(found, counts, strict=True) if count == max(counts)]
+    best.sort(key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
+    (table, tensors), others = best[0], best[1:]
+    differing = [name for name, other in others if not _equal(tensors, other)]
+    if differing and table not in FIRST:
+        raise ValueError(
+            f"{path} holds weights that fit in {table} and in {', '.join(differing)}: save one of "
+            "them alone"
+        )
+    return {names.get(key, key): value for key, value in tensors.items()}
+
+
+def _clean(name: str) -> str:
+    return ADDED.sub("", name).lstrip(".")
+
+
+def _prefixes(longer: Mapping, shorter: Mapping) -> set[str]:
+    """Return what stands before some names of `shorter` in those of `longer`, "" among them."""
+    tried = list(shorter)[:DEEPEST]  # some may be missing
+    ends = [(key, long) for key in tried for long in longer if long.endswith(f".{key}")]
+    return {"", *(long.removesuffix(key) for key, long in ends)}
+
+
+def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def load_into(network: nn.Module, path: Path, called: str) -> None:
+    """Load a file of weights into a network, as its modules load them.
+
+    ValueError, by names and shapes with the nearest ones first, for weights of another network.
+    """
+    own = network.state_dict()
+    tensors = fitted(path, own)
+    try:
+        network.load_state_dict(tensors)
+    except Exception as error:  # modules may have hooks of their own
+        wrong = unlike(own, tensors) or " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"{path} holds weights of another network than {called}: {wrong}"
+        ) from error
+
+
+def unlike(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> str:
+    """Return how names and shapes differ from a network's own; "" if they do not."""
+    shape = {key: str(tuple(value.shape)) for key, value in {**tensors, **own}.items()}
+    sizes = [
+        f"{key} {tuple(tensors[key].shape)}, expected {shape[key]}"
+        for key in own
+        if key in tensors and own[key].shape != tensors[key].shape
+    ]
+    extra = [key for key in tensors if key not in own]
+    near: list[str] = []
+    far: list[str] = []
+    for key in (key for key in own if key not in tensors):
+        alike = [other for other in extra if tensors[other].shape == own[key].shape]
+        match = difflib.get_close_matches(key, alike, 1) or difflib.get_close_matches(key, extra, 1)
+        (near if match else far).append(
+            f"{key} {shape[key]}" + "".join(f" (nearest: {m} {shape[m]})" for m in match)
+        )
+    kinds = {
+        "of another size": sizes,
+        "missing": near + far,
+        "not the network's": [f"{key} {shape[key]}" for key in extra],
+    }
+    return "; ".join(
+        f"{len(keys)} are {what}: {', '.join(keys[:NAMED])}"
+        + (", ..." if len(keys) > NAMED else "")
+        for what, keys in kinds.items()
+        if keys
+    )

@@ -1,0 +1,124 @@
+"""Machines as people have them: no home, narrow streams, a full disk, an interrupt."""
+
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from capsviz import data, files
+from capsviz.cli import main
+from capsviz.results import sets
+from capsviz.training.history import read_history
+
+ROOT = Path(__file__).parents[2]
+TRAIN = ["train", "--dataset", "digits", "--types", 1, "--channels", 2, "--no-reconstruction"]
+TRAIN += ["--limit", 32, "--output", "out"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words, **how):
+    return CliRunner(**how).invoke(main, [str(word) for word in words])
+
+
+@contextmanager
+def room_for(size):
+    """No file can grow beyond `size` bytes: the write ends in the middle, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_figure_is_drawn_without_home_backend_temporary_folder_and_locale(tmp_path):
+    away = {"MPLBACKEND": "of_a_notebook", "TMPDIR": "/missing", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    kept = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME", "LANG")}
+    more = {"PYTHONIOENCODING": "cp1252", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "capsviz", "routing", "--checkpoint", "digits", "--format", "png"],
+        env=kept | away | more, capture_output=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("runs/figures/*.png"))
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "gbk"])
+def test_what_a_terminal_cannot_encode_is_a_question_mark(charset):
+    done = run("routing", "--explain", charset=charset)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout_bytes.decode(charset).count("?") > run("routing", "--explain").stdout.count(
+        "?"
+    )
+    refused = run("evaluate", "--checkpoint", "猫", charset=charset)
+    assert refused.exit_code == 2 and "unknown checkpoint '" in refused.stderr
+
+
+def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without one
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("CAPSVIZ_DATA", "here")
+    assert data.search_path() == [Path("here")]
+    monkeypatch.delenv("CAPSVIZ_DATA")
+    with pytest.raises(
+        FileNotFoundError, match=r"CAPSVIZ_DATA, XDG_CACHE_HOME or HOME.*--data-dir"
+    ):
+        data.search_path()
+    done = run("evaluate", "--n", 20)
+    assert done.exit_code == 0 and "using the embedded 'digits'" in done.stderr
+
+
+def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
+    files.write_bytes(tmp_path / "a", b"before")
+    with room_for(1000), pytest.raises(OSError, match=r"File too large: '.*/a'"):
+        files.write_bytes(tmp_path / "a", b"x" * 5000)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"before")]
+
+
+def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
+    assert run(*TRAIN, "--epochs", 2).exit_code == 0
+    with room_for(400_000):  # less than the state
+        stopped = run(*TRAIN, "--epochs", 3, "--resume")
+    assert stopped.exit_code == 1
+    assert stopped.stderr.splitlines()[-1] == "Error: out/state.safetensors: File too large"
+    assert len(read_history(Path("out"))) == 2
+    resumed = run(*TRAIN, "--epochs", 3, "--resume")
+    assert resumed.exit_code == 0 and "epoch 3/3" in resumed.stderr
+
+
+def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
+    assert run(*TRAIN, "--epochs", 1).exit_code == 0
+    (events,) = Path("out/tensorboard").iterdir()
+    size, limit = events.stat().st_size, 650_000  # more than the state
+    assert size < limit
+    with room_for(limit):
+        done = run(*TRAIN, "--epochs", 1 + limit // size + 5, "--resume")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
+    assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
+
+
+def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(monkeypatch):
+    command = ["figures", "--checkpoint", "digits", "--only", "routing", "--n", 20]
+    command += ["--format", "png", "--output", "set"]
+    with monkeypatch.context() as broken:
+        broken.setattr(sets, "_digests", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        stopped = run(*command)
+    assert stopped.exit_code == 1
+    assert stopped.stderr.splitlines()[-1] == (
+        "Error: stopped; finished figures are in set. The same command goes on"
+    )
+    assert list(Path("set").glob("*.json"))
+    done = run(*command)
+    assert done.exit_code == 0, done.stderr
+    assert "kept" in run(*command).stderr

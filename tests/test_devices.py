@@ -1,0 +1,60 @@
+"""Everything works on a device without float64: tensors come to the CPU before they are doubled."""
+
+import pytest
+import torch
+from helpers.other_devices import Metal, on_metal
+from helpers.wrappable_capsnet import build
+
+import capsviz
+from capsviz.data import load
+from capsviz.nn import models
+from capsviz.tracing.outputs import features
+from capsviz.tracing.rerouting import child_gradients
+from capsviz.training.evaluate import evaluate
+from capsviz.training.thresholds import thresholds
+
+IMAGES, LABELS = load("digits", "test").first(12).images / 255, load("digits", "test").labels[:12]
+
+
+def wrapped(moved):
+    return capsviz.wrap(on_metal(build()) if moved else build(), (1, 28, 28), 10)
+
+
+def digits(moved):
+    return on_metal(capsviz.load("digits")) if moved else capsviz.load("digits")
+
+
+def cnn(moved):
+    torch.manual_seed(0)
+    network = models.build("cnn", (1, 28, 28), 10).eval()
+    return on_metal(network) if moved else network
+
+
+def test_the_stand_in_refuses_float64_as_such_a_device_does():
+    one = torch.ones(2).as_subclass(Metal)
+    with pytest.raises(TypeError, match="float64"):
+        (one + 1).double()
+    assert type(one.cpu().double()) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("make", "compute"),
+    [
+        (digits, lambda net: capsviz.trace(net, IMAGES, couplings="matched").lengths),
+        (wrapped, lambda net: capsviz.trace(net, IMAGES).couplings),
+        (digits, lambda net: features(net, IMAGES, LABELS)),
+        (cnn, lambda net: features(net, IMAGES, LABELS)),
+        (digits, lambda net: child_gradients(net, IMAGES, LABELS)[0]),
+        (digits, lambda net: evaluate(net, load("digits", "test").first(40)).margin_loss),
+        (digits, lambda net: list(thresholds(net, load("digits", "validation")).values())[:2]),
+    ],
+)
+def test_results_are_those_of_the_cpu(make, compute):
+    one, other = (torch.as_tensor(compute(make(moved))) for moved in (False, True))
+    assert type(other) is torch.Tensor
+    torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
+
+
+def test_checks_find_the_same():
+    one, other = (capsviz.checks.run(digits(moved)).verdicts for moved in (False, True))
+    assert [(v.check, v.status) for v in one] == [(v.check, v.status) for v in other]
