@@ -133,6 +133,7 @@ def _options(rows):
 def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
     """Train one network."""
     from capsviz import data
+    from capsviz.data import folder
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
     from capsviz.training.history import STATE
@@ -141,6 +142,8 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
     flags["options"] = options.of_network(more)
     flags["dataset_options"] = dict(read_option(text) for text in about_data)
     name, recipe = run.prepare(recipe, flags)
+    if name == "folder" and data_dir is not None:
+        name = folder.own_name(data_dir)
     output = output or Path("runs") / name
     device = choose_device(device)
     try:

@@ -48,6 +48,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
     notice: str | None = None  # to be printed beside its pictures
     left_out: str | None = None  # files that could not be loaded, in one line
+    kind: str | None = None  # what `load` calls it; None: the name
 
     def __post_init__(self):
         images, labels, parts, classes = self.images, self.labels, self.parts, len(self.classes)
@@ -86,6 +87,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
             ) from error
         label = self.labels[position]
         return to_float(self.images[position]), int(label) if label.dim() == 0 else label
+
+    @property
+    def loader(self) -> str:
+        """What `load` calls it: "folder", where the name is that of a user's own folder."""
+        return self.kind or self.name
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -233,7 +239,8 @@ def load(
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
-    return replace(part, name=name).pad(pad_px).crop(crop_px)  # cards find it by this name
+    own = part.name if part.kind == name else name  # cards find it by this
+    return replace(part, name=own).pad(pad_px).crop(crop_px)
 
 
 def loader_of(name: str) -> Callable[..., object]:

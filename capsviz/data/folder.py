@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from capsviz import memory
-from capsviz.data import Dataset
+from capsviz.data import Dataset, available
 from capsviz.pictures import opening
 
 NAMES = {  # of the folder of each split, in any case
@@ -91,9 +91,15 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
         raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
     return Dataset(
-        torch.stack(images), torch.tensor(labels), classes, "folder", split,
-        left_out=_left_out(source, others, len(samples), errors),
+        torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
+        left_out=_left_out(source, others, len(samples), errors), kind="folder",
     )  # fmt: skip
+
+
+def own_name(root: str | Path) -> str:
+    """Return what the pictures of a folder are called: as it is, but never as another data set."""
+    name = re.sub(r"[^\w.+-]+", "-", Path(root).expanduser().resolve().name) or "pictures"
+    return f"own-{name}" if name in available() else name
 
 
 def _split_folders(root: Path) -> dict[str, Path]:
