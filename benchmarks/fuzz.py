@@ -371,7 +371,6 @@ def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
 def run(seeds, seconds: float, kind: str | None = None) -> Counter:
     """Try inputs until the time is over; print failures, and a table of the ends by kind."""
 
-
     end, counts = time.perf_counter() + seconds, Counter()
     for seed in seeds:
         if time.perf_counter() > end:

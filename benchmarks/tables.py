@@ -93,18 +93,6 @@ def template(words: str) -> str:
     return f"```python\n{path.read_text('utf-8').replace('NAME', name)}```"
 
 
-def times() -> str:
-    """Return how long commands and the trainings of shipped weights took."""
-    rows = [
-        [f"`capsviz {words}`", _clock(measured["seconds"])]
-        for words, measured in sorted(durations.read().items(), key=lambda one: one[1]["seconds"])
-    ]
-    for name, card in cards().items():
-        seconds, epochs = card["training"]["seconds"], card["training"]["epochs"]
-        rows.append([f"`capsviz train {name}`, {epochs} epochs", _clock(seconds)])
-    return markdown(["command", "time"], rows).rstrip()
-
-
 def _clock(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -363,7 +351,7 @@ def _machine(about: dict) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
     "finding": findings.table,
-    "commands": commands, "checks": pitfalls, "template": template, "durations": times,
+    "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,

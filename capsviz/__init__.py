@@ -10,9 +10,12 @@ __all__ = [
     "__version__",
     "checks",
     "data",
+    "datasets",
     "literal",
     "load",
+    "models",
     "open_image",
+    "overlay",
     "plot",
     "save",
     "testing",
@@ -20,13 +23,16 @@ __all__ = [
     "wrap",
 ]
 
-_LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
+_LAZY = {  # name -> its module, and its name there; __init__.pyi says the same to type checkers
     "CapsNet": "capsviz.nn.models.capsnet",
     "Dataset": "capsviz.data",
     "Trace": "capsviz.tracing",
+    "datasets": "capsviz.data:available",
     "literal": "capsviz.nn.computation",
     "load": "capsviz.checkpoint",
+    "models": "capsviz.checkpoint:shipped",
     "open_image": "capsviz.pictures",
+    "overlay": "capsviz.plot",
     "save": "capsviz.training.cards",
     "trace": "capsviz.tracing",
     "wrap": "capsviz.wrapping.wrapping",
@@ -37,7 +43,8 @@ _ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
 def __getattr__(name):
     # Imported when first used, so that `import capsviz` and `capsviz --help` cost nothing.
     if name in _LAZY:
-        return getattr(_import_module(_LAZY[name]), name)
+        module, _, there = _LAZY[name].partition(":")
+        return getattr(_import_module(module), there or name)
     if name in _ROOMS:
         return _import_module(f"capsviz.{name}")
     raise AttributeError(f"module 'capsviz' has no attribute '{name}'")

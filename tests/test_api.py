@@ -1,6 +1,7 @@
 """What `import capsviz` offers: names, own pictures, networks, torch.hub."""
 
 import ast
+import inspect
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ def test_type_checkers_are_told_of_the_same_names():
     tree = ast.parse(STUB.read_text(encoding="utf-8"))
     names = {a.asname for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
     names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert names == set(capsviz.__all__)
     assert (STUB.parent / "py.typed").exists()
 
@@ -33,6 +35,28 @@ def test_type_checkers_are_told_of_the_same_names():
 def test_every_name_has_a_docstring():
     for name in set(capsviz.__all__) - {"__version__"}:
         assert getattr(capsviz, name).__doc__, name
+
+
+def test_models_and_datasets_are_listed_by_the_names_that_load_takes():
+    assert "digits" in capsviz.models() and "digits" in capsviz.datasets()
+    assert capsviz.load(capsviz.models()[0]) is not None
+
+
+def test_options_of_a_network_stand_in_its_help():
+    shown = inspect.signature(capsviz.CapsNet).parameters
+    assert {"image_shape", "classes", "routing", "types", "iterations"} <= shown.keys()
+    assert shown["routing"].default == "dynamic"
+
+
+def test_a_map_lies_over_its_image_in_one_line():
+    image, values = torch.zeros(1, 28, 28), np.array([[-2.0, 0], [0, 1]])
+    image[:, 10:20, 10:20] = 1
+    axes = capsviz.overlay(image, values)
+    grey, coloured = axes.images
+    assert list(grey.get_extent()) == list(coloured.get_extent()) == [-0.5, 27.5, 27.5, -0.5]
+    assert coloured.norm.vmax == 2 == -coloured.norm.vmin
+    with pytest.raises(ValueError, match=r"expected an image \(C, H, W\) and a map"):
+        capsviz.overlay(image[None], values)
 
 
 def test_a_network_is_made_by_its_class_as_by_its_name():

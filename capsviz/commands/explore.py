@@ -8,6 +8,7 @@ from capsviz.cli import options
 
 EXAMPLES = """
 capsviz explore --checkpoint mnist  # 10 s until the page is there
+capsviz explore --host 0.0.0.0      # for a class in the same network
 """
 
 
@@ -32,14 +33,21 @@ capsviz explore --checkpoint mnist  # 10 s until the page is there
     type=click.IntRange(0, 65535),
     default=7860,
     show_default=True,
-    help="Port of 127.0.0.1, where the page is; 0 takes a free one.",
+    help="Port of the page; 0 takes a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The link then "
+    "holds a token, and whoever has it can open the page.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
-def command(port, browser, **chosen):
+def command(port, host, browser, **chosen):
     """Open the page, and serve it until Ctrl+C."""
     from capsviz.explorer import serve
 
-    port = serve.free_port(port)
+    port = serve.free_port(port, host)
     serve.load_gradio()
     import torch
 
@@ -52,6 +60,8 @@ def command(port, browser, **chosen):
     from capsviz.explorer.page import Page
 
     blocks = Page(choice).blocks
-    click.echo(f"{serve.launch(blocks, port, browser=browser)} (Ctrl+C ends it)")
+    click.echo(f"{serve.launch(blocks, port, host, browser=browser)} (Ctrl+C ends it)")
+    if not serve.is_alone(host):
+        click.echo("Whoever has this link can open the page. It is not encrypted.")
     blocks.block_thread()
     serve.end()

@@ -1,7 +1,10 @@
-"""Reproduce a published table: train missing runs, print results beside published numbers."""
+"""Reproduce a published table or one of our findings: train or measure, and print the numbers."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -10,15 +13,25 @@ from capsviz.cli import options, tasks, writing
 
 EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
+capsviz reproduce 3  # 20 s
+capsviz reproduce 1 --show  # 3 s
 capsviz reproduce iterations --epochs 2 --seeds 1  # hours, want a GPU
 """
 
 FOLDER = Path("runs/reproduce")
+OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
 
 
-@click.command(help=__doc__ + "\n\nWithout TABLE, the tables are listed.")
-@click.argument("table", required=False)
-@click.option("--show", is_flag=True, help="Show existing results; train nothing.")
+@click.command(
+    help=__doc__
+    + "\n\nNAME is a table, or the number of a finding, which is measured with shipped "
+    "weights; for other runs the training commands are printed. Without NAME all are listed."
+)
+@click.argument("table", metavar="[NAME]", required=False)
+@click.option(
+    "--show", is_flag=True,
+    help="Train nothing: show existing results of a table, the commands of a finding."
+)  # fmt: skip
 @click.option("--epochs", type=int, help="Epochs of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Number of seeds for each row.")
 @click.option(
@@ -45,7 +58,7 @@ FOLDER = Path("runs/reproduce")
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
     from capsviz import discovery
-    from capsviz.experiments import reproduce, reproductions
+    from capsviz.experiments import reproduce, reproduced, reproductions
     from capsviz.inputs.opening import choose_device
     from capsviz.results import tables
     from capsviz.training import distributed
@@ -57,12 +70,18 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             raise ValueError(f"{typed[0]} without a table: expected one of {known}")
         for name in reproductions.available():
             click.echo(f"{name:12}{reproductions.get(name).title}")
+        for number, one in enumerate(reproduced.FINDINGS, 1):
+            click.echo(f"{number:<12}{one.claim}")
+        return
+    if table[:1].isdigit():
+        if typed := options.typed("seeds", "rows", "task", "as_json", *OF_TRAINING):
+            raise ValueError(f"a finding takes --show and --folder alone: drop {', '.join(typed)}")
+        _measure(table, folder or FOLDER / f"finding-{table}", show=show)
         return
     rows = tuple(name.strip() for name in rows.split(",") if name)
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
-        of_training = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
-        if typed := options.typed("seeds", "rows", "task", *of_training):
+        if typed := options.typed("seeds", "rows", "task", *OF_TRAINING):
             raise ValueError(f"--show trains nothing: drop {', '.join(sorted(typed))}")
         if folder is not None and not folder.is_dir():
             raise FileNotFoundError(f"there is no folder '{folder}'")
@@ -95,3 +114,28 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         click.echo(writing.to_json(about))
     else:
         click.echo(tables.markdown(header, lines) + "\n" + caption)
+
+
+def _measure(number: str, folder: Path, *, show: bool) -> None:
+    """Run the commands of a finding one after another, and print what else was trained for it."""
+    from capsviz.experiments import reproduced
+
+    one, failed = reproduced.finding(number), []
+    click.echo(f"{number}. {one.claim}")
+    for words in reproduced.commands(one):
+        click.echo(f"$ capsviz {words}")
+        writes = (
+            []
+            if words.startswith(("compare", "reproduce"))
+            else ["--output", str(folder), "--force"]
+        )
+        command = [sys.executable, "-m", "capsviz", *shlex.split(words), *writes]
+        if not show and subprocess.run(command).returncode:
+            failed.append(words.split()[0])
+    if lines := reproduced.trainings(one):
+        click.echo("Runs whose weights are not shipped (their statistics are), and their training:")
+        click.echo("\n".join(f"  {line}" for line in lines))
+    if failed:
+        raise click.ClickException(
+            f"{len(failed)} of {len(one.measured)} commands failed, see above: {', '.join(failed)}"
+        )

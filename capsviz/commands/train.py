@@ -131,6 +131,7 @@ def command(
     """Train one network."""
     from capsviz import data
     from capsviz.commands.evaluate import balance
+    from capsviz.data import folder
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
     from capsviz.training.evaluate import Evaluation
@@ -139,6 +140,8 @@ def command(
     flags["options"] = options.of_network(more)
     flags["dataset_options"] = options.of_data(about_data, top_value)
     name, recipe = run.prepare(recipe, flags)
+    if name == "folder" and data_dir is not None:
+        name = folder.own_name(data_dir)
     output = output or Path("runs") / name
     device = choose_device(device)
     try:

@@ -64,6 +64,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     notice: str | None = None  # to be printed beside its pictures
     left_out: str | None = None  # what is there and not in it, a line or two
     inputs: bool = False  # no images: token ids, a table, a volume, ...
+    kind: str | None = None  # what `load` calls it; None: the name
 
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts
@@ -102,6 +103,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
             ) from error
         label = self.labels[position]
         return to_float(self.images[position]), int(label) if label.dim() == 0 else label
+
+    @property
+    def loader(self) -> str:
+        """What `load` calls it: "folder", where the name is that of a user's own folder."""
+        return self.kind or self.name
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -249,7 +255,8 @@ def load(
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
-    return replace(part, name=name).pad(pad_px).crop(crop_px)  # cards find it by this name
+    own = part.name if part.kind == name else name  # cards find it by this
+    return replace(part, name=own).pad(pad_px).crop(crop_px)
 
 
 def module_of(name: str) -> ModuleType:

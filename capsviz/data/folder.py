@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 
 import torch
 
 from capsviz import memory
-from capsviz.data import Dataset, _splits
+from capsviz.data import Dataset, _splits, available
 from capsviz.pictures import opening
 
 
@@ -79,9 +80,15 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
             f"e.g. {errors[0]}"
         )
     return Dataset(
-        torch.stack(images), torch.tensor(labels), classes, "folder", split,
-        left_out="\n".join(told) or None,
+        torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
+        left_out="\n".join(told) or None, kind="folder",
     )  # fmt: skip
+
+
+def own_name(root: str | Path) -> str:
+    """Return what the pictures of a folder are called: as it is, but never as another data set."""
+    name = re.sub(r"[^\w.+-]+", "-", Path(root).expanduser().resolve().name) or "pictures"
+    return f"own-{name}" if name in available() else name
 
 
 def describe(root, **options) -> list[str]:

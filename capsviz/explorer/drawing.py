@@ -11,6 +11,7 @@ import functools
 import io
 import re
 from html import escape
+from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
@@ -19,7 +20,6 @@ from PIL import Image
 from capsviz.analyses.routing import NO_MAP
 from capsviz.nn.quantity import words_of
 from capsviz.results.panels import picture
-from capsviz.transforms.augment import to_uint8
 
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
 
@@ -45,36 +45,21 @@ def pixels(image: np.ndarray, caption: str) -> str:
     )
 
 
+def figure(path: Path) -> str:
+    """Show a PNG file."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img class="cv-figure" src="data:image/png;base64,{data}" alt="{escape(path.stem)}">'
+
+
 def row(*panels: str) -> str:
     """Put panels beside one another, or below one another on a narrow page."""
     return f'<div class="cv-row">{"".join(panels)}</div>'
-
-
-def column(parts, **data: str) -> str:
-    """Put panels below one another, in a column with these data attributes."""
-    named = "".join(f' data-{name}="{escape(value)}"' for name, value in data.items())
-    return f'<section class="cv-side"{named}>{"".join(parts)}</section>'
 
 
 def note(text: str, kind: str = "") -> str:
     """Write a line of text; what stands between backquotes is code."""
     code = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return f'<p class="cv-note {kind}">{code}</p>' if text else ""
-
-
-def gallery(cases) -> str:
-    """Draw a button for each prepared case: its image, its name, its question."""
-
-    def button(case):
-        image = picture(to_uint8(case.sample.image[0]))
-        rotated = f' style="transform:rotate({-case.angle_deg:g}deg)"' if case.angle_deg else ""
-        return (
-            f'<button type="button" data-case="{escape(case.key)}" title="{escape(case.question)}">'
-            f'<img class="cv-px" src="{png(image)}" alt=""{rotated}>'
-            f"<span>{escape(case.name)}</span></button>"
-        )
-
-    return f'<div class="cv-cases">{"".join(map(button, cases))}</div>'
 
 
 def bars(values, classes, title: str, what: str, before=None) -> str:
@@ -90,20 +75,20 @@ def bars(values, classes, title: str, what: str, before=None) -> str:
     head = f"{escape(title)}: predicted as <strong>{escape(classes[winner])}</strong>"
     return (
         f'<section class="cv-bars" data-predicted="{winner}"><h4>{head}</h4>'
-        f"{''.join(lines)}<p>{escape(what)}</p></section>"
+        f"<div>{''.join(lines)}</div><p>{escape(what)}</p></section>"
     )
 
 
-def evidence(trace, capsule: int, name: str, limit: float | None = None) -> str:
+def evidence(trace, capsule: int, name: str) -> str:
     """Draw the evidence for a class at each position over the image, on one scale for all classes.
 
     As in the figure of `routing`, foreground pixels are outlined, and clearly negative evidence has
-    a minus sign. The scale ends at `limit`, or at the largest value of any class. Capsules without
-    positions have no map; a table shows the evidence of each type for each class.
+    a minus sign. The scale ends at the largest value of any class. Capsules without positions
+    have no map; a table shows the evidence of each type for each class.
     """
     if trace.maps is None:
         return note(NO_MAP) if trace.type_evidence is None else _by_type(trace, capsule, name)
-    limit = (float(np.abs(trace.maps).max()) if limit is None else limit) or 1e-6
+    limit = float(np.abs(trace.maps).max()) or 1e-6
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
     box = (
@@ -204,7 +189,8 @@ def vector(own: np.ndarray, changes, name: str) -> str:
     return (
         f'<section class="cv-bars"><h4>Pose of {escape(name)}, length '
         f"{np.linalg.norm(now):.2f} (unchanged: {np.linalg.norm(own):.2f})</h4>"
-        f"{''.join(lines)}<p>Value of each dimension. Ticks: the unchanged pose.</p></section>"
+        f"<div>{''.join(lines)}</div>"
+        "<p>Value of each dimension. Ticks: the unchanged pose.</p></section>"
     )
 
 

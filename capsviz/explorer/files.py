@@ -1,4 +1,4 @@
-"""Write what the page shows as figures and JSON, by the analyses of the commands. No Gradio."""
+"""Draw what the page shows as figures with numbers, as the commands do. No Gradio."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from capsviz import results
-from capsviz.analyses import perturb, rotate, routing, view
+from capsviz.analyses import perturb, rotate, routing, side_by_side, view
 from capsviz.analyses.view import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
+from capsviz.results.panels import picture
+from capsviz.transforms.augment import to_uint8
 
 KEPT_S = 3600  # seconds that figures stay on the disk
+STEP_DEG = 5.0  # between the angles of a full circle
+Measured = tuple[Any, dict]  # a result, and the options that it was made with
 
 
-def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
-    """Write the figure of `capsviz view`: the image in both networks, and the changed pose."""
-    warp, how = settings.warp, settings.how
-    capsule = panels.find(networks, sample.image, settings).capsule
+def of_view(networks: Networks, sample: Sample, settings: Settings) -> Measured:
+    """Measure `capsviz view`: the image in both networks, and the changed pose."""
+    how = settings.how
     donor = None if how.donor is None else networks.test_image(*how.donor)
     result = view.compute(
         look.without_type(networks.model, how.off),
@@ -33,18 +38,18 @@ def save_view(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
         classes=networks.classes,
         others=[networks.other],
         names=networks.names,
-        warp=warp,
-        capsule=capsule,
+        warp=settings.warp,
+        capsule=panels.find(networks, sample.image, settings).capsule,
         changed=[(d, by) for d, by in enumerate(settings.changes) if by],
         couplings=look.replacing(networks.model, how, donor),
         iterations=how.iterations,
         routing=how.words,
     )
-    return _save("view", result, networks, sample, {**warp._asdict(), **how._asdict()})
+    return result, {**settings.warp._asdict(), **how._asdict()}
 
 
-def save_routing(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
-    """Write the figure of `capsviz routing`, which has uniform couplings for comparison.
+def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measured:
+    """Measure `capsviz routing`, which has uniform couplings for comparison.
 
     ValueError for replaced couplings: then nothing is routed.
     """
@@ -52,7 +57,7 @@ def save_routing(networks: Networks, sample: Sample, settings: Settings) -> list
     if how.couplings is not None:
         raise ValueError(
             f"couplings {how.couplings}: this figure shows what routing does; expected it as "
-            'trained or of one iteration. "Make a figure of this view" has replaced couplings, too'
+            'trained or of one iteration. The figure "view" has replaced couplings, too'
         )
     result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
@@ -63,12 +68,11 @@ def save_routing(networks: Networks, sample: Sample, settings: Settings) -> list
     )
     if how != look.AS_TRAINED:
         result = result._replace(changed=how.words)
-    options = {**settings.warp._asdict(), "off": how.off, "iterations": how.iterations}
-    return _save("routing", result, networks, sample, options)
+    return result, {**settings.warp._asdict(), "off": how.off, "iterations": how.iterations}
 
 
-def save_pose(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
-    """Write the sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
+def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
+    """Measure `capsviz perturb`: the pose of a class, each dimension changed in turn."""
     capsule = panels.find(networks, sample.image, settings).capsule
     result = perturb.change_each(
         networks.model,
@@ -76,26 +80,50 @@ def save_pose(networks: Networks, sample: Sample, settings: Settings) -> list[Pa
         sample.label,
         statistics=perturb.measure_class(networks.inputs, capsule),
     )
-    options = {**settings.warp._asdict(), "capsule": capsule}
-    return _save("perturb", result, networks, sample, options)
+    return result, {**settings.warp._asdict(), "capsule": capsule}
 
 
-def save_rotation(networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
-    """Write the figure and the GIF of `capsviz rotate`: the original image in a full circle."""
-    result = rotate.Rotate().measure(
-        networks.model, sample.image, sample.label, classes=networks.classes, **panels.SWEEP
-    )
-    paths = _save("rotate", result, networks, sample, {})
-    return [rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15), *paths]
+def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
+    """Measure `capsviz rotate`: the original image in a full circle."""
+    angles: dict[str, Any] = {"start": -180.0, "stop": 180.0, "step": STEP_DEG}
+    model, image, label = networks.model, sample.image, sample.label
+    return rotate.Rotate().measure(model, image, label, classes=networks.classes, **angles), angles
 
 
-def _save(analysis: str, result, networks: Networks, sample: Sample, options: dict) -> list[Path]:
-    """Write into a new folder, so that no visitor overwrites another's; Gradio serves copies."""
+def of_both(networks: Networks, sample: Sample, settings: Settings) -> Measured:
+    """Measure `capsviz side-by-side`: both networks as they route, and with uniform couplings.
+
+    ValueError if the second has no capsules.
+    """
+    both = dict(zip(networks.names, (networks.model, networks.other), strict=True))
+    image = warped(sample.image, settings.warp)
+    result = side_by_side.OneImage().measure(both, image, sample.label, classes=networks.classes)
+    return result, settings.warp._asdict()
+
+
+FIGURES = {  # by the names of their analyses
+    "view": of_view,
+    "routing": of_routing,
+    "rotate": of_rotation,
+    "perturb": of_pose,
+    "side_by_side": of_both,
+}
+
+
+def save(analysis: str, networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
+    """Write a figure as PDF and PNG, its numbers, and the image for `--image` of other commands.
+
+    They lie in a new folder, so that no visitor overwrites another's; Gradio serves copies.
+    ValueError for an unknown figure, or one that these settings do not have.
+    """
+    if analysis not in FIGURES:
+        raise ValueError(f"figure '{analysis}': expected one of {', '.join(FIGURES)}")
+    result, options = FIGURES[analysis](networks, sample, settings)
     for old in Path(_folder()).iterdir():
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=_folder()))
-    return results.save(
+    paths = results.save(
         folder / f"{analysis}-{sample.name}",
         analysis,
         result,
@@ -104,6 +132,11 @@ def _save(analysis: str, result, networks: Networks, sample: Sample, options: di
         device=str(networks.inputs.device),
         command="capsviz explore",
     )
+    if analysis == "rotate":
+        paths.append(rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15))
+    paths.append(folder / f"{sample.name}-image.png")
+    Image.fromarray(picture(to_uint8(sample.image[0]))).save(paths[-1])
+    return paths
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The image that a visitor looks at: drawn, uploaded, prepared, or from a link."""
+"""The image that a visitor looks at: drawn, uploaded, or from a link."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from capsviz import pictures
-from capsviz.explorer.networks import Networks
 from capsviz.pictures.centring import mnist_style
 from capsviz.transforms.augment import to_uint8
 
@@ -31,78 +30,6 @@ class Sample(NamedTuple):
     label: int | None  # its class, if it is known
     name: str  # for files
     origin: dict = {}  # for a link, see `settings.query`
-
-
-class Case(NamedTuple):
-    """A prepared image to begin a lesson with."""
-
-    sample: Sample
-    name: str
-    question: str
-    angle_deg: float = 0.0  # that the page rotates it by
-
-    @property
-    def key(self) -> str:
-        """Its name in a link."""
-        return self.sample.name
-
-
-FOUR_OR_NINE = (
-    ((100, 58), (92, 100), (98, 134), (134, 144), (178, 128)),
-    ((100, 58), (122, 42), (146, 42)),
-    ((186, 60), (178, 128), (172, 240)),
-)
-TWO_DIGITS = (
-    ((40, 90), (52, 66), (80, 60), (104, 76), (108, 104), (88, 140), (44, 204), (120, 200)),
-    ((150, 66), (236, 64), (206, 128), (186, 206)),
-)
-SHOE = (
-    (24, 120), (48, 112), (82, 132), (112, 128), (140, 112), (160, 136), (200, 158), (244, 166),
-    (258, 182), (258, 204), (24, 204),
-)  # fmt: skip
-WIDTH = 22  # of a stroke, px of the sheet
-
-
-def prepared(networks: Networks) -> list[Case]:
-    """Return the cases for the images of two networks; the drawn ones are for digits alone.
-
-    Test images are the first of their class, so that the cases are always the same.
-    """
-
-    def case(key, name, question, image, label=None, angle_deg=0.0):
-        return Case(Sample(image, label, key, {"case": key}), name, question, angle_deg)
-
-    def drawn(lines, filled: bool = False) -> Tensor:
-        sheet = Image.new("L", (SHEET_PX, SHEET_PX))
-        pen = ImageDraw.Draw(sheet)
-        for line in lines:
-            if filled:
-                pen.polygon(line, fill=255)
-            else:
-                pen.line(line, fill=255, width=WIDTH, joint="curve")
-        return from_opacity(np.asarray(sheet), networks.frame)
-
-    last = len(networks.classes) - 1
-    easy, rotated = min(2, last), min(7, last)
-    cases = [
-        case("easy", "easy", "Which parts of the image are evidence for its class, which against?",
-             networks.test_image(easy, 0), easy),
-        case("upside-down", "upside down",
-             "What is it predicted as? Rotate it back: at which angle does the prediction change?",
-             networks.test_image(rotated, 0), rotated, 180.0),
-    ]  # fmt: skip
-    if networks.frame.centred and networks.classes == tuple("0123456789"):
-        cases[1:1] = [
-            case("4-or-9", "4 or 9",
-                 "Which capsule is longer, 4 or 9, and in which network? Are both short?",
-                 drawn(FOUR_OR_NINE)),
-            case("two-digits", "two digits",
-                 "Capsules can be long for two classes at once, a softmax cannot: are they?",
-                 drawn(TWO_DIGITS)),
-        ]  # fmt: skip
-        shoe = drawn([SHOE], filled=True)
-        cases.append(case("shoe", "a shoe", "This is no digit: are all capsules short?", shoe))
-    return cases
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:

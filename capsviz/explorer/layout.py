@@ -9,7 +9,8 @@ from typing import Any
 import gradio as gr
 
 from capsviz.explorer import drawing, settings
-from capsviz.explorer.images import SHEET_PX, Case
+from capsviz.explorer.files import FIGURES
+from capsviz.explorer.images import SHEET_PX
 from capsviz.explorer.networks import About, Choice
 
 HERE = Path(__file__).parent
@@ -29,37 +30,41 @@ SHEET = (
 )
 
 
-def build(choice: Choice, cases: list[Case], about: About, label: int) -> SimpleNamespace:
+def build(choice: Choice, about: About, label: int) -> SimpleNamespace:
     """Make all parts of the page, and return them by name; inside `gr.Blocks`.
 
     `controls` holds the parts that a link holds, by their names there. `about` is of the first
     network, `label` the class of the first image.
     """
-    on = SimpleNamespace(controls={}, downloads={})
+    on = SimpleNamespace(controls={})
     classes = [(name, k) for k, name in enumerate(choice.dataset.classes)]
-    gr.HTML(f"{OUTSIDE}<h2>capsviz explore</h2>Draw a digit, rotate it, and watch its routing.")
-    _networks(on, choice)
+    with gr.Row(elem_id="head"):
+        gr.HTML(f"{OUTSIDE}<h2>capsviz explore</h2>Draw a digit, rotate it, watch its routing.")
+        _networks(on, choice)
     with gr.Row(elem_id="top"):
-        with gr.Column(scale=2, min_width=280):
-            _sources(on, choice, cases, classes, label)
-        with gr.Column(scale=3, min_width=280, elem_id="stage"):
+        with gr.Column(scale=5, min_width=280):
+            _sources(on, choice, classes, label)
+        with gr.Column(scale=8, min_width=280, elem_id="stage"):
             on.images = _html("images")
             on.scores = _html("scores")
+        with gr.Column(scale=8, min_width=280):
+            on.routed = _html("routed")
+            on.controls["iteration"] = gr.Slider(
+                1, MOST_ITERATIONS, about.iterations, step=1, label="Iteration",
+                elem_id="iteration", buttons=[],
+            )  # fmt: skip
+            on.controls["routing"] = gr.Radio(
+                list(settings.ROUTINGS), value=settings.ROUTINGS[0], label="Routing",
+                elem_id="routing-mode",
+            )  # fmt: skip
     _warps(on)
     with gr.Tabs():
         with gr.Tab("Routing"):
             _routing(on, about, classes, label)
-        with gr.Tab("Side by side") as on.sides_tab:
-            gr.HTML(drawing.note(
-                "First both networks, as each routes the image. Then the image's own votes in the "
-                "first network, weighted by three couplings: those found by routing, uniform ones, "
-                "and those of another image, which is chosen under Routing."
-            ))  # fmt: skip
-            on.sides = _html("sides")
-        with gr.Tab("Rotate"):
-            _rotate(on)
         with gr.Tab("Pose", elem_id="pose-tab"):
             _pose(on, choice.dimensions, classes)
+        with gr.Tab("Figure"):
+            _figure(on)
     return on
 
 
@@ -69,23 +74,18 @@ def types(count: int) -> list[tuple[str, int]]:
 
 
 def _networks(on, choice):
-    with gr.Row(elem_id="networks"):
-        on.first = gr.Dropdown(
-            choice.capsule_names, value=choice.first, label="Network", elem_id="first",
-            info="a capsule network, shown in detail",
-        )  # fmt: skip
-        on.beside = gr.Dropdown(
-            choice.names, value=choice.beside, label="Compare with", elem_id="beside",
-            info="any network for the same images",
-        )  # fmt: skip
+    on.first = gr.Dropdown(
+        choice.capsule_names, value=choice.first, label="Capsule network", elem_id="first"
+    )
+    on.beside = gr.Dropdown(
+        choice.names, value=choice.beside, label="Compare with", elem_id="beside"
+    )  # fmt: skip
 
 
-def _sources(on, choice, cases, classes, label):
+def _sources(on, choice, classes, label):
     with gr.Tabs():
         with gr.Tab("Draw"):
             on.sheet = _html("sheet", SHEET, "canvas.js")
-        with gr.Tab("Cases"):
-            on.cases = _html("cases", drawing.gallery(cases), "cases.js")
         with gr.Tab("Upload"):
             on.file = gr.File(label="A picture of one digit", height=140, elem_id="file")
             on.invert = gr.Radio(
@@ -112,27 +112,16 @@ def _warps(on):
             for one in settings.WARPS
         ]  # fmt: skip
     on.controls |= {one.name: part for one, part in zip(settings.WARPS, on.warp, strict=True)}
-    with gr.Row(elem_classes="cv-buttons"):
-        on.straight = gr.Button("Undo the warp", elem_id="undo-warp", **QUIET)
-        _download(on, "view", "Make a figure of this view")
+    on.straight = gr.Button("Undo the warp", elem_id="undo-warp", **QUIET)
 
 
 def _routing(on, about, classes, label):
     with gr.Row():
-        on.controls["routing"] = gr.Radio(
-            list(settings.ROUTINGS), value=settings.ROUTINGS[0], label="Routing", scale=2,
-            min_width=280, elem_id="routing-mode",
-        )  # fmt: skip
         on.controls["off"] = gr.Dropdown(
             types(about.types), value=settings.NONE, label="Switch off capsule type",
             elem_id="type-off",
         )  # fmt: skip
         on.controls["map"] = _class("Evidence for class", classes, "mapped")
-        on.controls["iteration"] = gr.Slider(
-            1, MOST_ITERATIONS, about.iterations, step=1, label="Iteration",
-            elem_id="iteration", buttons=[],
-        )  # fmt: skip
-    with gr.Row():
         on.controls["donor"] = gr.Dropdown(
             classes, value=(label + 1) % len(classes), label="The other image: class",
             info="whose couplings can be transplanted", elem_id="donor",
@@ -141,15 +130,7 @@ def _routing(on, about, classes, label):
             0, precision=0, minimum=0, label="Number within the class", elem_id="donor-index",
             info="of the test images",
         )  # fmt: skip
-    on.routed = _html("routed")
-    _download(on, "routing", "Make a figure of the routing")
-
-
-def _rotate(on):
-    with gr.Row(elem_classes="cv-buttons"):
-        on.rotate = gr.Button("Rotate the image", elem_id="rotate", **QUIET)
-        _download(on, "rotation", "Make a GIF")
-    on.rotated = _html("rotated", script="player.js")
+    on.iterations = _html("iterations")
 
 
 def _pose(on, dimensions, classes):
@@ -166,7 +147,19 @@ def _pose(on, dimensions, classes):
             for d in range(dimensions)
         ]  # fmt: skip
     on.controls |= {f"d{d}": part for d, part in enumerate(on.changes)}
-    _download(on, "pose", "Make a sheet of this pose")
+
+
+def _figure(on):
+    on.kind = gr.Radio(
+        [(name.replace("_", "-"), name) for name in FIGURES], value="view", elem_id="figure-kind",
+        label="Figure of what is shown, as the command of this name draws it",
+    )  # fmt: skip
+    on.make = gr.Button("Make the figure", elem_id="make", **QUIET)
+    on.files = gr.File(
+        label="To download: figure as PDF and PNG, numbers as JSON, and the image",
+        file_count="multiple", visible=False, interactive=False, elem_id="files",
+    )  # fmt: skip
+    on.figure = _html("figure")
 
 
 def _class(label: str, classes, elem_id: str) -> gr.Dropdown:
@@ -181,13 +174,3 @@ def _html(elem_id: str, template: str = "${value}", script: str | None = None) -
     return gr.HTML(
         "", html_template=template, js_on_load=code, elem_id=elem_id, apply_default_css=False
     )  # fmt: skip
-
-
-def _download(on, name: str, text: str) -> None:
-    """Make a button, and the files that it offers."""
-    button = gr.Button(f"{text}, with its numbers", elem_id=f"save-{name}", **QUIET)
-    files = gr.File(
-        label="To download: figure as PDF and PNG, numbers as JSON",
-        file_count="multiple", visible=False, interactive=False, elem_id=f"files-{name}",
-    )  # fmt: skip
-    on.downloads[name] = button, files

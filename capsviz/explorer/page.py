@@ -35,7 +35,6 @@ class State(NamedTuple):
 
     sample: Sample | None
     networks: Networks
-    opened: bool  # the tab "Side by side", whose panels cost more
     values: dict[str, Any]  # of the controls, by their names in a link
 
 
@@ -48,25 +47,27 @@ class Page:
     def __init__(self, choice: Choice):
         self.choice = choice
         networks = choice.pair(choice.first, choice.beside)
-        self.cases = {case.key: case for case in images.prepared(networks)}
         middle = min(2, len(networks.classes) - 1)
         warped(networks.test_image(middle, 0), Warp(1.0))  # imports what comes with a first warp
         with gr.Blocks(
-            title="capsviz explore", analytics_enabled=False, delete_cache=(3600, 3600)
+            title="capsviz explore",
+            analytics_enabled=False,
+            delete_cache=(3600, 3600),
+            fill_width=True,
         ) as self.blocks:
             self.address = gr.Textbox("", visible="hidden")  # first: its script gives the value
             self.sample = gr.State(self.test_image(networks, middle, 0))
-            self.sides_opened = gr.State(False)
             # No State: its changes are not sent to the page by requests that do not queue.
             self.iterations = gr.Number(0, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
-            self.on = on = layout.build(choice, list(self.cases.values()), networks.about, middle)
+            self.on = on = layout.build(choice, networks.about, middle)
             self.usual = {name: one.value for name, one in on.controls.items()}
             self.given = {
-                self.sample, on.first, on.beside, self.sides_opened, *on.controls.values(),
+                self.sample, on.first, on.beside, *on.controls.values(),
             }  # fmt: skip
             self.panels = [
-                on.images, on.scores, on.routed, on.sides, on.posed, self.iterations, self.query,
+                on.images, on.scores, on.routed, on.iterations, on.posed, on.figure, on.files,
+                self.iterations, self.query,
             ]  # fmt: skip
             self._events()
 
@@ -83,8 +84,8 @@ class Page:
         )  # fmt: skip
         gr.on(
             [on.first.input, on.beside.input], self.choose, self.given,
-            [on.status, controls["off"], controls["iteration"], *on.changes, on.rotated,
-             *self.panels], **LATEST,
+            [on.status, controls["off"], controls["iteration"], *on.changes, *self.panels],
+            **LATEST,
         )  # fmt: skip
         for triggers, find, inputs in (
             ([on.sheet.input], self.sketch, [on.sheet]),
@@ -92,26 +93,18 @@ class Page:
             ([on.file.clear], lambda networks: None, []),
             ([on.take.click, on.index.submit, on.digit.input], self.test_image,
              [on.digit, on.index]),
-            ([on.cases.input], self.prepared, [on.cases]),
         ):  # fmt: skip
             gr.on(
                 triggers, self.replacing(find, inputs), {*inputs, *self.given},
-                [self.sample, on.status, on.rotated, *on.warp, *self.panels], **LATEST,
+                [self.sample, on.status, *self.panels], **LATEST,
             )  # fmt: skip
         on.straight.click(lambda: list(Warp()), None, on.warp, **QUICK)
         on.own.click(lambda: [0] * len(on.changes), None, on.changes, **QUICK)
-        on.sides_tab.select(
-            self.open_sides, self.given, [self.sides_opened, *self.panels], **QUICK
-        )  # fmt: skip
         self.iterations.change(None, [self.iterations], [controls["iteration"]], js=REACH, **QUICK)
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
-        on.rotate.click(self.rotate, self.given, [on.rotated], **SLOW)
-        for name, save in (
-            ("view", files.save_view), ("routing", files.save_routing),
-            ("pose", files.save_pose), ("rotation", files.save_rotation),
-        ):  # fmt: skip
-            button, out = on.downloads[name]
-            button.click(self.saving(save, out), self.given, [out], **SLOW)
+        on.make.click(
+            self.make, {on.kind, *self.given}, [on.figure, on.files], **SLOW
+        )  # fmt: skip
 
     def state(self, given: dict) -> State:
         """Return what a visitor looks at."""
@@ -119,7 +112,6 @@ class Page:
         return State(
             given[self.sample],
             self.choice.pair(given[on.first], given[on.beside]),
-            given[self.sides_opened],
             {name: given[one] for name, one in on.controls.items()},
         )
 
@@ -147,15 +139,13 @@ class Page:
             iterations=about.iterations,
         )  # fmt: skip
         wrong += [f"the link's value of {name} is not possible here" for name in odd]
-        case = self._case(sample)
-        status = drawing.note(case.question if case else "")
         return {
             self.sample: sample,
-            on.status: status + drawing.note("; ".join(wrong), "cv-warn"),
+            on.status: drawing.note("; ".join(wrong), "cv-warn"),
             on.first: networks.names[0],
             on.beside: networks.names[1],
             **self._controls(about, values),
-            **self.show(State(sample, networks, given[self.sides_opened], values)),
+            **self.show(State(sample, networks, values)),
         }
 
     def choose(self, given) -> dict:
@@ -171,41 +161,33 @@ class Page:
         values = state.values | changed
         return {
             on.status: "",
-            on.rotated: "",
             **self._controls(about, changed),
             **self.show(state._replace(values=values)),
         }
 
     def replacing(self, find, inputs):
-        """Return a handler that shows another image, or none, or says what is wrong with it.
-
-        A prepared case is rotated as it is to be, and its question is asked.
-        """
+        """Return a handler that shows another image, or none and what is wrong with it."""
 
         def handle(given):
-            on, state = self.on, self.state(given)
+            state = self.state(given)
             try:
-                sample = find(state.networks, *(given[one] for one in inputs))
+                sample, wrong = find(state.networks, *(given[one] for one in inputs)), ""
             except ValueError as error:
-                return {on.status: drawing.note(str(error), "cv-warn")}
-            case, warp = self._case(sample), {}
-            if case is not None:
-                names = [one.name for one in settings.WARPS]
-                warp = dict(zip(names, Warp(case.angle_deg), strict=True))
+                sample, wrong = None, str(error)
             return {
                 self.sample: sample,
-                on.status: drawing.note(case.question if case else ""),
-                on.rotated: "",
-                **{on.controls[name]: value for name, value in warp.items()},
-                **self.show(state._replace(sample=sample, values=state.values | warp)),
+                self.on.status: drawing.note(wrong, "cv-warn"),
+                **self.show(state._replace(sample=sample)),
             }
 
         return handle
 
     def show(self, state: State) -> dict:
         """Return all panels, the number of iterations, and the link's query."""
-        on, (sample, networks, opened, values) = self.on, state
-        shown = {
+        on, (sample, networks, values) = self.on, state
+        shown: dict[Any, Any] = {
+            on.figure: "",
+            on.files: gr.File(visible=False),
             self.iterations: networks.about.iterations,
             self.query: settings.query(
                 networks.names, sample.origin if sample else {}, values, self.neutral(networks)
@@ -213,8 +195,8 @@ class Page:
         }
         if sample is None:
             empty = drawing.note(panels.EMPTY)
-            shown |= dict.fromkeys((on.images, on.routed, on.sides, on.posed), empty)
-            return shown | {on.scores: ""}
+            shown |= dict.fromkeys((on.images, on.iterations, on.posed), empty)
+            return shown | {on.scores: "", on.routed: ""}
         chosen, note = settings.read(values, networks.about.dimensions), ""
         try:
             answers = panels.find(networks, sample.image, chosen)
@@ -222,43 +204,29 @@ class Page:
             note = drawing.note(f"{error}. The image is shown with routing as trained.", "cv-warn")
             chosen = chosen._replace(how=look.AS_TRAINED)
             answers = panels.find(networks, sample.image, chosen)
-        if opened:
-            try:
-                shown[on.sides] = panels.side_by_side(networks, sample.image, chosen)
-            except ValueError as error:  # a donor that does not exist
-                shown[on.sides] = drawing.note(str(error), "cv-warn")
         return shown | {
             on.images: panels.images(answers, networks),
             on.scores: note + panels.scores(answers, networks, sample.label),
-            on.routed: note + panels.routed(answers, networks, chosen),
+            on.routed: panels.routed(answers, networks, chosen),
+            on.iterations: note + panels.iterations(answers, networks, chosen),
             on.posed: panels.posed(answers, networks, chosen),
         }
 
-    def open_sides(self, given) -> dict:
-        """Show all panels, from now on with those side by side."""
-        return {self.sides_opened: True, **self.show(self.state(given)._replace(opened=True))}
-
-    def rotate(self, given) -> dict:
-        """Show the player of a full circle."""
-        sample, networks, *_ = self.state(given)
-        empty = drawing.note(panels.EMPTY)
-        return {self.on.rotated: panels.player(networks, sample.image) if sample else empty}
-
-    def saving(self, save, out):
-        """Return a handler that writes figures of what is shown, and offers them."""
-
-        def handle(given):
-            sample, networks, _, values = self.state(given)
-            if sample is None:
-                raise gr.Error(panels.EMPTY)
-            chosen = settings.read(values, networks.about.dimensions)
-            try:
-                paths = save(networks, sample, chosen)
-            except ValueError as error:
-                raise gr.Error(str(error)) from error
-            return {out: gr.File([str(path) for path in paths], visible=True)}
-
-        return handle
+    def make(self, given) -> dict:
+        """Draw a figure of what is shown, and offer it with its numbers."""
+        sample, networks, values = self.state(given)
+        if sample is None:
+            raise gr.Error(panels.EMPTY)
+        chosen = settings.read(values, networks.about.dimensions)
+        try:
+            paths = files.save(given[self.on.kind], networks, sample, chosen)
+        except ValueError as error:
+            raise gr.Error(str(error)) from error
+        drawn = [path for path in paths[:-1] if path.suffix == ".png"]
+        return {
+            self.on.figure: "".join(drawing.figure(path) for path in drawn),
+            self.on.files: gr.File([str(path) for path in paths], visible=True),
+        }
 
     def sketch(self, networks: Networks, sheet: str) -> Sample | None:
         """Return a drawing; None once it is cleared."""
@@ -277,19 +245,7 @@ class Page:
         origin = {"digit": digit, "index": index}
         return Sample(networks.test_image(digit, index), digit, name, origin)
 
-    def prepared(self, networks: Networks, key: str) -> Sample:
-        """Return the image of a prepared case."""
-        if key not in self.cases:
-            raise ValueError(f"there is no case '{key}' here")
-        return self.cases[key].sample
-
-    def _case(self, sample: Sample | None) -> images.Case | None:
-        """Return the prepared case of an image, if it is one."""
-        return self.cases.get(sample.origin.get("case", "")) if sample else None
-
     def _of_link(self, networks: Networks, parts) -> Sample | None:
-        if "case" in parts:
-            return self.prepared(networks, parts["case"])
         if "ink" in parts:
             image = images.unpacked(parts["ink"], networks.dataset.image_shape)
             return images.own(image, "drawing")

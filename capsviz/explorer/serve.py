@@ -1,34 +1,62 @@
-"""Serve the page on this machine: offline, without analytics, until Ctrl+C."""
+"""Serve the page: offline, without analytics, until Ctrl+C; on this machine unless asked."""
 
 from __future__ import annotations
 
 import atexit
+import errno
+import ipaddress
 import os
+import secrets
 import socket
 import sys
+import webbrowser
 from pathlib import Path
 from typing import NoReturn
 
 from capsviz import discovery
+from capsviz.explorer.gate import LARGEST_MB, Gate
 
 HOST = "127.0.0.1"
-UPLOAD = "25mb"  # the largest picture that is taken
+EVERYWHERE = "0.0.0.0"  # all addresses of this machine
 THREADS = 8  # requests that are computed at a time, those of all visitors together
 
 
-def free_port(port: int) -> int:
-    """Return the port, or a free one for 0; a ValueError says why it is not available."""
+def free_port(port: int, host: str = HOST) -> int:
+    """Return the port, or a free one for 0.
+
+    ValueError for a host that is not this machine's, or a port that is not available.
+    """
     with socket.socket() as probe:
         if sys.platform != "win32":  # where it would take a port that is in use
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host or " ", port))
         except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise ValueError(
+                    f"--host '{host}' is no address of this machine: expected {HOST} (this machine "
+                    f"alone), {EVERYWHERE} (its network, too), or one of its own IPv4 addresses"
+                ) from error
             raise ValueError(
-                f"port {port} of {HOST} is not available ({error.strerror}): choose another by "
+                f"port {port} of {host} is not available ({error.strerror}): choose another by "
                 "--port, or any free one by --port 0"
             ) from error
         return probe.getsockname()[1]
+
+
+def _own_address() -> str:
+    """Return the address by which other machines reach this one; nothing is sent to find it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # of nobody: RFC 5737
+            return probe.getsockname()[0]
+        except OSError:  # there is no network
+            return HOST
+
+
+def is_alone(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
 
 
 def load_gradio():
@@ -42,25 +70,36 @@ def load_gradio():
     return gradio
 
 
-def launch(blocks, port: int, *, browser: bool = False) -> str:
-    """Start to serve the blocks of a page in the background, and return its address."""
+def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str:
+    """Start to serve the blocks of a page in the background, and return its link.
+
+    Beyond this machine the link holds a token, without which nothing is answered.
+    """
     gradio = load_gradio()
+    from starlette.middleware import Middleware
+
+    token = "" if is_alone(host) else secrets.token_urlsafe(16)
     blocks.queue(max_size=200)
     _, address, _ = blocks.launch(
-        server_name=HOST,
+        server_name=host,
         server_port=port,
-        inbrowser=browser,
         share=False,
         ssr_mode=False,
         prevent_thread_lock=True,
         quiet=True,
         show_error=True,
-        max_file_size=UPLOAD,
+        max_file_size=f"{LARGEST_MB}mb",
         max_threads=THREADS,
         footer_links=[],
         theme=_theme(gradio),
         css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
+        app_kwargs={"middleware": [Middleware(Gate, token=token)]},
     )
+    if token:
+        name = _own_address() if host == EVERYWHERE else host
+        address = f"http://{name}:{port}/?token={token}"
+    if browser:
+        webbrowser.open(address)
     return address
 
 

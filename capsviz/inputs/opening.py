@@ -45,7 +45,7 @@ class Inputs:
 
     def load(self, split: str) -> data.Dataset:
         """Another split of the same data set, with the options that this one was loaded with."""
-        trained_on, name = self.model.card["dataset"], self.dataset.name
+        trained_on, name = self.model.card["dataset"], self.dataset.loader
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
         return data.load(name, split, self.data_dir, **own, **self.options)
 
@@ -105,12 +105,12 @@ def open_inputs(
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
     elif checkpoint is None and dataset is not None and dataset not in checkpoints.shipped():
-        data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
+        name = data.load(dataset, split, data_dir).name  # refuses no data set, or none there
         recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
         raise ValueError(
             f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
             f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
-            f"runs/{dataset}"
+            f"runs/{name}"
         )
     source = str(checkpoint or dataset)
     model: Any = checkpoints.load(source, device=choose_device(device))
@@ -120,7 +120,7 @@ def open_inputs(
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
     said = [notice or part.notice, other_classes(model, part), *data.check({split: part})]
-    known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.name else None
+    known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.loader else None
     if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
         said.append(
             f"these {split} images of {part.name} are not those that the card of {_name(model)} "
@@ -195,7 +195,7 @@ def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: boo
     """A network by "FILE.py:FUNCTION" and its weights, for the images of a data set."""
     from capsviz.wrapping import open_network
 
-    about = {"name": part.name, "classes": list(part.classes)}
+    about = {"name": part.loader, "classes": list(part.classes)}
     return open_network(
         spec, weights, image_shape=part.image_shape, classes=len(part.classes), dataset=about,
         capsules=capsules, device=device,
@@ -310,7 +310,7 @@ def check_fit(model, part: data.Dataset) -> None:
         )
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", list(part.classes))
-    if trained_on["name"] == part.name and classes != list(part.classes):
+    if trained_on["name"] == part.loader and classes != list(part.classes):
         same = set(classes) == set(part.classes)
         apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
         own, other = (_first(names) for names in zip(*apart, strict=True))

@@ -15,15 +15,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
+from torch import Tensor
 
 from capsviz.results.panels import picture
 from capsviz.tracing import Trace
 from capsviz.tracing.evidence import additive_map, of_image, quantity
 
-__all__ = ["couplings", "evidence"]
+__all__ = ["couplings", "evidence", "overlay"]
 
 ROUNDING = 1e-6  # couplings nearer to 1/J are uniform
 
@@ -153,23 +155,68 @@ def evidence(
     parent = _within(parent, J, "class")
     with torch.no_grad():
         values = additive_map(of_image(trace, image), r, place=place)[0, parent].numpy()
-    axes = _or_new(axes)
-    _, _, height, width = trace.images.shape
+    axes = overlay(
+        trace.images[image], values, extent=trace.extent, spread=spread, axes=axes, cmap=cmap,
+        colorbar=f"{quantity(trace).part} by place" if colorbar else None,
+    )  # fmt: skip
+    axes.set(xlabel="px", ylabel="px")
+    at = "" if place is None else f" at place {place}"
+    axes.set_title(f"evidence for {parent}{at}, Σ {values.sum():.2f}")
+    return axes
+
+
+def overlay(
+    image: Tensor,
+    values: Tensor | np.ndarray,
+    *,
+    extent: Sequence[float] | None = None,
+    spread: float | None = None,
+    axes: Axes | None = None,
+    colorbar: str | None = "",
+    cmap: str = "RdBu_r",
+) -> Axes:
+    """Draw a map over an image and its outline, in one line: `capsviz.overlay(image, map)`.
+
+    Parameters
+    ----------
+    image     (C, H, W) in [0, 1].
+    values    (rows, columns) of any size, signed; zero is in the middle of the colour scale.
+    extent    left, right, bottom and top of the map in pixels, as `capsviz.tracing.extent` of a
+              network; None: the whole image.
+    spread    value from zero to the ends of the colour scale; None: as far as the map reaches.
+    axes      to draw into; None: those of a new figure.
+    colorbar  its label; None: no colour bar.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError  for an image or a map with other axes.
+    """
+    pixels, values = np.asarray(image, np.float32), np.asarray(values)
+    if pixels.ndim != 3 or values.ndim != 2:
+        raise ValueError(
+            f"expected an image (C, H, W) and a map (rows, columns), got {pixels.shape} and "
+            f"{values.shape}: take one image and one class"
+        )
+    axes, (_, height, width) = _or_new(axes), pixels.shape
     axes.set_facecolor("white")  # as paper, whatever the style
-    axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
+    axes.imshow(picture(pixels), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
     norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
+    place = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else tuple(extent)
     drawn = axes.imshow(
-        values, cmap=cmap, norm=norm, extent=trace.extent, interpolation="none", zorder=2
-    )
-    grey = trace.images[image].mean(0).numpy()
+        values, cmap=cmap, norm=norm, extent=place, interpolation="none", zorder=2,
+        alpha=0.7 if extent is None else 1,
+    )  # fmt: skip
+    grey = pixels.mean(0)
     if grey.max() > grey.min():
         half = (float(grey.min()) + float(grey.max())) / 2
         axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
-    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xlabel="px", ylabel="px")
-    at = "" if place is None else f" at place {place}"
-    axes.set_title(f"evidence for {parent}{at}, Σ {values.sum():.2f}")
-    if colorbar:
-        axes.figure.colorbar(drawn, ax=axes, label=f"{quantity(trace).part} by place")
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    if colorbar is not None:
+        axes.figure.colorbar(drawn, ax=axes, label=colorbar)
     return axes
 
 

@@ -147,7 +147,7 @@ def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict
 
 def _about_data(dataset: Dataset, options: dict) -> dict:
     return {
-        "name": dataset.name,
+        "name": dataset.loader,
         "classes": list(dataset.classes),
         "image_shape": list(dataset.image_shape),
         "things": 1 if dataset.parts is None else dataset.parts.shape[1],  # in each image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
@@ -26,7 +27,8 @@ SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     """Return name and recipe: a shipped one, a TOML file's or the defaults, changed by flags.
 
-    Flags that are None change nothing; those that are not fields of a recipe go to the network.
+    Also by the name of a series of runs whose statistics are shipped. Flags that are None change
+    nothing; those that are not fields of a recipe go to the network.
     The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
     another model than the recipe's, the recipe's options are dropped. ValueError for an unknown
     recipe, a damaged file, or values that `Recipe` refuses.
@@ -35,11 +37,16 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     if source is not None:
         known = {p.stem: p for p in sorted(discovery.folder(checkpoint.SHIPPED).glob("*.toml"))}
         path = known.get(source) or known.get(source.replace("-", "_")) or Path(source)
+        of_series = discovery.folder(checkpoint.SHIPPED) / "seeds" / source / "runs.json"
         if path.suffix == ".toml" and not path.is_file():
             raise ValueError(f"there is no file '{path}'")
-        if path.suffix != ".toml":
+        if path.suffix == ".toml":
+            recipe, name = read_recipe(path), path.stem
+        elif of_series.is_file():
+            terms = json.loads(of_series.read_text(encoding="utf-8"))["terms"]
+            recipe, name = Recipe(**terms), source
+        else:
             raise ValueError(discovery.unknown("recipe", source, list(known)) + ", or a .toml file")
-        recipe, name = read_recipe(path), path.stem
     flags = {k: v for k, v in flags.items() if v is not None}
     if flags.get("model", recipe.model) != recipe.model:
         recipe = replace(recipe, options={})
@@ -80,6 +87,7 @@ def run(
     save_every: int | None = None,
     team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
+    log: Callable[[int, str, dict[str, float]], None] | None = None,
 ) -> tuple[Path, dict]:
     """Train, then evaluate the weights as stored on the test set, once; return path and card.
 
@@ -92,6 +100,8 @@ def run(
                 `epochs/NAME-EPOCH.safetensors`; None: of no epoch.
     team        as for `train.fit`; the first process evaluates and writes.
     report      called with a line for each epoch, and the lines of `train.fit`.
+    log         called by the first process after each epoch with (steps so far, "train" or
+                "validation", {"accuracy": 0.98, ...}): a logger of your own.
 
     Raises
     ------
@@ -120,7 +130,7 @@ def run(
                 card = describe(kept, recipe, splits, device, asdict(epoch))
                 checkpoint.save(kept, model, card, dtype=None)
 
-        with _watched(recipe, splits, output, len(past), team, report) as watch:
+        with _watched(recipe, splits, output, len(past), team, report, log) as watch:
             model, history = fit(
                 recipe, splits["train"], splits["validation"], output,
                 device=device, resume=resume, team=team, keep=keep,
@@ -158,7 +168,7 @@ def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]
 
 
 @contextmanager
-def _watched(recipe, splits, output, past: int, team, report) -> Iterator[dict]:
+def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[dict]:
     """Yield the callbacks of `train.fit`: a progress bar, TensorBoard and a line for each epoch."""
     from tqdm import tqdm
 
@@ -183,6 +193,10 @@ def _watched(recipe, splits, output, past: int, team, report) -> Iterator[dict]:
         nonlocal writer
         writer = writer or Writer(output / "tensorboard", splits["validation"], past, report)
         writer(epoch, model)
+        for split in ("train", "validation") if log is not None else ():
+            named = {k.partition("_")[::2]: v for k, v in asdict(epoch).items() if v is not None}
+            metrics = {name: v for (kind, name), v in named.items() if kind == split}
+            log(epoch.epoch * steps, split, metrics)
         report(
             f"epoch {epoch.epoch}/{recipe.epochs}: loss {epoch.train_loss:.4f}, "
             f"validation accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"

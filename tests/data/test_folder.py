@@ -22,8 +22,18 @@ def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
 
 def test_a_data_set_without_weights_or_recipe_says_how_to_train_some(tmp_path):
     make_folder(tmp_path, {"cat": 20, "dog": 40})
-    with pytest.raises(ValueError, match=r"`capsviz train --dataset folder`.* runs/folder"):
+    with pytest.raises(
+        ValueError, match=rf"`capsviz train --dataset folder`.* runs/{tmp_path.name}"
+    ):
         open_inputs(dataset="folder", data_dir=tmp_path)
+
+
+def test_pictures_are_called_as_their_folder_is_and_never_as_another_data_set(tmp_path):
+    for name, called in (("my pictures", "my-pictures"), ("mnist", "own-mnist")):
+        make_folder(tmp_path / name, {"cat": 10, "dog": 20})
+        part = data.load("folder", "train", tmp_path / name)
+        assert (part.name, part.loader) == (called, "folder")
+        assert (part.first(3).name, part.first(3).loader) == (called, "folder")
 
 
 def test_class_folders_are_split_by_class_and_always_the_same_way(tmp_path):
@@ -153,13 +163,17 @@ def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path):
     assert part.left_out.count("\n") == 1
 
 
-def test_training_says_classes_counts_and_what_was_left_out(tmp_path):
+def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatch):
     make_folder(tmp_path, {"cat": 10, "dog": 20})
     (tmp_path / "dog" / "readme.md").write_text("dogs")
     words = ["train", "--dataset", "folder", "--data-dir", tmp_path, "--epochs", 1, "--model"]
-    words += ["average", "--option", "channels=[2, 2]", "--output", tmp_path.parent / "run"]
+    words += ["average", "--option", "channels=[2, 2]"]
+    monkeypatch.chdir(tmp_path.parent)
     run = CliRunner().invoke(main, list(map(str, words)))
     assert run.exit_code == 0, run.output
+    opened = open_inputs(checkpoint=f"runs/{tmp_path.name}", data_dir=tmp_path, capsules=False)
+    assert opened.name == opened.dataset.name == tmp_path.name  # "folder" is nowhere
+    assert opened.model.card["dataset"]["name"] == opened.dataset.loader == "folder"
     assert "2 classes (cat, dog); 21 training, 3 validation and 6 test images" in run.stderr
     assert run.stderr.count("1 files that are not pictures (1 .md)") == 1
 

@@ -28,6 +28,7 @@ from capsviz.data import Dataset
 from capsviz.explorer import (
     drawing,
     files,
+    gate,
     images,
     look,
     panels,
@@ -192,23 +193,12 @@ def test_an_image_goes_through_a_link_unchanged(shape, generator):
         images.unpacked(text, (1, 5, 5))
 
 
-def test_cases_are_five_for_digits_and_two_for_other_images(networks):
-    assert [case.key for case in images.prepared(networks)] == ["easy", "upside-down"]
-    opened = choices.open_choice("digits", "digits")
-    five = images.prepared(opened.pair("digits", "digits"))
-    assert [case.key for case in five] == ["easy", "4-or-9", "two-digits", "upside-down", "shoe"]
-    for case in five:
-        image = case.sample.image
-        assert image.shape == (1, 1, 28, 28) and 0.5 < image.max() <= 1
-        assert case.question.endswith("?")
-
-
 def test_names_from_outside_cannot_become_markup():
     nasty = "<script>"
     html = drawing.bars(np.array([0.2, 0.1, 0.3]), (nasty,) * 3, nasty, nasty)
     html += drawing.note(nasty) + drawing.pixels(np.zeros((1, 2, 2), np.uint8), nasty)
-    html += drawing.vector(np.zeros(2), [0, 0], nasty) + drawing.column([], name=nasty)
-    assert nasty not in html and html.count("&lt;script&gt;") == 11
+    html += drawing.vector(np.zeros(2), [0, 0], nasty)
+    assert nasty not in html and html.count("&lt;script&gt;") == 10
 
 
 def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
@@ -269,7 +259,7 @@ def test_every_panel_follows_the_controls(networks):
     image = networks.test_image(1, 0)
     plain, rotated, changed = chosen(), chosen(angle=40), chosen(d0=0.4)
     before, after, other = (panels.find(networks, image, s) for s in (plain, rotated, changed))
-    for draw in (panels.routed, panels.posed):
+    for draw in (panels.routed, panels.iterations, panels.posed):
         assert draw(before, networks, plain) != draw(after, networks, plain)
     assert panels.images(before, networks) != panels.images(after, networks)
     scores = panels.scores(before, networks, 1)
@@ -307,7 +297,8 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
         assert f"about uniform: {seen.trace.coupling_sd:.4f}" in text
         if how.how.couplings is not None:
             meaning = panels.MEANINGS[how.how.couplings]
-            assert meaning.split(",")[0].replace("'", "&#x27;") in text
+            below = panels.iterations(seen, networks, how)
+            assert meaning.split(",")[0].replace("'", "&#x27;") in below
         if name == "as trained":
             assert seen.plain is None
         else:
@@ -317,59 +308,27 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
 
 
-def test_three_couplings_and_two_networks_stand_side_by_side(networks):
-    image, donor = networks.test_image(0, 0), networks.test_image(1, 0)
-    html = panels.side_by_side(networks, image, chosen(donor=1))
-    parts = re.split(r'<section class="cv-side"', html)[1:]
-    names = [re.search(r'data-\w+="(\w+)"', part)[1] for part in parts]
-    assert names == ["strong", "once", "trained", "uniform", "transplanted"]
-    expected = [tracing.scores(one, image)[0] for one in (networks.model, networks.other)] + [
-        look.look(networks.model, image, look.Intervention(couplings=couplings), donor).lengths
-        for couplings in (None, "uniform", look.ANOTHER)
-    ]
-    for part, scores in zip(parts, expected, strict=True):
-        bars = re.findall(r'data-value="([\d.]+)"', part)
-        np.testing.assert_allclose(np.array(bars, float), scores, atol=1e-4)
-    assert all("Effective number of classes" in part for part in parts[:2])
-    assert "Dynamic routing by agreement" in parts[0]
-    assert ["Ticks: as trained." in part for part in parts[2:]] == [False, True, True]
-    scales = {re.search(r">−(\d+\.\d+)<", part)[1] for part in parts[2:]}
-    assert len(scales) == 1 and float(scales.pop()) > 0  # maps can be compared
-    with pytest.raises(ValueError, match="expected an index"):
-        panels.side_by_side(networks, image, chosen(**{"donor-index": 50}))
-
-
-def test_the_player_has_a_frame_for_each_angle_with_both_predictions(
-    networks, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    monkeypatch.setattr(results, "draw", empty_page)
-    monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
-    html = panels.player(networks, networks.test_image(0, 0))
-    sample = images.Sample(networks.test_image(0, 0), 0, "x")
-    result, _ = results.read_result(files.save_rotation(networks, sample, chosen())[-1])
-    assert html.count('class="cv-panel cv-frame"') == len(result.angles_deg) == 73
-    assert html.count('class="cv-trace"') == 2
-    k = int(np.argmin(abs(result.angles_deg - 90)))
-    name = result.classes[result.predicted[k]]
-    assert f"90°: strong: predicted as {name} ({result.lengths[k].max():.2f}); once: " in html
-    points = re.findall(r'<polyline points="([^"]+)"', html)
-    assert len(points) == 6 and all(len(one.split()) == 73 for one in points)
+def saved(analysis, networks, sample, how):
+    """The result in the one JSON file that was written, what is beside it, and all endings."""
+    paths = files.save(analysis, networks, sample, how)
+    (numbers,) = (path for path in paths if path.suffix == ".json")
+    return *results.read_result(numbers), numbers, sorted({path.suffix for path in paths})
 
 
 def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     sample = images.Sample(networks.test_image(2, 0), 2, "drawing")
     how = chosen(routing="couplings uniform", off=0, pose=1, d0=0.1, d5=-0.3)
-    made = files.save_view(networks, sample, how)
-    assert sorted(path.suffix for path in made) == [".json", ".pdf", ".png"]
-    result, _ = results.read_result(made[-1])
+    result, about, made, endings = saved("view", networks, sample, how)
+    assert endings == [".json", ".pdf", ".png"] and about["options"]["couplings"] == "uniform"
+    image = np.asarray(Image.open(made.with_name("drawing-image.png")))
+    np.testing.assert_array_equal(image, (sample.image[0, 0] * 255).round())
     expected = look.look(networks.model, sample.image, how.how)
     np.testing.assert_allclose(result.scores[0], expected.lengths, rtol=1e-5)
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, how.changes)
-    again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force", "--format", "png"])
+    again = CliRunner().invoke(main, ["redraw", str(made), "--force", "--format", "png"])
     assert again.exit_code == 0, again.stderr
 
 
@@ -380,7 +339,7 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr(results, "draw", empty_page)
     sample, how = images.Sample(networks.test_image(2, 0), 2, "x"), chosen(**values)
-    result, about = results.read_result(files.save_routing(networks, sample, how)[-1])
+    result, about, *_ = saved("routing", networks, sample, how)
     options = {name: about["options"][name] for name in ("off", "iterations")}
     assert options == {"off": how.how.off, "iterations": how.how.iterations}
     assert "couplings" not in about["options"] and about["analysis"] == "routing"
@@ -391,14 +350,25 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
     assert {"terations: 1, type 1 off" in one for one in captions} == {bool(values)}
 
 
-def test_the_sheet_of_a_pose_comes_from_perturb(tmp_path, monkeypatch):
+def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
-    opened = choices.open_choice("digits", "digits").pair("digits", "digits")
+    monkeypatch.setattr(results, "draw", empty_page)
+    monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
+    opened = choices.open_choice("digits", "digits").pair("digits", "digits (2)")
     sample = images.Sample(opened.test_image(3, 1), 3, "digits-3-1")
-    made = files.save_pose(opened, sample, settings.read(NEUTRAL | {"pose": 3}, 6))
-    result, _ = results.read_result(made[-1])
-    assert len(result.captions) == 6 and result.capsule == 3
+    how = settings.read(NEUTRAL | {"pose": 3}, 6)
+    result, about, *_ = saved("perturb", opened, sample, how)
+    assert len(result.captions) == 6 and result.capsule == about["options"]["capsule"] == 3
+    result, _, _, endings = saved("rotate", opened, sample, how)
+    assert len(result.angles_deg) == 73 and ".gif" in endings
+    assert saved("side_by_side", opened, sample, how)[0].networks == ["digits", "digits (2)"]
+    with pytest.raises(ValueError, match="figure 'magic': expected one of view, routing"):
+        files.save("magic", opened, sample, how)
+    with pytest.raises(ValueError, match="replaced couplings, too"):
+        files.save(
+            "routing", opened, sample, settings.read(NEUTRAL | {"routing": "couplings uniform"}, 6)
+        )
 
 
 @pytest.fixture
@@ -482,7 +452,7 @@ def state_of(page, sample, **values):
     from capsviz.explorer.page import State
 
     networks = page.choice.pair("digits", "digits")
-    return State(sample, networks, True, page.neutral(networks) | values)
+    return State(sample, networks, page.neutral(networks) | values)
 
 
 def test_a_page_that_is_cleared_has_no_image_and_keeps_its_settings(page):
@@ -499,7 +469,7 @@ def test_a_page_that_is_cleared_has_no_image_and_keeps_its_settings(page):
 def arrive(page, text):
     values = page.neutral(page.choice.pair("digits", "digits"))
     given = {part: values[name] for name, part in page.on.controls.items()}
-    given |= {page.on.first: "digits", page.on.beside: "digits", page.sides_opened: False}
+    given |= {page.on.first: "digits", page.on.beside: "digits"}
     return page.arrive(given | {page.address: text, page.sample: None})
 
 
@@ -510,14 +480,11 @@ def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting
     plain, shown = page.show(state_of(page, sample)), page.show(state_of(page, sample, **absent))
     for part in (on.images, on.posed, page.iterations):
         assert shown[part] == plain[part]
-    for part in (on.scores, on.routed):
+    for part in (on.scores, on.iterations):
         assert message in shown[part] and shown[part].endswith(plain[part])
         assert "as trained" in shown[part].removesuffix(plain[part])
-    assert message in shown[on.sides] and "<img" not in shown[on.sides]
+    assert shown[on.routed] == plain[on.routed]
     assert settings.parse(shown[page.query])["donor-index"] == "999"
-    del absent["routing"]  # side by side, there is another image, too
-    shown = page.show(state_of(page, sample, **absent))
-    assert message in shown[on.sides] and shown[on.scores] == plain[on.scores]
     arrived = arrive(page, "?digit=4&routing=couplings+of+another+image&donor-index=999")
     assert all("<img" in arrived[part] for part in (on.images, on.routed, on.posed))
 
@@ -525,28 +492,48 @@ def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ("?case=shoe", ["no digit"]),
-        ("?case=easy&angle=1e9", ["evidence", "angle is not possible"]),
         ("?digit=3&index=1", []),
-        ("?case=none&network=nobody", ["no case &#x27;none&#x27;", "no network"]),
+        ("?digit=3&angle=1e9", ["angle is not possible"]),
+        ("?digit=99&network=nobody", ["no network", "99"]),
     ],
 )
-def test_a_link_to_a_case_asks_its_question(page, link, expected):
-    status = arrive(page, link)[page.on.status]
+def test_a_link_says_what_is_wrong_with_it(page, link, expected):
+    arrived = arrive(page, link)
+    status = arrived[page.on.status]
     assert all(text in status for text in expected) and bool(status) == bool(expected)
-    assert ("?" in status) == (link.startswith(("?case=shoe", "?case=easy")))
 
 
-def test_a_port_that_is_taken_is_named():
+def test_after_a_bad_upload_nothing_old_stays(page, tmp_path):
+    networks, on = page.choice.pair("digits", "digits"), page.on
+    (tmp_path / "notes.txt").write_text("this is no picture")
+    values = page.neutral(networks)
+    given = {part: values[name] for name, part in on.controls.items()}
+    given |= {on.first: "digits", on.beside: "digits"}
+    given |= {page.sample: page.test_image(networks, 2, 1)}
+    given |= {on.file: str(tmp_path / "notes.txt"), on.invert: "auto"}
+    shown = page.replacing(page.upload, [on.file, on.invert])(given)
+    assert "notes.txt&#x27; is not a picture" in shown[on.status] and shown[page.sample] is None
+    assert "Nothing is shown" in shown[on.images] and shown[on.scores] == shown[on.figure] == ""
+    assert not any("<img" in str(panel) for panel in shown.values())
+
+
+def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
+    def refused(*words):
+        done = CliRunner().invoke(main, ["explore", "--no-browser", *words])
+        assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+        return done.stderr
+
     with socket.socket() as taken:
         taken.bind((serve.HOST, 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", str(port)])
-    assert done.exit_code == 2 and f"port {port} of 127.0.0.1" in done.stderr
-    assert "--port" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+        port = str(taken.getsockname()[1])
+        assert f"port {port} of 127.0.0.1 is not available" in refused("--port", port)
+    for host in ("192.0.2.7", "no such host", "::1", ""):
+        line = refused("--host", host)
+        assert f"--host '{host}' is no address of this machine: expected 127.0.0.1" in line
     with socket.socket() as probe:
         probe.bind((serve.HOST, serve.free_port(0)))
+    assert serve.is_alone("localhost") and not serve.is_alone(serve.EVERYWHERE)
 
 
 def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
@@ -554,6 +541,73 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
     done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", "0"])
     assert done.exit_code == 1
     assert done.stderr == "Error: the page needs gradio: pip install gradio\n"
+
+
+def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", length=None):
+    """Status and headers of the answer to a request."""
+    answers, parts = [], [body[k : k + 1_000_000] for k in range(0, len(body), 1_000_000)] or [b""]
+    headers = [] if cookie is None else [(b"cookie", cookie.encode())]
+    headers += [] if length is None else [(b"content-length", length)]
+    scope = {"type": "http", "path": path, "query_string": query, "headers": headers}
+
+    async def receive():
+        return {"type": "http.request", "body": parts.pop(0)}
+
+    async def send(message):
+        answers.append(message)
+
+    asyncio.run(door({**scope, "client": (client, 1)}, receive, send))
+    return answers[0]["status"], dict(answers[0]["headers"])
+
+
+def gated(token="", **changed):
+    """A gate before an application that reads the whole body."""
+
+    async def inside(scope, receive, send):
+        left = 1 if scope["path"] == "/" else 40
+        while left and (await receive())["type"] == "http.request":
+            left -= 1
+        await send({"type": "http.response.start", "status": 400 if left else 200, "headers": []})
+
+    door = gate.Gate(inside, token)
+    for name, value in changed.items():
+        setattr(door, name, value)
+    return door
+
+
+def test_beyond_this_machine_nobody_enters_without_the_token():
+    door = gated("secret")
+    for query in (b"", b"token=", b"token=secreT", b"token=%ff", b"%"):
+        assert ask(door, query=query)[0] == 401
+    assert ask(door, "/gradio_api/file=/etc/passwd")[0] == 401
+    status, headers = ask(door, query=b"angle=3&token=secret")
+    cookie = headers[b"set-cookie"].decode()
+    assert status == 200 and "HttpOnly" in cookie and "secret" not in cookie
+    assert ask(door, cookie=cookie.partition(";")[0]) == (200, {})
+    for forged in (
+        "capsviz=x.y",
+        "capsviz=.",
+        "capsviz=é",
+        "other=1",
+        cookie.replace(".", "0.", 1),
+    ):
+        assert ask(door, cookie=forged.partition(";")[0])[0] == 401
+    assert ask(gated())[0] == 200  # on this machine there is no token
+
+
+def test_rate_number_and_size_of_requests_are_limited(monkeypatch):
+    monkeypatch.setattr(gate, "AT_ONCE", 5)
+    door = gated("secret")
+    cookies = [ask(door, query=b"token=secret")[1][b"set-cookie"].decode() for _ in range(2)]
+    cookies = [cookie.partition(";")[0] for cookie in cookies]
+    assert [ask(door, cookie=cookies[0])[0] for _ in range(7)] == [200] * 5 + [429] * 2
+    assert ask(door, cookie=cookies[1])[0] == 200  # one visitor does not stop another
+    entered = [ask(door, query=b"token=secret", client="10.0.0.9")[0] for _ in range(6)]
+    assert entered == [200] * 5 + [429]
+    assert ask(gated(under_way=gate.WAITING))[0] == 429
+    assert ask(gated(), length=str(gate.LARGEST + 1).encode())[0] == 413
+    assert ask(gated(), length=b"-5")[0] == 413
+    assert ask(gated(), "/all", body=bytes(30_000_000))[0] == 400  # longer than it said
 
 
 COMPUTING = """

@@ -229,8 +229,9 @@ def settled(page, *panels):
 
 def saved(page, name, folder):
     """Ask for a figure and download its JSON."""
-    page.locator(f"#save-{name}").click()
-    link = page.locator(f"#files-{name} a[download$='.json']").first
+    page.locator("#figure-kind").get_by_label(name, exact=True).check()
+    page.locator("#make").click()
+    link = page.locator(f"#files a[download^='{name}'][download$='.json']").first
     with page.expect_download() as caught:
         link.click()
     path = folder / caught.value.suggested_filename

@@ -178,7 +178,11 @@ def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_p
     monkeypatch.setattr(train, "evaluate", lambda model, part: alike)
     recipe = replace(RECIPE, epochs=9, early_stop=2, limit=64)
     lines, asked = [], {"device": torch.device("cpu")}
+    logged = []
+    asked["log"] = lambda *given: logged.append(given)
     path, card = pipeline.run("x", recipe, splits, tmp_path, **asked, report=lines.append)
+    assert [given[:2] for given in logged[:3]] == [(1, "train"), (1, "validation"), (2, "train")]
+    assert logged[1][2]["accuracy"] == alike.accuracy and "loss" in logged[0][2]
     assert card["training"]["stopped_early"] is True and card["training"]["epochs"] == 3
     assert lines[-1].startswith("stopped early, after epoch 3 of 9")
     monkeypatch.setattr(cards, "evaluate", None)

@@ -9,6 +9,7 @@ Two presets, because paper and code differ:
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -138,6 +139,7 @@ class CapsNet(ClassPoses):
     """
 
     settings: Config
+    __signature__ = signature(Config)  # what `help` shows
 
     def __init__(
         self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options

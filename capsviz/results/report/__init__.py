@@ -1,4 +1,4 @@
-"""A report on networks: cards, accuracies, figures with their discussion, checks, provenance.
+"""A report on networks: what was found on one screen, then figures, discussion, checks and cards.
 
 Figures of one network are those of its figure set. Several networks are also compared on the same
 images. `collect` computes the contents, `render` writes them as one HTML file, which holds its
@@ -36,6 +36,8 @@ from capsviz.transforms.augment import to_float
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
+ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
+PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
 LIMIT_BYTES = 8_000_000
 # Dots per inch of a PNG, and the largest SVG in bytes, until the page is small enough.
@@ -65,6 +67,11 @@ class Section(NamedTuple):
     about: dict[str, str]  # the sections of its page: "Method", "What to see", ...
     figures: list[Figure]
 
+    @property
+    def place(self) -> str:
+        """Where a link leads to."""
+        return f"{self.analysis}-{self.network or ''}".rstrip("-")
+
 
 class Network(NamedTuple):
     """One network: its card, its accuracy here, and whether it is correct."""
@@ -87,7 +94,6 @@ class Contents(NamedTuple):
     notice: str | None
     n: int
     images: int  # of the split
-    command: str | None
     version: str
 
 
@@ -144,7 +150,7 @@ def collect(
                 attempt(name, one.name, _of_one(name, one, settings))
     return Contents(
         described, sections, left_out, first.dataset.name, first.dataset.notice, settings.n,
-        len(first.dataset), settings.command, capsviz.__version__,
+        len(first.dataset), capsviz.__version__,
     )  # fmt: skip
 
 
@@ -230,6 +236,25 @@ def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
         )  # fmt: skip
 
 
+def answers(contents: Contents) -> list[tuple[Section, str]]:
+    """Return the first sentence of what each analysis of `ANSWERS` found, in that order."""
+    found = []
+    for section in sorted(
+        (one for one in contents.sections if one.analysis in ANSWERS),
+        key=lambda one: ANSWERS.index(one.analysis),
+    ):
+        texts = [figure.findings for figure in section.figures if figure.findings]
+        found += [(section, text.partition("\n")[0]) for text in texts[-1:]]
+    return found
+
+
+def pictures(contents: Contents) -> list[tuple[Section, Figure]]:
+    """Return three figures for the first screen, each of another analysis."""
+    first = {one.analysis: one for one in reversed(contents.sections)}
+    names = [*(name for name in PICTURED if name in first), *first]
+    return [(first[name], first[name].figures[0]) for name in list(dict.fromkeys(names))[:3]]
+
+
 def render(contents: Contents) -> str:
     """Return the page as text, below `LIMIT_BYTES` by coarser pictures if need be.
 
@@ -247,19 +272,20 @@ def render(contents: Contents) -> str:
         "points": _points,
     }
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
-    style = (FOLDER / "page.css").read_text(encoding="utf-8")
     figures = [figure for section in contents.sections for figure in section.figures]
     for size in SIZES:
         page = template.render(
             c=contents,
-            style=style,
+            style=(FOLDER / "page.css").read_text(encoding="utf-8"),
             sections=SECTIONS,
-            wide={id(one): picture(one, "double", *size) for one in figures},
-            narrow={id(one): picture(one, "single", *size) for one in figures},
+            answers=answers(contents),
+            pictures=pictures(contents),
+            drawn={id(one): picture(one, *size) for one in figures},
             rows={id(one): numbers.rows(one.result) if one.findings else [] for one in figures},
             longer={id(one): numbers.left_out(one.result) for one in figures},
             key=id,
             card_rows=card_rows,
+            summary=summary,
         )
         if len(page.encode()) < LIMIT_BYTES:
             return page
@@ -269,7 +295,7 @@ def render(contents: Contents) -> str:
     )
 
 
-def picture(figure: Figure, width: str, dpi: int, largest_svg: int) -> str:
+def picture(figure: Figure, dpi: int, largest_svg: int) -> str:
     """Draw a figure as an address that holds it: an SVG, or if that is larger, a PNG.
 
     Letters are drawn as paths, because a reader may not have the font.
@@ -277,7 +303,7 @@ def picture(figure: Figure, width: str, dpi: int, largest_svg: int) -> str:
 
     def drawn(kind: str) -> bytes:
         content, undated = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
-        drawing = results.draw(figure.analysis, figure.result, width, figure.part)
+        drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
         with results.style(), matplotlib.rc_context({"svg.fonttype": "path"}):
             drawing.savefig(content, format=kind, dpi=dpi, metadata=undated)
         return content.getvalue()
@@ -286,6 +312,15 @@ def picture(figure: Figure, width: str, dpi: int, largest_svg: int) -> str:
     if len(content) > largest_svg:
         content, kind = drawn("png"), "png"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def summary(card: Mapping) -> str:
+    """Return what a network is, in a line."""
+    rows = dict(card_rows(card))
+    parts = [rows.get("network", "user-defined"), rows.get("routing")]
+    parts += [f"{rows['parameters']} parameters"] if "parameters" in rows else []
+    parts += [f"trained on {rows['trained on']}"] if "trained on" in rows else []
+    return ", ".join(filter(None, parts))
 
 
 def card_rows(card: Mapping) -> list[tuple[str, str]]:

@@ -1,0 +1,62 @@
+"""The findings of docs/findings.md: the commands that measure each, and the trainings behind it.
+
+Weights of single networks are shipped, so their commands measure at once. Of series of runs only
+the statistics are shipped, in trained/seeds; `capsviz train NAME --seed S` trains such a run again.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from capsviz import discovery
+
+SEEDS = "capsviz.trained.seeds"
+
+
+class Finding(NamedTuple):
+    """How a finding was made."""
+
+    claim: str
+    measured: list[str]  # commands; {seeds} is the folder of shipped statistics
+    series: Sequence[str] = ()  # recipes of several runs, whose weights are not shipped
+    analysis: str = ""  # the command that measured each series
+
+
+FILE = Path(__file__).parent / "findings.toml"
+FINDINGS = [Finding(**one) for one in tomllib.loads(FILE.read_text(encoding="utf-8"))["finding"]]
+
+
+def finding(number: str) -> Finding:
+    """Return a finding by its number on the page; ValueError for another number."""
+    if not number.isdecimal() or not 1 <= int(number) <= len(FINDINGS):
+        raise ValueError(f"finding {number}: expected a number from 1 to {len(FINDINGS)}")
+    return FINDINGS[int(number) - 1]
+
+
+def commands(one: Finding) -> list[str]:
+    """Return the commands that measure a finding from what is shipped, without `capsviz`."""
+    return [words.format(seeds=discovery.folder(SEEDS)) for words in one.measured]
+
+
+def trainings(one: Finding) -> list[str]:
+    """Return the commands that train and measure the series of a finding, with their times."""
+    lines, folder = [], discovery.folder(SEEDS)
+    for name in one.series:
+        runs = json.loads((folder / name / "runs.json").read_text(encoding="utf-8"))["runs"]
+        seeds = ", ".join(str(run["seed"]) for run in runs)
+        minutes = sum(run["seconds"] for run in runs) / len(runs) / 60
+        lines.append(
+            f"capsviz train {name} --seed S --output runs/{name}-S    # S = {seeds}; "
+            f"{minutes:.0f} min each on {runs[0]['hardware']}"
+        )
+        paths = sorted(
+            (folder / name).glob(f"{one.analysis}-*.json"), key=lambda path: len(path.name)
+        )
+        for path in paths[:1]:  # none of networks without capsules
+            command = json.loads(path.read_text(encoding="utf-8"))["command"]
+            lines.append(command.partition(" --format")[0])
+    return lines
