@@ -21,7 +21,7 @@ GROUPS = {  # of the help, each in the order in which people use it
         "transplant", "parse-tree", "importance", "faithfulness", "probes", "equivariance",
         "segment", "side-by-side",
     ),
-    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
+    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect", "attack"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore"),
     "Train": ("train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
