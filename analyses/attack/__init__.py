@@ -57,6 +57,7 @@ class Result(NamedTuple):
     seed: int
     n: int
     dataset: str
+    version: str  # of capsviz
     printed: bool  # the table is printed
 
     axes = {
@@ -116,6 +117,7 @@ class Attack(Analysis):
         seed: Seed = 0,
     ) -> Result:
         """Attack N images (N, C, H, W) in [0, 1] of K networks, until each is fooled or not."""
+        from capsviz import __version__
         from capsviz.analyses.attack import measure as by
         from capsviz.tracing.network import abilities
 
@@ -127,7 +129,7 @@ class Attack(Analysis):
         outcomes = work.run(progress, say, scratch)
         return Result(
             networks=list(networks),
-            attacks=names,
+            attacks=work.names,
             eps=list(eps),
             **by.statistics(work, outcomes),
             missing=work.missing,
@@ -140,6 +142,7 @@ class Attack(Analysis):
             seed=seed,
             n=len(images),
             dataset=dataset,
+            version=__version__,
             printed=table,
         )
 
@@ -187,8 +190,9 @@ class Attack(Analysis):
             return (
                 "Checks of the attacks, at the smallest bound. Above: accuracy, and the mean of "
                 "the largest margin of another class so far, by share of the steps. Below: images "
-                "whose gradient is exactly zero before the attack, and during all of it. "
-                f"Means over {about}."
+                "whose gradient is exactly zero before the attack, and during all of it. If every "
+                f"image is allowed, accuracy is at most {result.unbounded.max():.1%}. Means over "
+                f"{about}."
             )
         return (
             "Left: accuracy under the worst of all attacks against their bound. Right: accuracy "

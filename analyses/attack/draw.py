@@ -76,7 +76,7 @@ def by_step(result, axes, values, label):
                 color=COLOURS[k % len(COLOURS)], alpha=1 if place < len(LINES) else 0.5,
                 label=f"{'_' if k else ''}{NAMES[result.attacks[a]]}",
             )  # fmt: skip
-    axes.set(xlabel="steps, %", ylabel=label, xlim=(0, 100))
+    axes.set(xlabel="steps or queries, %", ylabel=label, xlim=(0, 100))
 
 
 def without_gradient(result, axes, values, label):
@@ -111,14 +111,15 @@ def table(result):
                 result.weights[k][:12],
             ])  # fmt: skip
     starts = result.restarts.shape[-1]
+    random = f"{starts} random start{'s' if starts > 1 else ''}"
+    checked = " ".join(f"{one}." for one in result.warnings) or "No check of the attacks fails."
     text = (
         f"Accuracy in percent on {result.n} {result.dataset} images, with 95 % intervals over "
-        f"images: APGD, vote and adaptive attack with {result.steps} steps and {starts} random "
-        f"start{'s' if starts > 1 else ''}, Square with {result.queries} queries, seed "
-        f"{result.seed}. Worst: correct under every attack but the adaptive one. Adaptive: correct "
-        f"or flagged by the detector. Δ worst: less {result.networks[0]}, paired, in points. "
-        "Weights: SHA-256, first digits. "
-        + (" ".join(f"{one}." for one in result.warnings) or "No check of the attacks fails.")
+        f"images: APGD, vote and adaptive attack with {result.steps} steps and {random}, Square "
+        f"with {result.queries} queries, seed {result.seed}, capsviz {result.version}. Worst: "
+        "correct under every attack but the adaptive one. Adaptive: correct or flagged by the "
+        f"detector. Δ worst: less {result.networks[0]}, paired, in points. Weights: SHA-256, first "
+        f"digits. {checked}"
     )
     if result.source:
         text += f" Transfer: images of APGD on {result.source}."

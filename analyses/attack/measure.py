@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from capsviz.statistics.intervals import paired_interval
 from capsviz.tracing import LENGTH, score_name, scores
 from capsviz.tracing.network import abilities
 
-PIECE = 100  # images of a piece of work: what a command that was killed loses at most
+PIECE = 128  # images of a piece of work: what a command that was killed loses at most
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
 ENOUGH = 3  # classes of DLR
@@ -79,6 +79,8 @@ class Work:
                 raise ValueError(
                     next(f"{name}: {w}" for (_, one), w in lacks.items() if one == name)
                 )
+        if not strict:
+            self.names = [a for a in names if any((k, a) in self.applies for k in networks)]
         self.right = np.stack([_right(one, images, labels) for one in networks.values()])
         self.limits, self.flagged = {}, {}
         for k in networks:
@@ -90,7 +92,7 @@ class Work:
     def _lacks(self, k: str, name: str, inputs) -> str:
         """Return why an attack does not apply to a network; "": it does."""
         model = self.networks[k]
-        able, classes = abilities(model), scores(model, self.images[:1]).shape[1]
+        able = abilities(model)
         if name == "transfer":
             if self.source is None:
                 return "there is no network without capsules to attack instead"
@@ -100,6 +102,7 @@ class Work:
         if not self.gradient[k]:
             return "no gradient reaches the images: only square can attack it"
         if name == "apgd-dlr":
+            classes = scores(model, self.images[:1]).shape[1]
             return "" if classes >= ENOUGH else f"DLR needs {ENOUGH} classes, got {classes}"
         if name == "apgd-ce":
             return ""
@@ -187,7 +190,7 @@ class Work:
         path = self._path(scratch, job)
         return dict(np.load(path)) if path.is_file() else None
 
-    def _attack(self, job: Job) -> dict[str, np.ndarray]:
+    def _attack(self, job: Job) -> dict[str, Any]:
         model, plan, name = self.networks[job.network], self.plan, job.attack
         places = torch.from_numpy(job.places)
         images, labels = self.images[places], self.labels[places]

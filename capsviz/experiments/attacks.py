@@ -172,10 +172,14 @@ def _ce(scores: Tensor, labels: Tensor) -> Tensor:
     return softmax_cross_entropy(scores, labels, reduction="none")
 
 
-LOSSES = {"apgd-ce": _ce, "apgd-dlr": dlr, "apgd-margin": margin_loss}
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "apgd-ce": _ce,
+    "apgd-dlr": dlr,
+    "apgd-margin": margin_loss,
+}
 
 
-def on_scores(model: Any, loss: Callable[[Tensor, Tensor], Tensor] = margin) -> Look:
+def on_scores(model: Any, loss: Callable[..., Tensor] = margin) -> Look:
     """Return the objective to be misclassified by a loss of scores and labels, see `LOSSES`."""
 
     def look(images, labels):
@@ -248,7 +252,8 @@ def apgd(
     check([ball.eps], steps, ball.norm)
     start = noise(images.shape) if start is None else start
     with frozen(model):
-        return _apgd(model, look, *_checked(model, images, labels, start), ball, steps, leave)
+        images, labels, start = _checked(model, images, labels, start)
+        return _apgd(model, look, images, labels, start, ball, steps, leave)
 
 
 def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
@@ -307,10 +312,16 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
     return Found(found, when >= 0, when, gaps.cummax(0).values, stuck)
 
 
+def _parts(x: Tensor, labels: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return images and labels in parts of `most` at most, none much smaller than another."""
+    count = -(-len(x) // most)
+    return zip(x.tensor_split(count), labels.tensor_split(count), strict=True)
+
+
 def _differentiate(look: Look, x: Tensor, labels: Tensor, chunk: int) -> list[Tensor]:
     """Return loss, margin and success (N,), and the gradient (N, C, H, W), in parts of images."""
     pieces = []
-    for part, own in zip(x.split(chunk), labels.split(chunk), strict=True):
+    for part, own in _parts(x, labels, chunk):
         part = part.detach().requires_grad_()
         loss, gap, hit = look(part, own)
         if not loss.requires_grad:
@@ -363,8 +374,8 @@ def _square(model, images, labels, start, ball, queries, seed) -> Found:
             halvings = sum(10000 * query / queries > end for end in HALVINGS)
             side = round(math.sqrt(SQUARE / 2**halvings * H * W))
             x = (_square_linf if ball.norm == "linf" else _square_l2)(ball, origin, x, side, draws)
-        parts = zip(x.split(chunk), labels[place].split(chunk), strict=True)
-        _, gap, hit = (torch.cat(one) for one in zip(*(look(*p) for p in parts), strict=True))
+        parts = [look(*one) for one in _parts(x, labels[place], chunk)]
+        _, gap, hit = (torch.cat(one) for one in zip(*parts, strict=True))
         gaps[query, place] = gap.float().cpu()
         better = (gap > best[place]) | hit
         found[place[better.cpu()]], best[place[better.cpu()]] = x[better], gap[better]
@@ -444,7 +455,7 @@ def _pyramid(rows: int, columns: int) -> Tensor:
     return total
 
 
-def _checked(model, images: Tensor, labels: Tensor, start: Tensor) -> tuple[Tensor, ...]:
+def _checked(model, images: Tensor, labels: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return images, labels and noise where the network is; ValueError for what cannot be so."""
     check_images(images)
     if labels.shape != images.shape[:1]:
