@@ -33,7 +33,7 @@ def checks(result, width):
     without_gradient(result, panels[2], result.zero, "no gradient before, %")
     without_gradient(result, panels[3], result.stuck, "no gradient ever, %")
     kinds = [plain for plain in panels[0].get_lines() if not plain.get_label().startswith("_")]
-    panels[0].legend(kinds, [one.get_label() for one in kinds], fontsize=5.5)
+    panels[0].legend(kinds, [one.get_label() for one in kinds], fontsize=6)
     networks = [
         panels[0].plot([], [], color=COLOURS[k % len(COLOURS)])[0]
         for k in range(len(result.networks))
@@ -136,7 +136,7 @@ def _frame(result, width, count, tall):
     across = legend_columns(width, result.networks)
     rows = -(-count // columns)
     height = rows * tall + ABOVE + 0.16 * -(-len(result.networks) // across)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height))
     return figure, figure.subplots(rows, columns).ravel(), across
 
 

@@ -180,7 +180,7 @@ def test_the_vote_attack_raises_the_cross_entropy_of_averaged_votes(tiny, tiny_i
     averaged = lengths(squash(votes.sum(1) / votes.shape[1]))
     own = averaged.gather(1, LABELS[:, None])[:, 0]
     loss, _, hit = attacks.on_votes(tiny)(tiny_images, LABELS)
-    torch.testing.assert_close(loss, -(own / averaged.sum(1)).log(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss, -(own / averaged.sum(1)).log(), rtol=1e-3, atol=1e-5)
     assert torch.equal(hit, tiny(tiny_images).lengths.argmax(1) != LABELS)
 
 
@@ -213,7 +213,7 @@ def test_bounds_that_bound_nothing_are_refused(eps, norm, message):
 def test_a_network_that_is_random_or_depends_on_the_batch_is_refused(tiny, tiny_images):
     attacks.require_steady(tiny, tiny_images)
     dropped = OfScores(tiny, lambda one: torch.nn.functional.dropout(one, 0.5))
-    with pytest.raises(ValueError, match="are random: .*Attacks need repetition"):
+    with pytest.raises(ValueError, match=r"are random: .*Attacks need repetition"):
         attacks.require_steady(dropped, tiny_images)
     joined = OfScores(tiny, lambda one: one - one.mean(0))
     with pytest.raises(ValueError, match="depend on the other images of a batch"):

@@ -146,7 +146,7 @@ COLUMNS = (
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
            {("sweep", "Result"): rotation}),
-    Column("undetected", "share of images that the adaptive attack R-PGD, at its largest bound, "
+    Column("undetected", "share of images that the adaptive attack, at its largest bound, "
            "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "
            "untrained network (over several seeds)",
