@@ -39,9 +39,7 @@ class Result(NamedTuple):
     square_alone: Estimate  # (K, E) images that Square fools and no APGD, less the reverse
     zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
     stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient
-    late: np.ndarray  # (K, A) share of all images that fell in the last tenth of the steps
-    restarts: np.ndarray  # (K, A, E, R) accuracy after each restart
-    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps
+    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts
     margin: (
         np.ndarray
     )  # (K, A, E, T) largest margin of another class so far, mean of those attacked
@@ -53,6 +51,7 @@ class Result(NamedTuple):
     source: str | None  # network that `transfer` attacks
     norm: str
     steps: int
+    restarts: int
     queries: int
     seed: int
     n: int
@@ -119,25 +118,24 @@ class Attack(Analysis):
         """Attack N images (N, C, H, W) in [0, 1] of K networks, until each is fooled or not."""
         from capsviz import __version__
         from capsviz.analyses.attack import measure as by
-        from capsviz.tracing.network import abilities
 
         images, labels = images.cpu(), labels.cpu()
         eps = tuple(sorted(eps)) or EPS[norm, images.shape[1] == 1]
         plan = by.Plan(eps, norm, steps, restarts, queries, seed)
         names = [name for name in ATTACKS if not only or name in only]
         work = by.Work(networks, images, labels, names, plan, inputs, strict=bool(only))
-        outcomes = work.run(progress, say, scratch)
         return Result(
             networks=list(networks),
             attacks=work.names,
             eps=list(eps),
-            **by.statistics(work, outcomes),
+            **by.statistics(work, work.run(progress, say, scratch)),
             missing=work.missing,
             parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
-            weights=list(work.digests),
-            source=None if work.source is None else abilities(networks[work.source]).name,
+            weights=list(work.digests.values()),
+            source=work.source if "transfer" in work.names else None,
             norm=norm,
             steps=steps,
+            restarts=restarts,
             queries=queries,
             seed=seed,
             n=len(images),
@@ -188,11 +186,11 @@ class Attack(Analysis):
         about = f"{result.n:,} {result.dataset} images"
         if part:
             return (
-                "Checks of the attacks, at the smallest bound. Above: accuracy, and the mean of "
-                "the largest margin of another class so far, by share of the steps. Below: images "
-                "whose gradient is exactly zero before the attack, and during all of it. If every "
-                f"image is allowed, accuracy is at most {result.unbounded.max():.1%}. Means over "
-                f"{about}."
+                "Checks of the attacks, at the smallest bound: accuracy, and mean of the largest "
+                "margin of another class so far, by share of the steps or queries; images whose "
+                "gradient is exactly zero before the attack (hollow) and during all of it "
+                f"(filled). If every image is allowed, accuracy is {result.unbounded.max():.1%} at "
+                f"most. Means over {about}."
             )
         return (
             "Left: accuracy under the worst of all attacks against their bound. Right: accuracy "

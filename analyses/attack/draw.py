@@ -27,18 +27,14 @@ def sheet(result, width):
 
 def checks(result, width):
     """Accuracy and margin by share of the steps, and shares of images without a gradient."""
-    figure, panels, across = _frame(result, width, 4, 2.0)
+    figure, panels, across = _frame(result, width, 3, 2.0)
     by_step(result, panels[0], result.curve, "accuracy")
-    by_step(result, panels[1], result.margin, "margin of\nanother class")
-    without_gradient(result, panels[2], result.zero, "no gradient before, %")
-    without_gradient(result, panels[3], result.stuck, "no gradient ever, %")
-    kinds = [plain for plain in panels[0].get_lines() if not plain.get_label().startswith("_")]
-    panels[0].legend(kinds, [one.get_label() for one in kinds], fontsize=6)
-    networks = [
-        panels[0].plot([], [], color=COLOURS[k % len(COLOURS)])[0]
-        for k in range(len(result.networks))
-    ]
-    _legend(figure, result, networks, across)
+    by_step(result, panels[1], result.margin, "margin of another class")
+    without_gradient(result, panels[2])
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[1].legend(handles, labels, fontsize=6, loc="best")
+    marks = [panels[0].plot([], [], **_look(k))[0] for k in range(len(result.networks))]
+    _legend(figure, result, marks, across)
     return figure
 
 
@@ -46,7 +42,7 @@ def curves(result, axes):
     """Draw the accuracy of each network under the worst of all attacks against the bound."""
     bounds = [0.0, *result.eps]
     for k in range(len(result.networks)):
-        look = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
+        look = _look(k)
         value = np.append(result.clean.value[k], result.worst.value[k])
         ends = np.concatenate([result.clean.ci95[k : k + 1], result.worst.ci95[k]])
         axes.plot(bounds, value, markersize=3.5, **look)
@@ -79,19 +75,17 @@ def by_step(result, axes, values, label):
     axes.set(xlabel="steps or queries, %", ylabel=label, xlim=(0, 100))
 
 
-def without_gradient(result, axes, values, label):
-    """Draw shares of images (K, A) in percent, a row for each attack that has them."""
-    drawn = [a for a, name in enumerate(result.attacks) if np.isfinite(values[:, a]).any()]
-    drawn = [a for a in drawn if result.attacks[a] not in ("square", "transfer")]
+def without_gradient(result, axes):
+    """Draw shares of images without a gradient: hollow before the attack, filled during all."""
+    drawn = [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
     K = len(result.networks)
-    for k in range(K):
-        shift = (k - (K - 1) / 2) * 0.5 / K
-        axes.plot(
-            100 * values[k, drawn], np.arange(len(drawn)) + shift, MARKERS[k % len(MARKERS)],
-            color=COLOURS[k % len(COLOURS)], markersize=3.5, clip_on=False,
-        )  # fmt: skip
-    name_rows(axes, [NAMES[result.attacks[a]] for a in drawn])
-    axes.set(xlim=(0, 100), xlabel=label)
+    for k in range(K if drawn else 0):
+        rows = np.arange(len(drawn)) + (k - (K - 1) / 2) * 0.5 / K
+        look = {"linestyle": "none", "markersize": 3.5, "clip_on": False, **_look(k)}
+        axes.plot(100 * result.stuck[k, drawn], rows, **look)
+        axes.plot(100 * result.zero[k, drawn], rows, **look | {"markerfacecolor": "white"})
+        name_rows(axes, [NAMES[result.attacks[a]].replace(", ", ",\n") for a in drawn])
+    axes.set(xlim=(0, 100), xlabel="images without gradient, %")
 
 
 def table(result):
@@ -110,7 +104,7 @@ def table(result):
                 _cell(result.worst[k, e]), f"{100 * less:+.1f}" if k else "–",
                 result.weights[k][:12],
             ])  # fmt: skip
-    starts = result.restarts.shape[-1]
+    starts = result.restarts
     random = f"{starts} random start{'s' if starts > 1 else ''}"
     checked = " ".join(f"{one}." for one in result.warnings) or "No check of the attacks fails."
     text = (
@@ -132,12 +126,16 @@ def _cell(one) -> str:
 
 def _frame(result, width, count, tall):
     """Return a figure, its panels, and how many networks stand side by side in its legend."""
-    columns = 2 if width >= WIDE else 1
+    columns = count if width >= WIDE else 1
     across = legend_columns(width, result.networks)
     rows = -(-count // columns)
     height = rows * tall + ABOVE + 0.16 * -(-len(result.networks) // across)
     figure = Figure(figsize=(width, height))
     return figure, figure.subplots(rows, columns).ravel(), across
+
+
+def _look(k):
+    return {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
 
 
 def _legend(figure, result, marks, across):

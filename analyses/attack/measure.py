@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import process_time
@@ -21,17 +19,15 @@ from capsviz.experiments.attacks import LOSSES, Ball
 from capsviz.files import write_bytes
 from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images
-from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
 from capsviz.statistics.detection import threshold
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import paired_interval
 from capsviz.tracing import LENGTH, score_name, scores
 from capsviz.tracing.network import abilities
 
 PIECE = 128  # images of a piece of work: what a command that was killed loses at most
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
-ENOUGH = 3  # classes of DLR
 TIMED = 16  # images that a pass is timed on
 FORWARD = 0.4  # time of a pass without gradients, as a share of one with gradients
 LARGE, FLAT = "large", "flat"  # work that is no attack of the user's: checks
@@ -62,32 +58,31 @@ class Work:
     def __init__(self, networks, images, labels, names, plan, inputs, *, strict):
         check_images(images)
         attacks.check(plan.eps, plan.steps, plan.norm)
-        self.networks, self.images, self.labels, self.plan = networks, images, labels, plan
-        self.names = names
         for model in networks.values():
             attacks.require_steady(model, images)
-        self.digests = [_digest(model) for model in networks.values()]
+        self.networks, self.images, self.labels, self.plan = networks, images, labels, plan
+        self.digests = {k: _digest(model) for k, model in networks.items()}
         self.gradient = {k: attacks.has_gradient(one, images) for k, one in networks.items()}
         plain = [k for k, one in networks.items() if not abilities(one).has_capsules]
-        plain = [k for k in plain if self.gradient[k]]
-        self.source = plain[0] if plain and "transfer" in names and len(networks) > 1 else None
-        lacks = {(k, name): self._lacks(k, name, inputs) for k in networks for name in names}
+        self.source = next((k for k in plain if self.gradient[k] and len(networks) > 1), None)
+        lacks = {(k, name): self._lacks(k, name, inputs) for name in names for k in networks}
         self.applies = {pair for pair, why in lacks.items() if not why}
         self.missing = [f"{name} is left out for {k}: {w}" for (k, name), w in lacks.items() if w]
-        for name in names if strict else ():
-            if not any((k, name) in self.applies for k in networks):
-                raise ValueError(
-                    next(f"{name}: {w}" for (_, one), w in lacks.items() if one == name)
-                )
-        if not strict:
-            self.names = [a for a in names if any((k, a) in self.applies for k in networks)]
+        self.names = [a for a in names if any((k, a) in self.applies for k in networks)]
+        if strict and self.names != names:
+            raise ValueError(
+                next(f"{a}: {w}" for (_, a), w in lacks.items() if a not in self.names)
+            )
         self.right = np.stack([_right(one, images, labels) for one in networks.values()])
-        self.limits, self.flagged = {}, {}
-        for k in networks:
+        for k, some in zip(networks, self.right, strict=True):
+            if not some.any():
+                raise ValueError(f"'{k}' classifies none of {len(images)} images correctly")
+        self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
+        for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
-                held, _ = detecting.held_out(networks[k], detecting.validation_images(inputs))
+                held, _ = detecting.held_out(model, detecting.validation_images(inputs))
                 self.limits[k] = threshold(held)
-                self.flagged[k] = detecting.held_out(networks[k], images)[0] > self.limits[k]
+                self.flagged[row] = detecting.held_out(model, images)[0] > self.limits[k]
 
     def _lacks(self, k: str, name: str, inputs) -> str:
         """Return why an attack does not apply to a network; "": it does."""
@@ -103,15 +98,13 @@ class Work:
             return "no gradient reaches the images: only square can attack it"
         if name == "apgd-dlr":
             classes = scores(model, self.images[:1]).shape[1]
-            return "" if classes >= ENOUGH else f"DLR needs {ENOUGH} classes, got {classes}"
+            return "" if classes > 2 else f"DLR needs 3 classes, got {classes}"
         if name == "apgd-ce":
             return ""
         if not able.has_capsules:
             return "it has no capsules"
         if name == "adaptive":
-            if not able.decodes:
-                return "it has no decoder"
-            return "" if inputs is not None else "no validation images are at hand"
+            return "" if able.decodes and inputs is not None else "it has no decoder"
         if score_name(model, self.images) != LENGTH:
             return "its scores are no lengths of poses"
         if name == "vote" and not (able.gives("votes") and able.links is None):
@@ -120,128 +113,104 @@ class Work:
 
     def jobs(self) -> list[Job]:
         """Return the work in pieces: attacks of correct images, and checks."""
-        jobs = []
+        jobs, every = [], np.arange(len(self.images))
         for k, right in zip(self.networks, self.right, strict=True):
-            every = np.arange(len(self.images))
             for name in (*self.names, LARGE, FLAT):
                 if name in (LARGE, FLAT) or (k, name) in self.applies:
-                    places = every if name in ("adaptive", "transfer") else every[right]
+                    places = every if name == "adaptive" else every[right]
                     ends = [*range(0, len(places), PIECE), len(places)]
                     jobs += [Job(k, name, places[a:b]) for a, b in pairwise(ends)]
         return jobs
 
-    def run(self, progress, say, scratch: Path | None) -> dict[tuple[str, str], list]:
-        """Attack, and return outcomes with their jobs, by network and attack.
+    def run(self, progress, say, scratch: Path | None) -> dict[tuple[str, str], dict[str, Any]]:
+        """Attack, and return what was found, by network and attack, with the images' `places`.
 
         Pieces are kept in the folder `scratch`, and those that lie there are not attacked again.
         """
-        jobs = self.jobs()
-        kept = {j: self._read(scratch, job) for j, job in enumerate(jobs)} if scratch else {}
-        left = [job for j, job in enumerate(jobs) if kept.get(j) is None]
+        jobs, pieces = self.jobs(), {}
+        paths = [None if scratch is None else scratch / self._file(job) for job in jobs]
+        left = [j for j, p in zip(jobs, paths, strict=True) if p is None or not p.is_file()]
         if say is not None and left:
             say(self._cost(left, len(jobs)))
-        outcomes: dict[tuple[str, str], list] = {}
-        for j in progress(range(len(jobs))):
-            job, outcome = jobs[j], kept.get(j)
-            if outcome is None:
-                outcome = self._attack(job)
-                if scratch is not None:
+        for job, path in progress(list(zip(jobs, paths, strict=True))):
+            if path is not None and path.is_file():
+                found = dict(np.load(path))
+            else:
+                found = {"places": job.places, **self._attack(job)}
+                if path is not None:
                     buffer = io.BytesIO()
-                    np.savez_compressed(buffer, **outcome)
-                    scratch.mkdir(parents=True, exist_ok=True)
-                    write_bytes(self._path(scratch, job), buffer.getvalue())
-            outcomes.setdefault((job.network, job.attack), []).append((job, outcome))
-        return outcomes
+                    np.savez_compressed(buffer, **found)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_bytes(path, buffer.getvalue())
+            pieces.setdefault((job.network, job.attack), []).append(found)
+        return {
+            pair: {name: np.concatenate([one[name] for one in some], -1) for name in some[0]}
+            for pair, some in pieces.items()
+        }
 
     def _cost(self, left: list[Job], of: int) -> str:
         """Return how long it takes at most, from one pass of each network."""
         seconds, plan = 0.0, self.plan
+        once, labels = self.images[:TIMED], self.labels[:TIMED]
+        passes = {"square": len(plan.eps) * plan.queries * FORWARD, LARGE: plan.steps, FLAT: 1}
         for k in {job.network for job in left}:
-            model, once = self.networks[k], self.images[:TIMED]
-            start = process_time()
-            if self.gradient[k]:
-                attacks.flat(model, attacks.on_scores(model), once, self.labels[:TIMED])
-            else:
-                scores(model, once)
-            each = (process_time() - start) / len(once)
+            start, model = process_time(), self.networks[k]
+            attacks.square(model, once, labels, Ball(1e-6), queries=1)
+            each = (process_time() - start) / FORWARD / 2 / len(once)
             for job in left:
-                if job.network == k and job.attack != FLAT:
-                    passes = len(plan.eps) * plan.steps * plan.restarts
-                    if job.attack == "square":
-                        passes = len(plan.eps) * plan.queries * FORWARD
-                    passes = plan.steps if job.attack == LARGE else passes
-                    seconds += each * passes * len(job.places)
+                count = passes.get(job.attack, len(plan.eps) * plan.steps * plan.restarts)
+                seconds += each * count * len(job.places) * (job.network == k)
         done = f", {of - len(left)} of {of} parts are there" if len(left) < of else ""
         wait = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
         return f"at most {wait} of a CPU core; images that are fooled leave early{done}"
 
-    def _path(self, scratch: Path, job: Job) -> Path:
-        sources = [attacks.__file__, __file__]
-        code = [hashlib.sha256(Path(one).read_bytes()).hexdigest() for one in sources]
-        digests = dict(zip(self.networks, self.digests, strict=True))
-        own = [digests[job.network], digests.get(self.source) if job.attack == "transfer" else None]
+    def _file(self, job: Job) -> str:
+        """Return a name that tells a piece apart from that of other networks, images or terms."""
+        code = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
+        own = self.digests[job.network], self.digests.get(self.source), self.limits.get(job.network)
         some = self.images[torch.from_numpy(job.places)].numpy().tobytes()
-        data = [hashlib.sha256(some).hexdigest(), self.labels.numpy()[job.places].tolist()]
-        limit = self.limits.get(job.network) if job.attack == "adaptive" else None
-        text = json.dumps([code, own, job.attack, self.plan, data, job.places.tolist(), limit])
-        return scratch / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
-
-    def _read(self, scratch: Path, job: Job) -> Mapping[str, np.ndarray] | None:
-        path = self._path(scratch, job)
-        return dict(np.load(path)) if path.is_file() else None
+        terms = [code, own, job.attack, self.plan, self.labels.numpy()[job.places].tolist()]
+        text = json.dumps([*terms, hashlib.sha256(some).hexdigest(), job.places.tolist()])
+        return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.npz"
 
     def _attack(self, job: Job) -> dict[str, Any]:
         model, plan, name = self.networks[job.network], self.plan, job.attack
         places = torch.from_numpy(job.places)
         images, labels = self.images[places], self.labels[places]
         if name == FLAT:
-            losses = {
-                one: loss for one, loss in LOSSES.items() if (job.network, one) in self.applies
-            }
-            looks = {one: attacks.on_scores(model, loss) for one, loss in losses.items()}
-            return {one: attacks.flat(model, look, images, labels).numpy()
-                    for one, look in looks.items()}  # fmt: skip
+            looks = {a: attacks.on_scores(model, loss) for a, loss in LOSSES.items()
+                     if (job.network, a) in self.applies}  # fmt: skip
+            return {a: attacks.flat(model, look, images, labels).numpy()
+                    for a, look in looks.items()}  # fmt: skip
         if name == LARGE:
-            plan = plan._replace(
-                eps=(attacks.largest_eps(plan.norm, images.shape[1:]),), restarts=1
-            )
+            plan = plan._replace(eps=(attacks.largest_eps(plan.norm, images.shape[1:]),))
             name = "apgd-ce" if self.gradient[job.network] else "square"
-        if name == "transfer":
-            return self._transferred(images, labels, places)
         if name == "square":
             plan = plan._replace(steps=plan.queries, restarts=1)
+        source = self.networks[self.source] if name == "transfer" else model
+        if name == "vote":
+            look = attacks.on_votes(model)
+        elif name == "adaptive":
+            look = attacks.on_detector(model, self.limits[job.network])
+        else:
+            look = attacks.on_scores(source, LOSSES.get(name, LOSSES["apgd-ce"]))
 
-            def once(some, true, ball, start, seed):
+        def once(some, true, ball, start, seed):
+            if name == "square":
                 how = {"queries": plan.queries, "start": start, "seed": seed}
                 return attacks.square(model, some, true, ball, **how)
-        else:
-            if name == "vote":
-                look = attacks.on_votes(model)
-            elif name == "adaptive":
-                look = attacks.on_detector(model, self.limits[job.network])
-            else:
-                look = attacks.on_scores(model, LOSSES[name])
+            leave = name != "transfer"  # what is made for another network goes on
+            how = {"steps": plan.steps, "start": start, "leave": leave}
+            found = attacks.apgd(source, look, some, true, ball, **how)
+            if leave:
+                return found
+            fooled = torch.from_numpy(~_right(model, found.images, true))
+            return found._replace(done=fooled, when=torch.where(fooled, plan.steps, -1))
 
-            def once(some, true, ball, start, seed):
-                return attacks.apgd(model, look, some, true, ball, steps=plan.steps, start=start)
+        def noise(restart):
+            return attacks.noise(self.images.shape, plan.seed + restart)[places]
 
-        return _at_growing_bounds(once, images, labels, plan, self._noise(places))
-
-    def _noise(self, places):
-        """Return a function: restart -> noise for the images of a piece."""
-        shape, seed = self.images.shape, self.plan.seed
-        return lambda restart: attacks.noise(shape, seed + restart)[places]
-
-    def _transferred(self, images, labels, places) -> dict[str, np.ndarray]:
-        """Attack the source as hard as it goes, and look which networks are fooled as well."""
-        source, plan, start = self.networks[self.source], self.plan, self._noise(places)(0)
-        fooled = []
-        for eps in plan.eps:
-            look, ball = attacks.on_scores(source, LOSSES["apgd-ce"]), Ball(eps, plan.norm)
-            how = {"steps": plan.steps, "start": start, "leave": False}
-            made = attacks.apgd(source, look, images, labels, ball, **how).images
-            fooled.append(~np.stack([_right(m, made, labels) for m in self.networks.values()]))
-        return {"transferred": np.maximum.accumulate(np.stack(fooled, 1), 1)}  # (K, E, P)
+        return _at_growing_bounds(once, images, labels, plan, noise)
 
 
 def _at_growing_bounds(once, images, labels, plan: Plan, noise) -> dict[str, np.ndarray]:
@@ -249,150 +218,103 @@ def _at_growing_bounds(once, images, labels, plan: Plan, noise) -> dict[str, np.
 
     Returns
     -------
-    level (P,), number of the first bound that fools, E for none; attacked (E,), how many were;
-    alive (E, T) and margin (E, T), images that are not fooled, and sums of margins, after each of
-    `SHARES` of the steps; restarts (E, R), images that are not fooled; stuck (), images without a
-    gradient at the first bound.
+    level (P,), number of the first bound that fools, E for none; fell (E, P), share of the steps
+    until then, -1 for a smaller bound, infinite for never; gaps (E, T, P), largest margin of
+    another class after each of `SHARES` of the steps of the first start, NaN where not attacked;
+    stuck (P,), no gradient at the first bound.
     """
-    E, T, R, whole = len(plan.eps), len(SHARES), plan.restarts, plan.steps + 1
-    level = torch.full((len(images),), E)
-    out = {"alive": np.zeros((E, T)), "margin": np.zeros((E, T)), "attacked": np.zeros(E),
-           "restarts": np.zeros((E, R)), "stuck": np.zeros(())}  # fmt: skip
+    E, P, R = len(plan.eps), len(images), plan.restarts
+    level, stuck = torch.full((P,), E), torch.zeros(P, dtype=torch.bool)
+    fell = torch.full((E, P), torch.inf)
+    gaps = torch.full((E, len(SHARES), P), torch.nan)
+    at = (SHARES * plan.steps).round().astype(int)
     for e, eps in enumerate(plan.eps):
-        fell = torch.where(level < E, -1.0, torch.inf)
+        fell[e, level < E] = -1
         for r in range(R):
             place = (level == E).nonzero().flatten()
-            if len(place):
-                ball, start = Ball(eps, plan.norm), noise(r)[place]
-                found = once(images[place], labels[place], ball, start, plan.seed + r)
-                level[place[found.done]] = e
-                fell[place[found.done]] = (r * whole + found.when[found.done]).float()
-                if r == 0:
-                    at = (SHARES * plan.steps).round().astype(int)
-                    out["margin"][e] = found.gaps[at].sum(1).numpy()
-                    out["attacked"][e] = len(place)
-                    out["stuck"] += int(found.stuck.sum()) if e == 0 else 0
-            out["restarts"][e, r] = int((level == E).sum())
-        out["alive"][e] = (fell.numpy()[:, None] > SHARES * (R * whole - 1)).sum(0)
-    return {"level": level.numpy(), **out}
+            if not len(place):
+                break
+            how = Ball(eps, plan.norm), noise(r)[place], plan.seed + r
+            found = once(images[place], labels[place], *how)
+            level[place[found.done]] = e
+            fell[e, place[found.done]] = (r + found.when[found.done] / plan.steps) / R
+            if r == 0:
+                gaps[e][:, place] = found.gaps[at]
+            if r == e == 0:
+                stuck[place] = found.stuck
+    each = {"level": level, "fell": fell, "gaps": gaps, "stuck": stuck}
+    return {name: one.numpy() for name, one in each.items()}
 
 
-def statistics(work: Work, outcomes) -> dict:
-    """Return the fields of a result that are counted from outcomes of pieces."""
-    names, networks, plan = work.names, list(work.networks), work.plan
-    K, A, E, n, T = len(networks), len(names), len(plan.eps), len(work.images), len(SHARES)
+def statistics(work: Work, found: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a result that are counted from what `Work.run` found."""
+    names, plan = work.names, work.plan
+    K, A, E, n, T = len(work.networks), len(names), len(plan.eps), len(work.images), len(SHARES)
     counts = draw_resamples(n, seed=plan.seed)
-    fooled = np.full((K, A, n), -1)
-    zero, stuck, late = (np.full((K, A), np.nan) for _ in range(3))
-    curve, margins = np.full((K, A, E, T), np.nan), np.full((K, A, E, T), np.nan)
-    restarts, unbounded = np.full((K, A, E, plan.restarts), np.nan), np.zeros(K)
-    for (k, name), pieces in outcomes.items():
-        row = networks.index(k)
-        if name == LARGE:
-            unbounded[row] = sum((one["level"] > 0).sum() for _, one in pieces) / n
-        elif name == FLAT:
-            for one in pieces[0][1]:
-                zero[row, names.index(one)] = np.concatenate([p[one] for _, p in pieces]).mean()
-        else:
-            column = names.index(name)
-            for job, one in pieces:
-                level = E - one["transferred"][row].sum(0) if "transferred" in one else one["level"]
-                fooled[row, column, job.places] = level
-            if name == "transfer":
-                fooled[row, column, ~work.right[row]] = -1
-            if name != "transfer":
-                total = {field: sum(one[field] for _, one in pieces) for field in
-                         ("alive", "margin", "attacked", "restarts", "stuck")}  # fmt: skip
-                curve[row, column] = total["alive"] / n
-                margins[row, column] = total["margin"] / np.maximum(total["attacked"], 1)[:, None]
-                restarts[row, column] = (total["restarts"] / n)[:, : plan.restarts]
-                stuck[row, column] = total["stuck"] / max(total["attacked"][0], 1)
-                late[row, column] = (total["alive"][:, -3] - total["alive"][:, -1]).max() / n
-    known = np.array([[(k, name) in work.applies for name in names] for k in networks])
-    held = fooled[..., None] > np.arange(E)[:, None].T  # (K, A, N, E) still correct
-    held = held.transpose(0, 1, 3, 2)
-    plain = np.array([name != "adaptive" for name in names])
-    worst = np.stack([
-        (held[k][known[k] & plain].all(0) if (known[k] & plain).any() else held[k, 0])
-        for k in range(K)
-    ])  # fmt: skip
-    some = (known & plain).any(1)
-    fields = {
-        "clean": compare_means(work.right, counts),
-        "accuracy": stack(
-            [stack([_known(held[:, a, e], known[:, a], counts) for e in range(E)], 1)
-             for a in range(A)], 1),
-        "worst": stack([_known(worst[:, e], some, counts) for e in range(E)], 1),
-        "flagged": _known(
-            np.stack([work.flagged.get(k, np.zeros(n, bool)) for k in networks]),
-            np.array([k in work.flagged for k in networks]), counts),
-        "square_alone": _square_alone(held, names, known),
-    }  # fmt: skip
-    arrays = {
-        "unbounded": unbounded, "zero": zero, "stuck": stuck, "late": late, "restarts": restarts,
-        "curve": curve.round(4), "margin": margins.round(4), "fooled": fooled,
-    }  # fmt: skip
-    return {**fields, **arrays, "warnings": _warnings(work, fields, arrays)}
-
-
-def _known(values: np.ndarray, known: np.ndarray, counts) -> Estimate:
-    """Return means (K,) of values (K, N), NaN where they are not known."""
-    one = compare_means(values, counts)
-    assert one.difference is not None
-
-    def blank(part: Estimate, lacking) -> Estimate:
-        value, ends = part.value.copy(), part.ci95.copy()
-        value[lacking], ends[lacking] = np.nan, np.nan
-        return replace(part, value=value, ci95=ends, draws=None, difference=None)
-
-    less = blank(one.difference, ~known | ~known[0])
-    return replace(blank(one, ~known), difference=less)
-
-
-def _square_alone(held, names, known) -> Estimate:
-    """Return images (K, E) that Square fools and no APGD does, less the reverse; NaN: not both."""
-    K, _, E, n = held.shape
-    value, ends = np.full((K, E), np.nan), np.full((K, E, 2), np.nan)
-    steep = np.array([name in LOSSES for name in names])
-    for k in range(K):
-        if "square" in names and (steep & known[k]).any():
-            survive = held[k][steep & known[k]].all(0)
-            blind = held[k, names.index("square")]
-            for e in range(E):
-                more, less = (
-                    int((survive[e] & ~blind[e]).sum()),
-                    int((blind[e] & ~survive[e]).sum()),
-                )
-                value[k, e] = (more - less) / n
-                ends[k, e] = paired_interval(more, less, n)
-    return Estimate(value, ends, n)
-
-
-def _warnings(work: Work, fields, arrays) -> list[str]:
-    """Return what is suspect, in words."""
-    texts = []
+    fooled, unbounded = np.full((K, A, n), -1), np.zeros(K)
+    held = np.full((K, A, E, n), np.nan)  # 1 for images that survive; NaN: it does not apply
+    zero, stuck = np.full((2, K, A), np.nan)
+    curve, margin = np.full((2, K, A, E, T), np.nan)
     for k, network in enumerate(work.networks):
-        alone = fields["square_alone"]
-        e = int(np.nan_to_num(alone.low[k], nan=-1).argmax())
-        if alone.low[k, e] > 0:
+        unbounded[k] = (found[network, LARGE]["level"] > 0).sum() / n
+        for a, name in enumerate(names):
+            if name in found[network, FLAT]:
+                zero[k, a] = found[network, FLAT][name].mean()
+            if (network, name) in work.applies:
+                one = found[network, name]
+                fooled[k, a, one["places"]] = one["level"]
+                held[k, a] = fooled[k, a] > np.arange(E)[:, None]
+                curve[k, a] = (one["fell"][:, None] > SHARES[:, None]).sum(-1) / n
+                tried = ~np.isnan(one["gaps"])
+                margin[k, a] = np.nansum(one["gaps"], -1) / np.maximum(tried.sum(-1), 1)
+                stuck[k, a] = one["stuck"].mean()
+    plain = np.array([name != "adaptive" for name in names])
+    steep = np.array([name in LOSSES for name in names])
+    worst, by_apgd = (np.fmin.reduce(held[:, some], 1, initial=np.nan) for some in (plain, steep))
+    blind = held[:, names.index("square")] if "square" in names else np.full_like(worst, np.nan)
+
+    def over_bounds(measured, *values) -> Estimate:
+        return stack([measured(*(one[..., e, :] for one in values), counts) for e in range(E)], 1)
+
+    alone = over_bounds(compare_changes, blind, by_apgd)
+    return {
+        "clean": compare_means(work.right, counts),
+        "accuracy": stack([over_bounds(compare_means, held[:, a]) for a in range(A)], 1),
+        "worst": over_bounds(compare_means, worst),
+        "flagged": compare_means(work.flagged, counts),
+        "square_alone": alone,
+        "unbounded": unbounded,
+        "zero": zero,
+        "stuck": stuck,
+        "curve": curve.round(4),
+        "margin": margin.round(4),
+        "fooled": fooled,
+        "warnings": _warnings(work, alone, unbounded, stuck, curve),
+    }
+
+
+def _warnings(work: Work, alone: Estimate, unbounded, stuck, curve) -> list[str]:
+    """Return what is suspect, in words."""
+    texts, late = [], (curve[..., -3] - curve[..., -1]).max(-1)
+    for k, network in enumerate(work.networks):
+        e = int(alone.low[k].argmax())
+        if alone.value[k, e] > 0 and alone.low[k, e] > 0:
             texts.append(
                 f"{network} masks gradients: at ε = {work.plan.eps[e]:.3g} Square, which uses "
                 f"none, fools {100 * alone.value[k, e]:.1f} points more images than APGD"
             )
-        if arrays["unbounded"][k] > 0:
+        if unbounded[k] > 0:
             texts.append(
-                f"{network} is still correct on {arrays['unbounded'][k]:.1%} of images if every "
-                "image is allowed: the attack fails"
+                f"{network} is still correct on {unbounded[k]:.1%} of images if every image is "
+                "allowed: the attack fails"
             )
         for a, name in enumerate(work.names):
-            if arrays["stuck"][k, a] >= SUSPECT:
+            if stuck[k, a] >= SUSPECT:
+                texts.append(f"{stuck[k, a]:.1%} of images gave {name} no gradient in {network}")
+            if late[k, a] >= SUSPECT and name != "transfer":
                 texts.append(
-                    f"{arrays['stuck'][k, a]:.1%} of images gave {name} no gradient in {network}"
-                )
-            if arrays["late"][k, a] >= SUSPECT:
-                texts.append(
-                    f"{arrays['late'][k, a]:.1%} of images fell in the last tenth of {name} in "
-                    f"{network}: more steps would fool more"
+                    f"{late[k, a]:.1%} of images fell in the last tenth of {name} in {network}: "
+                    "more steps would fool more"
                 )
     return texts
 
