@@ -76,7 +76,9 @@ class Work:
         self.right = np.stack([_right(one, images, labels) for one in networks.values()])
         for k, some in zip(networks, self.right, strict=True):
             if not some.any():
-                raise ValueError(f"'{k}' classifies none of {len(images)} images correctly")
+                raise ValueError(
+                    f"'{k}' classifies none of {len(images)} images correctly: nothing to attack"
+                )
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
@@ -127,7 +129,7 @@ class Work:
 
         Pieces are kept in the folder `scratch`, and those that lie there are not attacked again.
         """
-        jobs, pieces = self.jobs(), {}
+        jobs, pieces = self.jobs(), dict[tuple[str, str], list]()
         paths = [None if scratch is None else scratch / self._file(job) for job in jobs]
         left = [j for j, p in zip(jobs, paths, strict=True) if p is None or not p.is_file()]
         if say is not None and left:

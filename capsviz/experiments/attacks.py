@@ -38,7 +38,6 @@ HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of it, in 10,000 
 LIFT = 1000.0  # above every cross-entropy: an image that is misclassified is worth more
 CHECKED = 8  # images that a network is looked at for chance and for effects of the batch
 SAME = 1e-3  # difference of scores by rounding, as a share of the largest
-BATCHES = (3, 5)  # that the images of this check are split into
 
 Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 # images and labels -> what the attack raises (N,), the largest other score minus the true class's
@@ -133,8 +132,8 @@ def require_steady(model: Any, images: Tensor) -> None:
     name, some = abilities(model).name, images[:CHECKED].to(like_of(model))
     with frozen(model), torch.no_grad():
         once, again = logits(model, some), logits(model, some)
-        parts = torch.cat([logits(model, part) for part in some.split(BATCHES[len(some) > 5])])
-    scale = SAME * max(1.0, float(once.abs().max()))
+        parts = torch.cat([logits(model, part) for part in some.split(len(some) // 2 or 1)])
+    scale = SAME * float(once.abs().max())
     if (apart := float((once - again).abs().max())) > scale:
         raise ValueError(
             f"scores of '{name}' are random: two passes over the same images differ by "
@@ -172,14 +171,11 @@ def _ce(scores: Tensor, labels: Tensor) -> Tensor:
     return softmax_cross_entropy(scores, labels, reduction="none")
 
 
-LOSSES: dict[str, Callable[..., Tensor]] = {
-    "apgd-ce": _ce,
-    "apgd-dlr": dlr,
-    "apgd-margin": margin_loss,
-}
+Loss = Callable[..., Tensor]  # scores (N, J) and labels (N,) -> (N,)
+LOSSES: dict[str, Loss] = {"apgd-ce": _ce, "apgd-dlr": dlr, "apgd-margin": margin_loss}
 
 
-def on_scores(model: Any, loss: Callable[..., Tensor] = margin) -> Look:
+def on_scores(model: Any, loss: Loss = margin) -> Look:
     """Return the objective to be misclassified by a loss of scores and labels, see `LOSSES`."""
 
     def look(images, labels):
@@ -371,7 +367,7 @@ def _square(model, images, labels, start, ball, queries, seed) -> Found:
         if query == 0:
             x = _first_squares(ball, origin, start, draws)
         else:
-            halvings = sum(10000 * query / queries > end for end in HALVINGS)
+            halvings = sum(10000 * (query - 1) // queries > end for end in HALVINGS)
             side = round(math.sqrt(SQUARE / 2**halvings * H * W))
             x = (_square_linf if ball.norm == "linf" else _square_l2)(ball, origin, x, side, draws)
         parts = [look(*one) for one in _parts(x, labels[place], chunk)]
@@ -393,8 +389,8 @@ def _first_squares(ball, origin, start, draws) -> Tensor:
         return ball.project(origin, origin + ball.eps * start[:, :, :1].sign())
     side, change = max(min(H, W) // 5, 1), torch.zeros_like(origin)
     signs = start.sign()
-    for row in range(0, H - side + 1, side):
-        for column in range(0, W - side + 1, side):
+    for row in range(H % side // 2, H - side + 1, side):
+        for column in range(W % side // 2, W - side + 1, side):
             window = (..., slice(row, row + side), slice(column, column + side))
             corner = signs[..., row : row + 1, column : column + 1]
             change[window] = _peak(side, draws).to(origin) * corner

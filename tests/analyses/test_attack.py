@@ -163,7 +163,7 @@ def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch)
         "    layers = torch.nn.Flatten(), torch.nn.Linear(784, 10), torch.nn.Softmax(1)\n"
         "    return torch.nn.Sequential(*layers)\n"
     )
-    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "6", "--table"]
+    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60", "--table"]
     asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
