@@ -31,7 +31,7 @@ GROUPS = {  # title: what its columns mean, and the columns
     ),
     "Robustness and detection": (
         "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
-        "accuracy from -90° to 90° (`sweep`). Undetected: images that the adaptive attack R-PGD "
+        "accuracy from -90° to 90° (`sweep`). Undetected: images that the adaptive attack "
         "makes misclassified and not flagged (`detect`).",
         ("network", "runs", "corrupted, error, %", "rotated, %", "undetected, %"),
     ),

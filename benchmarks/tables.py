@@ -257,6 +257,38 @@ def detection() -> str:
     return markdown(header, rows).rstrip()
 
 
+def attacks() -> str:
+    """Return a row for each network and bound of the shipped results of `capsviz attack`."""
+    found = [read_result(path)[0] for path in sorted((ROOT / "figures").glob("attack-*.json"))]
+    header = [
+        "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
+        "worst, less the first", "adaptive, with detector",
+    ]  # fmt: skip
+    rows, told = [], []
+    for one in found:
+        lengths = {"apgd-ce", "apgd-dlr", "apgd-margin"}
+        for k, e in np.ndindex(len(one.networks), len(one.eps)):
+            least = [a for a, name in enumerate(one.attacks) if name in lengths]
+            each = one.accuracy.value[k, least, e]
+            strongest = least[int(np.nanargmin(each))]
+            cells = {name: one.accuracy[k, a, e] for a, name in enumerate(one.attacks)}
+            cells["apgd"] = one.accuracy[k, strongest, e]
+
+            def cell(name, cells=cells):
+                part = cells.get(name)
+                return NONE if part is None or np.isnan(part.value) else percent(part)
+
+            rows.append([
+                f"`{one.networks[k]}`", f"{one.dataset}, {one.n}", f"{one.eps[e]:.3g}",
+                percent(one.clean[k]), *map(cell, ("apgd", "vote", "square", "transfer")),
+                percent(one.worst[k, e]), points(one.worst.difference[k, e]) if k else NONE,
+                cell("adaptive"),
+            ])  # fmt: skip
+        told += [f"- {text}." for text in one.warnings]
+    none = "No check of the attacks fails."
+    return f"{markdown(header, rows)}\nWarnings of the checks:\n\n" + ("\n".join(told) or none)
+
+
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
@@ -355,5 +387,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
-    "binding": binding,
+    "binding": binding, "attacks": attacks,
 }  # fmt: skip

@@ -59,7 +59,6 @@ class Detect(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    extras = ("foolbox",)
     examples = """
     capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s
     """
@@ -83,7 +82,7 @@ class Detect(Analysis):
             "L-infinity bound of the attacks, pixels in [0, 1]; may be given several times.",
             Default("0.3"),
         ] = (0.3,),
-        steps: Annotated[int, "Steps of PGD and R-PGD."] = 40,
+        steps: Annotated[int, "Steps of APGD and of the adaptive attack."] = 40,
         seed: Seed = 0,
     ) -> Result:
         """Attack and rotate N images (N, C, H, W), at least 2, and score them by reconstruction.

@@ -33,10 +33,13 @@ def makers(model, others, eps, steps, seed, shape):
     angles = low + (high - low) * torch.rand(shape[0], generator=draws)
     starts = attacks.noise(shape, seed)
 
-    def descended(attack, one):
-        return lambda images, labels, piece: attack(
-            model, images, labels, eps=one, steps=steps, start=starts[piece]
-        )
+    def attacked(look, one):
+        def make(images, labels, piece):
+            how = {"steps": steps, "start": starts[piece], "leave": False}
+            found = attacks.apgd(model, look, images, labels, attacks.Ball(one), **how)
+            return found.images.to(images)
+
+        return make
 
     def rotated(by):
         return lambda images, labels, piece: warps.rotate(images, by[piece]).clamp(0, 1)
@@ -44,13 +47,11 @@ def makers(model, others, eps, steps, seed, shape):
     kinds = {"unchanged": ("clean", lambda images, labels, piece: images)}
     for one in eps:
         kinds |= {
-            f"FGSM {one:g}": (
-                "attack",
-                lambda images, labels, _, one=one: attacks.fgsm(model, images, labels, eps=one),
+            f"APGD {one:g}": (
+                "attack", attacked(attacks.on_scores(model, attacks.LOSSES["apgd-ce"]), one)
             ),
-            f"PGD {one:g}": ("attack", descended(attacks.pgd, one)),
-            f"R-PGD {one:g}": ("adaptive", descended(attacks.reconstructive_pgd, one)),
-        }
+            f"adaptive {one:g}": ("adaptive", attacked(attacks.on_detector(model), one)),
+        }  # fmt: skip
     kinds["rotated 90°"] = ("shifted", rotated(torch.full((shape[0],), 90.0)))
     kinds[f"rotated {low}°–{high}°"] = ("shifted", rotated(angles))
     for name, other in others.items():
@@ -115,14 +116,15 @@ def score(model, images, places, n, seed):
     return values.numpy(), won.numpy(), own
 
 
+def validation_images(inputs):
+    """Return the validation images behind a threshold (V, C, H, W), always the same ones."""
+    part = inputs.load("validation")
+    return replace(inputs, dataset=part).images(min(VALIDATION, len(part)))[0]
+
+
 def beside(inputs, n: int) -> tuple:
     """Return validation images, n images of another data set by its name, and what is missing."""
-
-    def drawn(part, count):
-        return replace(inputs, dataset=part).images(count)[0]
-
-    validation = inputs.load("validation")
-    held = drawn(validation, min(VALIDATION, len(validation)))
+    held = validation_images(inputs)
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
     try:
         other = data.load(name, "test", inputs.data_dir, download=False)
@@ -132,7 +134,7 @@ def beside(inputs, n: int) -> tuple:
         actual = f"{len(other)} images {other.image_shape}"
         expected = f"expected {n} of {inputs.dataset.image_shape}"
         return held, {}, [f"{name} is left out: it has {actual}, {expected}"]
-    return held, {name: drawn(other, n)}, []
+    return held, {name: replace(inputs, dataset=other).images(n)[0]}, []
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:

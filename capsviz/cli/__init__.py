@@ -22,7 +22,7 @@ GROUPS = {  # of the help, each in the order in which people use it
         "transplant", "parse-tree", "binding", "importance", "faithfulness", "probes",
         "equivariance", "segment", "side-by-side",
     ),
-    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
+    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect", "attack"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",
                             "export"),
     "Train": ("data", "train", "curves", "reproduce"),

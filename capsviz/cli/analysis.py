@@ -7,6 +7,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 from __future__ import annotations
 
 import inspect
+import shutil
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -205,11 +206,13 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
                 analysis, runs[number], own, n=n, picture=shown, digit=digit,
-                progress=writing.progress,
+                progress=writing.progress, say=writing.line, scratch=scratch,
             )  # fmt: skip
 
+        scratch = writing.scratch(name, figure)
         stem, result, about = _joined(measured, runs)
         paths = writing.save(stem, name, result, opened, figure, drawn, about)
+        shutil.rmtree(scratch, ignore_errors=True)
         with writing.looking(figure):
             paths += analysis.extra_files(result, paths[-1], **own)
         trained = all(checkpoints.is_trained(one.model) for one in opened)

@@ -91,17 +91,18 @@ def _values(value) -> list[str]:
     if isinstance(value, float):
         return [f"{value:g}"]
     if isinstance(value, Path) and len(value.parts) > 1:
-        return [slug(f"{value.name}-{_digest(str(value))}")]
+        return [slug(f"{value.name}-{digest(str(value))}")]
     return [str(value) if isinstance(value, int) else slug(value)]
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    return f"{text[: LONGEST - 7].rstrip('-')}-{_digest(text)}"
+    return f"{text[: LONGEST - 7].rstrip('-')}-{digest(text)}"
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return six digits that tell texts apart."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 

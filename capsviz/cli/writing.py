@@ -111,6 +111,14 @@ def prepare(analysis: str, figure_options: dict) -> None:
             naming.refuse_existing(earlier.with_suffix(""), force=False)
 
 
+def scratch(analysis: str, figure_options: dict) -> Path:
+    """Return the folder for parts of the running command, the same if it is run again."""
+    from capsviz.cli import naming
+
+    own = naming.digest(naming.identity(click.get_current_context()))
+    return figure_options["output"] / f".{analysis}-{own}"
+
+
 def target(
     base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
 ) -> Path:

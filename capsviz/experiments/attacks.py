@@ -1,28 +1,105 @@
-"""Attacks on a capsule network, and on the detection of attacks: FGSM, PGD, R-PGD.
+"""Attacks on classifiers: APGD, Square, the vote attack, and one that knows of a detector.
 
-All are white-box attacks within an L-infinity ball, with pixels in [0, 1]. Networks are used
-through `look` (see `capsviz.tracing`) with gradients of the image, never of the weights.
+Attacked images stay within a ball around the original, L-infinity or L2, and in [0, 1]. Networks
+are used through `look` (see `capsviz.tracing`), or as a function where they have no capsules, with
+gradients of the images, never of the weights. Draws belong to an image's number, so a result does
+not depend on which images are attacked together.
+
+No library is used: none that is maintained has Square, an objective on votes, and one on a
+detector. APGD and Square agree with their authors' code (github.com/fra31/auto-attack) within one
+image in a hundred.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy as softmax_cross_entropy
 
-from capsviz.discovery import needs
-from capsviz.nn.functional import predict
+from capsviz.nn.functional import cross_entropy, lengths, margin_loss, predict, squash
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
-from capsviz.tracing.outputs import activations_and_distance, require_capsules
+from capsviz.tracing.forward import images_at_a_time
+from capsviz.tracing.network import abilities
+from capsviz.tracing.outputs import activations_and_distance
 from capsviz.tracing.record import last_activations
 
-REACH = 2.5  # times eps: the total length of PGD's steps (Madry et al. 2018)
+TINY = 1e-12
+MOMENTUM = 0.75  # of APGD: the share of the new step
+RISING = 0.75  # of the steps of a window must raise the loss, or its step size is halved
+WINDOWS = (0.22, 0.03, 0.06)  # shares of the steps: first window, less for each, least
+SQUARE = 0.8  # share of the image that Square changes at first
+HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of it, in 10,000 queries
+LIFT = 1000.0  # above every cross-entropy: an image that is misclassified is worth more
+CHECKED = 8  # images that a network is looked at for chance and for effects of the batch
+SAME = 1e-3  # difference of scores by rounding, as a share of the largest
+
+Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+# images and labels -> what the attack raises (N,), the largest other score minus the true class's
+# (N,), and which images need no further attack (N,)
+
+
+class Found(NamedTuple):
+    """Result of one attack on N images."""
+
+    images: Tensor  # (N, C, H, W) the first that is done, or with the largest loss
+    done: Tensor  # (N,) bool: the attack succeeded
+    when: Tensor  # (N,) steps or queries until then; -1: never
+    gaps: Tensor  # (T + 1, N) largest margin of another class over the true one so far, by step
+    stuck: Tensor  # (N,) bool: no step had a gradient; False for Square
+
+
+class Ball(NamedTuple):
+    """All images in [0, 1] within `eps` of an original."""
+
+    eps: float
+    norm: str = "linf"  # or "l2"
+
+    def project(self, origin: Tensor, x: Tensor) -> Tensor:
+        """Return the nearest images in the ball around `origin`, both (N, C, H, W)."""
+        away = x - origin
+        if self.norm == "linf":
+            away = away.clamp(-self.eps, self.eps)
+        else:
+            away = away * (self.eps / (_norm(away) + TINY)).clamp_max(1)
+        return (origin + away).clamp(0, 1)
+
+    def unit(self, direction: Tensor) -> Tensor:
+        """Return the step of length 1 that goes furthest along a direction (N, C, H, W)."""
+        return direction.sign() if self.norm == "linf" else direction / (_norm(direction) + TINY)
+
+    def start(self, origin: Tensor, noise: Tensor) -> Tensor:
+        """Return random images (N, C, H, W) from normal noise: uniform, in L2 at the surface."""
+        unit = torch.erf(noise / math.sqrt(2)) if self.norm == "linf" else noise / _norm(noise)
+        return self.project(origin, origin + self.eps * unit)
+
+
+def largest_eps(norm: str, shape: Sequence[int]) -> float:
+    """Return the eps of the ball that holds every image of a shape (C, H, W)."""
+    return 1.0 if norm == "linf" else math.sqrt(math.prod(shape))
+
+
+def check(eps: Sequence[float], steps: int = 1, norm: str = "linf") -> None:
+    """Raise ValueError for no eps, equal ones (in six digits), or ones that bound nothing."""
+    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # their names
+        raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
+    for one in eps:
+        if norm == "linf" and not 0 < one <= 1:
+            raise ValueError(f"eps bounds the change of a pixel: expected 0 < eps <= 1, got {one}")
+        if not 0 < one < math.inf:
+            raise ValueError(f"eps bounds the L2 norm of the change: expected eps > 0, got {one}")
+    if steps < 1:
+        raise ValueError(f"an attack needs at least 1 step, got {steps}")
+
+
+def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
+    """Return normal noise for random starts of images of a shape (N, C, H, W), on the CPU."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @contextmanager
@@ -38,158 +115,355 @@ def frozen(model: nn.Module) -> Iterator[nn.Module]:
             weight.requires_grad_(True)
 
 
-def check(eps: Sequence[float], steps: int) -> None:
-    """Refuse impossible attacks before anything is computed; ImportError without foolbox.
+def logits(model: Any, images: Tensor) -> Tensor:
+    """Return scores (N, J) of images, with gradients: lengths of capsules, or logits."""
+    if not abilities(model).has_capsules:
+        return model(images).logits
+    values = last_activations(model.look(images, keep=("lengths",)))
+    assert values is not None  # `trace` has seen to it
+    return values
 
-    ValueError for no eps, equal ones (in six digits), one outside (0, 1], or less than 1 step.
+
+def require_steady(model: Any, images: Tensor) -> None:
+    """Raise ValueError for scores that are random, or that depend on the other images.
+
+    An attack that is repeated on either would need the mean of many passes.
     """
-    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # their names
-        raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
-    for one in eps:
-        _check(one, steps)
-    _foolbox()
+    name, some = abilities(model).name, images[:CHECKED].to(like_of(model))
+    with frozen(model), torch.no_grad():
+        once, again = logits(model, some), logits(model, some)
+        parts = torch.cat([logits(model, part) for part in some.split(len(some) // 2 or 1)])
+    scale = SAME * float(once.abs().max())
+    if (apart := float((once - again).abs().max())) > scale:
+        raise ValueError(
+            f"scores of '{name}' are random: two passes over the same images differ by "
+            f"{apart:.2g}. Attacks need repetition: let it return the mean of many passes"
+        )
+    if (apart := float((once - parts).abs().max())) > scale:
+        raise ValueError(
+            f"scores of '{name}' depend on the other images of a batch, by {apart:.2g}: expected "
+            "a network that looks at each image alone"
+        )
 
 
-def fgsm(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Tensor:
-    """Attack by one step of eps along the sign of the gradient (Goodfellow et al. 2015).
+def has_gradient(model: Any, images: Tensor) -> bool:
+    """Return whether gradients of the scores reach an image (N, C, H, W), be they zero or not."""
+    with frozen(model):
+        return logits(model, images[:1].to(like_of(model)).requires_grad_()).requires_grad
 
-    Foolbox takes the lengths of the class capsules as logits. Return attacked images (N, C, H, W)
-    in [0, 1], which differ by `eps` at most, from images in [0, 1] and true classes (N,). Raises as
-    `check`.
+
+def margin(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the largest other score (N, J) minus that of the true class (N,)."""
+    own = labels[:, None]
+    return scores.scatter(1, own, -math.inf).amax(1) - scores.gather(1, own)[:, 0]
+
+
+def dlr(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the difference of logits ratio (N,): `margin` over the first minus the third score.
+
+    Croce & Hein (2020), equation 6; it needs three classes.
     """
-    return _attack(_foolbox().attacks.LinfFastGradientAttack(), model, images, labels, eps)
+    top = scores.topk(3).values
+    return margin(scores, labels) / (top[:, 0] - top[:, 2] + TINY)
 
 
-def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
-    """Return random starts for images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU."""
-    return 2 * torch.rand(shape, generator=torch.Generator().manual_seed(seed)) - 1
+def _ce(scores: Tensor, labels: Tensor) -> Tensor:
+    return softmax_cross_entropy(scores, labels, reduction="none")
 
 
-def pgd(
-    model: nn.Module,
+Loss = Callable[..., Tensor]  # scores (N, J) and labels (N,) -> (N,)
+LOSSES: dict[str, Loss] = {"apgd-ce": _ce, "apgd-dlr": dlr, "apgd-margin": margin_loss}
+
+
+def on_scores(model: Any, loss: Loss = margin) -> Look:
+    """Return the objective to be misclassified by a loss of scores and labels, see `LOSSES`."""
+
+    def look(images, labels):
+        scores = logits(model, images)
+        return loss(scores, labels), margin(scores, labels), predict(scores) != labels
+
+    return look
+
+
+def on_votes(model: Any) -> Look:
+    """Return the objective of the vote attack (Gu, Wu & Tresp, ICLR 2021).
+
+    The loss is the cross-entropy of the lengths of squashed votes, averaged over children before
+    routing; the attack succeeds if the routed network misclassifies.
+    """
+
+    def look(images, labels):
+        parts = model.look(images, keep=("votes", "lengths"))
+        scores = last_activations(parts)
+        averaged = lengths(squash(parts["votes"].mean(1)))
+        loss = cross_entropy(averaged, labels)
+        return loss, margin(scores, labels), predict(scores) != labels
+
+    return look
+
+
+def on_detector(model: Any, threshold: float = -math.inf) -> Look:
+    """Return the adaptive objective: be misclassified, and close to the reconstruction.
+
+    After Qin et al. (2020, arXiv:1907.02957). An image raises its cross-entropy while it is
+    classified correctly, and reduces the distance to the winning capsule's reconstruction while it
+    is misclassified; any of the second is worth more than any of the first. So APGD's own schedule
+    of step sizes applies. The attack succeeds at a distance of `threshold` at most.
+    """
+
+    def look(images, labels):
+        scores, far = activations_and_distance(model, images)
+        fooled = predict(scores) != labels
+        loss = torch.where(fooled, LIFT - far, _ce(scores, labels))
+        return loss, margin(scores, labels), fooled & (far <= threshold)
+
+    return look
+
+
+def apgd(
+    model: Any,
+    look: Look,
     images: Tensor,
     labels: Tensor,
+    ball: Ball,
     *,
-    eps: float,
-    steps: int = 40,
+    steps: int = 50,
     start: Tensor | None = None,
-) -> Tensor:
-    """Attack by projected gradient descent (Madry et al. 2018) from a random start, by foolbox.
+    leave: bool = True,
+) -> Found:
+    """Attack by APGD (Croce & Hein 2020, arXiv:2003.01690, algorithm 1), each image by itself.
 
-    As `fgsm`; each step is 2.5 eps / `steps`. Images start at a distance of eps * `start`,
-    (N, C, H, W) in [-1, 1]; None: the `noise` of seed 0. To attack a batch in parts, give each its
-    part of one noise.
+    Parameters
+    ----------
+    look            what is raised, as `on_scores(model, dlr)`.
+    images, labels  (N, C, H, W) in [0, 1] and true classes (N,).
+    start           (N, C, H, W) noise of random starts; None: `noise` of seed 0.
+    leave           an image leaves as soon as it succeeded; else the success with the largest loss
+                    is returned.
+
+    Raises
+    ------
+    ValueError  for a bound, steps, images or labels that make no sense, or without a gradient.
     """
-    _check(eps, steps)
+    check([ball.eps], steps, ball.norm)
     start = noise(images.shape) if start is None else start
-
-    projected: Any = _foolbox().attacks.LinfProjectedGradientDescentAttack
-
-    class FromNoise(projected):
-        """PGD from a given start, without the global random state."""
-
-        def get_random_start(self, x0, epsilon):
-            """Return a start within the ball around x0, the same on every device."""
-            return x0 + epsilon * type(x0)(start.to(x0.raw))
-
-    attack = FromNoise(rel_stepsize=REACH / steps, steps=steps)
-    return _attack(attack, model, images, labels, eps)
+    with frozen(model):
+        images, labels, start = _checked(model, images, labels, start)
+        return _apgd(model, look, images, labels, start, ball, steps, leave)
 
 
-def reconstructive_pgd(
-    model: nn.Module,
+def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
+    n, chunk = len(images), images_at_a_time(model)
+    found, best_done = images.clone(), images.new_full((n,), -math.inf)
+    when, stuck = torch.full((n,), -1), torch.ones(n, dtype=torch.bool)
+    gaps = torch.full((steps + 1, n), -math.inf)
+    x = ball.start(images, start)
+    s = {  # of the images that are still attacked
+        "place": torch.arange(n), "origin": images, "labels": labels, "x": x, "before": x,
+        "size": images.new_full((n, 1, 1, 1), 2 * ball.eps),
+        "rises": images.new_zeros(n), "halved": torch.ones(n, dtype=torch.bool, device=x.device),
+    }  # fmt: skip
+    first, less, least = (max(int(share * steps), 1) for share in WINDOWS)
+    window, since = first, 0
+    for step in range(steps + 1):
+        if step:
+            moved = ball.project(s["origin"], s["x"] + s["size"] * ball.unit(s["grad"]))
+            share = MOMENTUM if step > 1 else 1.0
+            moved = s["x"] + (moved - s["x"]) * share + (s["x"] - s["before"]) * (1 - share)
+            s["before"], s["x"] = s["x"], ball.project(s["origin"], moved)
+        loss, gap, hit, s["grad"] = _differentiate(look, s["x"], s["labels"], chunk)
+        place = s["place"]
+        gaps[step, place] = gap.float().cpu()
+        moves = (s["grad"] != 0).flatten(1).any(1)
+        stuck[place[moves.cpu()]] = False
+        if not step:
+            s |= {"loss": loss, "best": loss, "best x": s["x"], "best grad": s["grad"]}
+            s["checked"] = loss
+        else:
+            s["rises"] = s["rises"] + (loss > s["loss"])
+            better, s["loss"] = loss > s["best"], loss
+            s["best"] = torch.where(better, loss, s["best"])
+            for name, now in (("best x", s["x"]), ("best grad", s["grad"])):
+                s[name] = torch.where(_wide(better), now, s[name])
+            since += 1
+        take = hit & (loss > best_done[place])
+        found[place[take.cpu()]], best_done[place[take.cpu()]] = s["x"][take], loss[take]
+        new = place[hit.cpu()]
+        when[new] = torch.where(when[new] < 0, step, when[new])
+        if since == window:
+            unchanged = ~s["halved"] & (s["checked"] >= s["best"])
+            s["halved"] = (s["rises"] <= RISING * window) | unchanged
+            halved = _wide(s["halved"])
+            s["size"] = torch.where(halved, s["size"] / 2, s["size"])
+            s["x"] = torch.where(halved, s["best x"], s["x"])
+            s["grad"] = torch.where(halved, s["best grad"], s["grad"])
+            s["checked"], s["rises"] = s["best"], torch.zeros_like(s["rises"])
+            window, since = max(window - less, least), 0
+        if leave and bool(hit.any()):
+            s = {name: value[(~hit).to(value.device)] for name, value in s.items()}
+        if not len(s["place"]):
+            break
+    never = (when < 0)[s["place"]]
+    found[s["place"][never]] = s["best x"][never.to(images.device)]
+    return Found(found, when >= 0, when, gaps.cummax(0).values, stuck)
+
+
+def _parts(x: Tensor, labels: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return images and labels in parts of `most` at most, none much smaller than another."""
+    count = -(-len(x) // most)
+    return zip(x.tensor_split(count), labels.tensor_split(count), strict=True)
+
+
+def _differentiate(look: Look, x: Tensor, labels: Tensor, chunk: int) -> list[Tensor]:
+    """Return loss, margin and success (N,), and the gradient (N, C, H, W), in parts of images."""
+    pieces = []
+    for part, own in _parts(x, labels, chunk):
+        part = part.detach().requires_grad_()
+        loss, gap, hit = look(part, own)
+        if not loss.requires_grad:
+            raise ValueError("no gradient reaches the images: only Square can attack this network")
+        (grad,) = torch.autograd.grad(loss.sum(), part)
+        pieces.append((loss.detach(), gap.detach(), hit, grad.nan_to_num(0, 0, 0)))
+    return [torch.cat(one) for one in zip(*pieces, strict=True)]
+
+
+def flat(model: Any, look: Look, images: Tensor, labels: Tensor) -> Tensor:
+    """Return which images (N,) have a gradient of exactly zero: an attack has no direction."""
+    with frozen(model):
+        images, labels, _ = _checked(model, images, labels, images)
+        *_, gradient = _differentiate(look, images, labels, images_at_a_time(model))
+    return (gradient == 0).flatten(1).all(1).cpu()
+
+
+def square(
+    model: Any,
     images: Tensor,
     labels: Tensor,
+    ball: Ball,
     *,
-    eps: float,
-    steps: int = 40,
+    queries: int = 500,
     start: Tensor | None = None,
-) -> Tensor:
-    """Attack classification and detection: be misclassified, yet close to the reconstruction.
+    seed: int = 0,
+) -> Found:
+    """Attack without gradients, by random squares (Andriushchenko et al. 2020, arXiv:1912.00049).
 
-    The two objectives are those of R-PGD (Qin et al. 2020, arXiv:1907.02957), the schedule is not.
-    By the sign of the gradient, within the ball of eps, an image raises its cross-entropy while it
-    is classified correctly, and reduces the distance to the winning capsule's reconstruction while
-    it is misclassified. In trials this left more images undetected than alternating steps. Step
-    sizes fall linearly from twice PGD's; their sum is (`steps` + 1) / `steps` times PGD's. Of all
-    images on the way, the misclassified one with the smallest distance is returned, or else the
-    last one.
-
-    As `pgd`, without foolbox; ValueError also for a network without decoder.
+    Of the squares of one query, all images get the same position and signs, as in the authors'
+    code. The schedule of 10,000 queries is scaled to `queries`. Other parameters are as `apgd`'s.
     """
-    _check(eps, steps)
-    _check_images(images, labels)
+    check([ball.eps], queries, ball.norm)
     start = noise(images.shape) if start is None else start
-    with frozen(model):
-        like = like_of(model)
-        original, truth = images.to(like), labels.to(like.device)
-
-        def moved(x, by):
-            return (original + (x + by - original).clamp(-eps, eps)).clamp(0, 1)
-
-        x = moved(original, eps * start.to(like))
-        best = torch.empty_like(x)
-        nearest = x.new_full((len(x),), torch.inf)
-        for step in range(steps + 1):  # the last one looks and does not move
-            x = x.detach().requires_grad_()
-            lengths, far = activations_and_distance(model, x)
-            fooled = predict(lengths) != truth
-            better = fooled & (far < nearest)
-            nearest[better], best[better] = far.detach()[better], x.detach()[better]
-            if step < steps:
-                fooling = cross_entropy(lengths, truth, reduction="none")
-                (gradient,) = torch.autograd.grad(torch.where(fooled, -far, fooling).sum(), x)
-                size = 2 * REACH * eps / steps * (1 - step / steps)
-                x = moved(x.detach(), size * gradient.sign())
-        never = nearest.isinf()
-        best[never] = x.detach()[never]
-        return best.to(images)
+    with frozen(model), torch.no_grad():
+        images, labels, start = _checked(model, images, labels, start)
+        return _square(model, images, labels, start, ball, queries, seed)
 
 
-class _Lengths(nn.Module):
-    """A capsule network as foolbox takes one: images -> logits."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Lengths (N, J) of images (N, C, H, W)."""
-        lengths = last_activations(self.model.look(images, keep=("lengths",)))
-        assert lengths is not None  # `trace` has seen to it
-        return lengths
-
-
-def _attack(attack, model, images, labels, eps) -> Tensor:
-    _check(eps)
-    _check_images(images, labels)
-    require_capsules(model)
-    like = like_of(model)
-    with frozen(model):
-        scores = _Lengths(model).eval()
-        attackable = _foolbox().PyTorchModel(scores, bounds=(0, 1), device=like.device)
-        _, attacked, _ = attack(attackable, images.to(like), labels.to(like.device), epsilons=eps)
-    return attacked.detach().to(images)
-
-
-def _check(eps: float, steps: int = 1) -> None:
-    if not 0 < eps <= 1:
-        raise ValueError(f"eps bounds the change of a pixel: expected 0 < eps <= 1, got {eps:g}")
-    if steps < 1:
-        raise ValueError(f"an attack needs at least 1 step, got {steps}")
+def _square(model, images, labels, start, ball, queries, seed) -> Found:
+    n, (H, W), chunk = len(images), images.shape[2:], images_at_a_time(model)
+    look, draws = on_scores(model), torch.Generator().manual_seed(seed)
+    found, when, place = images.clone(), torch.full((n,), -1), torch.arange(n)
+    gaps, best = torch.full((queries + 1, n), -math.inf), images.new_full((n,), -math.inf)
+    for query in range(queries + 1):
+        origin, x = images[place], found[place]
+        if query == 0:
+            x = _first_squares(ball, origin, start, draws)
+        else:
+            halvings = sum(10000 * (query - 1) // queries > end for end in HALVINGS)
+            side = round(math.sqrt(SQUARE / 2**halvings * H * W))
+            x = (_square_linf if ball.norm == "linf" else _square_l2)(ball, origin, x, side, draws)
+        parts = [look(*one) for one in _parts(x, labels[place], chunk)]
+        _, gap, hit = (torch.cat(one) for one in zip(*parts, strict=True))
+        gaps[query, place] = gap.float().cpu()
+        better = (gap > best[place]) | hit
+        found[place[better.cpu()]], best[place[better.cpu()]] = x[better], gap[better]
+        when[place[hit.cpu()]] = query
+        place = place[~hit.cpu()]
+        if not len(place):
+            break
+    return Found(found, when >= 0, when, gaps.cummax(0).values, torch.zeros(n, dtype=torch.bool))
 
 
-def _check_images(images: Tensor, labels: Tensor) -> None:
+def _first_squares(ball, origin, start, draws) -> Tensor:
+    """Return vertical stripes in L-infinity, in L2 a grid of 5 x 5 peaks."""
+    H, W = origin.shape[2:]
+    if ball.norm == "linf":
+        return ball.project(origin, origin + ball.eps * start[:, :, :1].sign())
+    side, change = max(min(H, W) // 5, 1), torch.zeros_like(origin)
+    signs = start.sign()
+    for row in range(H % side // 2, H - side + 1, side):
+        for column in range(W % side // 2, W - side + 1, side):
+            window = (..., slice(row, row + side), slice(column, column + side))
+            corner = signs[..., row : row + 1, column : column + 1]
+            change[window] = _peak(side, draws).to(origin) * corner
+    return ball.project(origin, origin + ball.eps * ball.unit(change))
+
+
+def _square_linf(ball, origin, x, side, draws) -> Tensor:
+    C, H, W = origin.shape[1:]
+    side = min(max(side, 1), H, W)
+    x, (window,) = x.clone(), _windows(H, W, side, draws, 1)
+    x[window] += 2 * ball.eps * _signs(C, draws).to(x)
+    return ball.project(origin, x)
+
+
+def _square_l2(ball, origin, x, side, draws) -> Tensor:
+    """Move the norm of one window, and what is left of eps, to another as a new peak."""
+    C, H, W = origin.shape[1:]
+    side = min(max(side, 3) // 2 * 2 + 1, H, W)
+    to, source = _windows(H, W, side, draws, 2)
+    change = x - origin
+    both = torch.zeros_like(change)
+    both[to], both[source] = 1, 1
+    spare = (ball.eps**2 - _norm(change) ** 2).clamp_min(0) / C
+    energy = ((change * both) ** 2).sum((2, 3), keepdim=True) + spare
+    old = change[to]
+    peak = _peak(side, draws).to(x) * _signs(C, draws).to(x)
+    peak = peak + old / (TINY + (old**2).sum((2, 3), keepdim=True).sqrt())
+    peak = peak / (TINY + (peak**2).sum((2, 3), keepdim=True).sqrt()) * energy.sqrt()
+    change[source], change[to] = 0, peak
+    return ball.project(origin, origin + ball.eps * ball.unit(change))
+
+
+def _windows(H: int, W: int, side: int, draws, count: int) -> list[tuple]:
+    ends = [[int(torch.randint(n - side + 1, (), generator=draws)) for n in (H, W)]
+            for _ in range(count)]  # fmt: skip
+    return [(..., slice(r, r + side), slice(c, c + side)) for r, c in ends]
+
+
+def _signs(channels: int, draws) -> Tensor:
+    return 2.0 * torch.randint(2, (channels, 1, 1), generator=draws) - 1
+
+
+def _peak(side: int, draws) -> Tensor:
+    """Return two pyramids of opposite signs side by side or one above the other, of norm 1."""
+    rows = side // 2
+    peak = torch.cat([_pyramid(rows, side), -_pyramid(side - rows, side)])
+    peak = peak / (peak.norm() + TINY)
+    return peak.T if torch.randint(2, (), generator=draws) else peak
+
+
+def _pyramid(rows: int, columns: int) -> Tensor:
+    """Return sums of rectangles that grow around the middle, each worth one over its number²."""
+    total = torch.zeros(rows, columns)
+    middle, across = rows // 2, columns // 2
+    for number in range(max(middle, across) + 1):
+        up, left = max(middle - number, 0), max(across - number, 0)
+        total[up : middle + number + 1, left : across + number + 1] += 1 / (number + 1) ** 2
+    return total
+
+
+def _checked(model, images: Tensor, labels: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return images, labels and noise where the network is; ValueError for what cannot be so."""
     check_images(images)
     if labels.shape != images.shape[:1]:
         raise ValueError(f"expected labels ({len(images)},), got {tuple(labels.shape)}")
+    like = like_of(model)
+    return images.to(like), labels.to(like.device), start.to(like)
 
 
-def _foolbox():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of scipy, about foolbox
-        try:
-            import foolbox
-        except ModuleNotFoundError as error:
-            raise ImportError(needs("an attack", "foolbox")) from error
-    return foolbox
+def _norm(images: Tensor) -> Tensor:
+    """Return L2 norms (N, 1, 1, 1)."""
+    return _wide(images.flatten(1).norm(dim=1))
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values[:, None, None, None]

@@ -150,7 +150,7 @@ COLUMNS = (
            drawn="error under\ncorruptions"),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
            {("sweep", "Result"): rotation}, drawn="accuracy,\nrotated"),
-    Column("undetected", "share of images that the adaptive attack R-PGD, at its largest bound, "
+    Column("undetected", "share of images that the adaptive attack, at its largest bound, "
            "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False,
            drawn="attacks not\ndetected"),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "

@@ -1,0 +1,204 @@
+"""Attack networks by APGD, Square, votes, transfer and past a detector, and check the attacks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.statistics.estimate import Estimate
+
+ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
+NAMES = {
+    "apgd-ce": "APGD, CE", "apgd-dlr": "APGD, DLR", "apgd-margin": "APGD, margin loss",
+    "vote": "vote attack", "square": "Square", "transfer": "transfer",
+    "adaptive": "adaptive, with detector",
+}  # fmt: skip
+EPS = {  # where none is given, by norm and whether images are grey
+    ("linf", True): (0.1, 0.2, 0.3), ("linf", False): (2 / 255, 4 / 255, 8 / 255),
+    ("l2", True): (1.0, 2.0, 3.0), ("l2", False): (0.25, 0.5, 1.0),
+}  # fmt: skip
+
+
+class Result(NamedTuple):
+    """K networks on N images under A attacks at E bounds; intervals are 95 %.
+
+    A difference is to the first network, paired over the images. NaN: the attack does not apply. Of
+    the adaptive attack, accuracy is the share of images that are correct or flagged.
+    """
+
+    networks: list[str]
+    attacks: list[str]  # A of ATTACKS
+    eps: list[float]  # E bounds, ascending
+    clean: Estimate  # (K,) accuracy on the original images; Wilson
+    accuracy: Estimate  # (K, A, E) under each attack; Wilson
+    worst: Estimate  # (K, E) correct under every attack but the adaptive one; Wilson
+    flagged: Estimate  # (K,) original images that the detector flags; Wilson
+    unbounded: np.ndarray  # (K,) accuracy at the bound that allows every image: 0, if attacks work
+    square_alone: Estimate  # (K, E) images that Square fools and no APGD, less the reverse
+    zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
+    stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient
+    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts
+    margin: (
+        np.ndarray
+    )  # (K, A, E, T) largest margin of another class so far, mean of those attacked
+    fooled: np.ndarray  # (K, A, N) number of the first bound that fools; E: none, -1: misclassified
+    warnings: list[str]  # what is suspect of the attacks
+    missing: list[str]  # attacks that do not apply, and why
+    parameters: list[int]  # of each network
+    weights: list[str]  # SHA-256 of each network's weights
+    source: str | None  # network that `transfer` attacks
+    norm: str
+    steps: int
+    restarts: int
+    queries: int
+    seed: int
+    n: int
+    dataset: str
+    version: str  # of capsviz
+    printed: bool  # the table is printed
+
+    axes = {
+        "clean": ("networks",), "flagged": ("networks",),
+        "accuracy": ("networks", "attacks", "eps"),
+        "worst": ("networks", "eps"), "square_alone": ("networks", "eps"),
+    }  # fmt: skip
+    formats = dict.fromkeys(("clean", "accuracy", "worst", "flagged", "square_alone"), ".1%")
+    titles = {
+        "clean": "accuracy on original images",
+        "worst": "accuracy, worst of all attacks",
+        "flagged": "original images flagged by the detector",
+        "square_alone": "fooled by Square alone, less by APGD alone",
+    }
+    over_runs = None
+
+
+class Attack(Analysis):
+    """Accuracy of networks against the bound of several attacks, with checks of the attacks."""
+
+    Result = Result
+    examples = """
+    capsviz attack --n 200 --only apgd-ce  # about 2 min for the two networks it takes
+    capsviz attack --network mine.py:build --n 200 --table  # about 20 min for a CapsNet
+    """
+    usual_n = 200
+    figure_set = None
+    headline = ("clean", "worst")
+
+    def measure(
+        self,
+        networks,
+        images,
+        labels,
+        *,
+        dataset,
+        inputs=None,
+        progress=iter,
+        say=None,
+        scratch=None,
+        only: Annotated[
+            tuple[str, ...],
+            f"An attack: {', '.join(ATTACKS)}; may be repeated.",
+            Flag("--only", metavar="ATTACK"),
+            Default("all that apply"),
+        ] = (),
+        eps: Annotated[
+            tuple[float, ...],
+            "Bound of the change, pixels in [0, 1]; may be repeated.",
+            Default("0.1, 0.2, 0.3; of colour images 2, 4, 8 of 255; L2: 1, 2, 3 and 0.25, 0.5, 1"),
+        ] = (),
+        norm: Annotated[Literal["linf", "l2"], "Norm of the change."] = "linf",
+        steps: Annotated[int, Range(1), "Steps of APGD."] = 50,
+        restarts: Annotated[int, Range(1), "Random starts of APGD."] = 1,
+        queries: Annotated[int, Range(1), "Queries of Square."] = 500,
+        table: Annotated[bool, "Print rows of the robustness table, with provenance."] = False,
+        seed: Seed = 0,
+    ) -> Result:
+        """Attack N images (N, C, H, W) in [0, 1] of K networks, until each is fooled or not."""
+        from capsviz import __version__
+        from capsviz.analyses.attack import measure as by
+
+        images, labels = images.cpu(), labels.cpu()
+        eps = tuple(sorted(eps)) or EPS[norm, images.shape[1] == 1]
+        plan = by.Plan(eps, norm, steps, restarts, queries, seed)
+        names = [name for name in ATTACKS if not only or name in only]
+        work = by.Work(networks, images, labels, names, plan, inputs, strict=bool(only))
+        return Result(
+            networks=list(networks),
+            attacks=work.names,
+            eps=list(eps),
+            **by.statistics(work, work.run(progress, say, scratch)),
+            missing=work.missing,
+            parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
+            weights=list(work.digests.values()),
+            source=work.source if "transfer" in work.names else None,
+            norm=norm,
+            steps=steps,
+            restarts=restarts,
+            queries=queries,
+            seed=seed,
+            n=len(images),
+            dataset=dataset,
+            version=__version__,
+            printed=table,
+        )
+
+    def check(self, *, only, eps, norm, **_) -> None:
+        from capsviz.discovery import unknown
+        from capsviz.experiments import attacks
+
+        for name in only:
+            if name not in ATTACKS:
+                raise ValueError(unknown("attack", name, list(ATTACKS)))
+        if eps:
+            attacks.check(eps, norm=norm)
+
+    def parts(self, result) -> tuple[str, ...]:
+        return ("", "checks")
+
+    def draw(self, result, *, width=7.16, part=""):
+        from capsviz.analyses.attack import draw
+
+        return (draw.checks if part else draw.sheet)(result, width)
+
+    def verdict(self, result) -> str:
+        last = f"{result.norm} ε = {result.eps[-1]:.3g}"
+        texts = []
+        if len(result.networks) > 1:
+            best = int(result.worst.value[:, -1].argmax())
+            texts.append(f"{result.networks[best]} is correct most often at {last}.")
+        if all(np.nan_to_num(result.worst.value[:, -1]) == 0):
+            texts = [f"No image survives all attacks at {last}."]
+        told = [f"Warning: {one}." for one in result.warnings] or ["No check of the attacks fails."]
+        return " ".join([*texts, *told, *(f"{one}." for one in result.missing)])
+
+    def findings(self, result) -> str:
+        from capsviz.analyses.attack import draw
+        from capsviz.results.tables import markdown
+
+        if not result.printed:
+            return super().findings(result)
+        header, rows, caption = draw.table(result)
+        return f"{markdown(header, rows)}\n{caption}"
+
+    def caption(self, result, part="") -> str:
+        about = f"{result.n:,} {result.dataset} images"
+        if part:
+            return (
+                "Checks of the attacks, at the smallest bound: accuracy, and mean of the largest "
+                "margin of another class so far, by share of the steps or queries; images whose "
+                "gradient is exactly zero before the attack (hollow) and during all of it "
+                f"(filled). If every image is allowed, accuracy is {result.unbounded.max():.1%} at "
+                f"most. Means over {about}."
+            )
+        return (
+            "Left: accuracy under the worst of all attacks against their bound. Right: accuracy "
+            "under each attack at the smallest bound; with the detector, the share of images that "
+            f"are correct or flagged. Bands and bars: 95 % intervals over {about}."
+        )
+
+    def table(self, result) -> Any:
+        from capsviz.analyses.attack import draw
+
+        return draw.table(result)

@@ -1,0 +1,172 @@
+"""Attack: accuracies are counts of what each image survives, and suspect attacks are named."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from helpers.attackable import Linear, OfScores
+from helpers.figure_checks import assert_redrawn
+
+from capsviz.analyses.attack import ATTACKS, Attack, measure
+from capsviz.cli import main
+from capsviz.inputs.opening import open_inputs
+from capsviz.statistics.intervals import wilson
+
+QUICK = {"steps": 5, "queries": 10, "eps": (0.1, 0.3)}
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return open_inputs(checkpoint="digits")
+
+
+def run(networks, inputs, n=12, **more):
+    images, labels = inputs.images(n)
+    given = {"dataset": "digits", "inputs": inputs, **QUICK, **more}
+    return Attack().measure(networks, images, labels, **given)
+
+
+def linear(inputs):
+    """A network without capsules that is right on most of the digits: nearest class averages."""
+    images, labels = inputs.images(200)
+    means = torch.stack([images[labels == k].mean(0).flatten() for k in range(10)])
+    model = Linear(means - means.mean(0))
+    model.config, model.card = {"image_shape": (1, 28, 28), "classes": 10}, {"name": "linear"}
+    return model
+
+
+@pytest.fixture(scope="module")
+def result(inputs):
+    return run({"digits": inputs.model, "linear": linear(inputs)}, inputs)
+
+
+def test_accuracies_are_counts_of_the_bounds_that_images_survive(result):
+    assert result.attacks == list(ATTACKS) and result.source == "linear"
+    plain = [a for a, name in enumerate(result.attacks) if name != "adaptive"]
+    for e in range(2):
+        held = result.fooled > e
+        for k, a in np.ndindex(*held.shape[:2]):
+            one = result.accuracy[k, a, e]
+            if np.isnan(one.value):
+                assert (result.fooled[k, a] == -1).all()
+                continue
+            assert one.value == pytest.approx(held[k, a].mean())
+            assert tuple(one.ci95) == pytest.approx(wilson(held[k, a].sum(), 12))
+        worst = held[0, plain].all(0)
+        assert result.worst.value[0, e] == pytest.approx(worst.mean())
+    known = [a for a in plain if np.isfinite(result.accuracy.value[1, a, 0])]
+    assert {result.attacks[a] for a in known} == {"apgd-ce", "apgd-dlr", "square"}
+    less = result.worst.value[1] - result.worst.value[0]
+    assert result.worst.difference.value[1] == pytest.approx(less)
+
+
+def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
+    value = result.accuracy.value
+    assert (np.nan_to_num(value[..., 1] - value[..., 0]) <= 0).all()
+    assert (result.worst.value <= result.clean.value[:, None]).all()
+    curve, known = result.curve, np.isfinite(result.curve[..., 0, 0])
+    assert (np.diff(curve[known], axis=-1) <= 0).all()
+    adaptive = result.attacks.index("adaptive")
+    for k, a in np.argwhere(known):
+        if a != adaptive:
+            assert curve[k, a, :, -1] == pytest.approx(value[k, a], abs=1e-3)
+    assert (result.unbounded == 0).all()
+
+
+def test_figures_and_table_come_from_the_numbers_alone(result, tmp_path):
+    assert_redrawn("attack", result, tmp_path)
+    header, rows, _ = Attack().table(result)
+    assert len(rows) == 4 and rows[2][0] == "linear"
+    assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f}"
+
+
+def test_what_does_not_apply_is_said_with_the_reason(result):
+    told = " ".join(result.missing)
+    assert "vote is left out for linear: it has no capsules" in told
+    assert "transfer is left out for linear: it is the network that is attacked" in told
+
+
+def test_restarts_only_lower_the_accuracy(inputs):
+    found = run({"digits": inputs.model}, inputs, only=("apgd-ce",), restarts=3, eps=(0.1,))
+    curve = found.curve[0, 0, 0]
+    assert (np.diff(curve) <= 0).all() and curve[-1] == pytest.approx(
+        found.worst.value[0, 0], abs=1e-3
+    )
+    once = run({"digits": inputs.model}, inputs, only=("apgd-ce",), eps=(0.1,))
+    assert found.worst.value <= once.worst.value
+
+
+def test_masked_gradients_are_named(inputs):
+    """Scores that are rounded have no gradient, and Square does not mind."""
+    rounded = OfScores(inputs.model, lambda one: (one * 100).round() / 100)
+    given = {"only": ("apgd-ce", "square"), "eps": (0.3,), "queries": 100}
+    found = run({"rounded": rounded}, inputs, **given)
+    assert found.zero[0, 0] == found.stuck[0, 0] == 1 and found.square_alone.low[0, 0] > 0
+    told = " ".join(found.warnings)
+    assert "rounded masks gradients: at ε = 0.3 Square" in told
+    assert "100.0% of images gave apgd-ce no gradient in rounded" in told
+    sound = run({"digits": inputs.model}, inputs, **given)
+    assert not any("masks" in one or "no gradient" in one for one in sound.warnings)
+
+
+def test_a_network_without_a_gradient_is_attacked_by_square_alone(inputs):
+    cut = OfScores(inputs.model, lambda one: one.detach())
+    found = run({"cut": cut}, inputs)
+    assert found.attacks == ["square"] and "no gradient reaches the images" in found.missing[0]
+    with pytest.raises(ValueError, match="apgd-ce: no gradient reaches the images"):
+        run({"cut": cut}, inputs, only=("apgd-ce",))
+
+
+def test_work_that_was_killed_goes_on_where_it_stopped(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "PIECE", 5)
+    given = {"only": ("apgd-ce", "apgd-dlr"), "scratch": tmp_path / "parts", "eps": (0.1,)}
+    said = []
+
+    def killed(jobs):
+        for number, job in enumerate(jobs):
+            if number == 4:
+                raise KeyboardInterrupt
+            yield job
+
+    with pytest.raises(KeyboardInterrupt):
+        run({"digits": inputs.model}, inputs, progress=killed, say=said.append, **given)
+    assert len(list((tmp_path / "parts").glob("*.npz"))) == 4
+    done, attack = [], measure.Work._attack
+    monkeypatch.setattr(
+        measure.Work, "_attack", lambda self, job: done.append(job) or attack(self, job)
+    )
+    found = run({"digits": inputs.model}, inputs, say=said.append, **given)
+    whole = run({"digits": inputs.model}, inputs, **given | {"scratch": None})
+    assert "at most" in said[0] and "4 of 12 parts are there" in said[1]
+    assert len(done) == 8 + 12 and np.array_equal(found.fooled, whole.fooled)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--eps", "1.5"], "expected 0 < eps <= 1, got 1.5"),
+        (["--eps", "-0.1"], "expected 0 < eps <= 1, got -0.1"),
+        (["--only", "apgd"], "unknown attack 'apgd'"),
+        (["--steps", "0"], "--steps"),
+    ],
+)
+def test_wrong_requests_are_refused_in_one_line(more, message, tmp_path):
+    asked = ["attack", "digits", "--output", str(tmp_path), *more]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 2 and message in done.stderr
+
+
+def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n\n\ndef build():\n    torch.manual_seed(0)\n"
+        "    layers = torch.nn.Flatten(), torch.nn.Linear(784, 10), torch.nn.Softmax(1)\n"
+        "    return torch.nn.Sequential(*layers)\n"
+    )
+    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60", "--table"]
+    asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    header, _, row = (line for line in done.stdout.splitlines() if line.startswith("|"))
+    assert "APGD, CE" in header and "7,850" in row and "seed 0, capsviz" in done.stdout
+    assert not list((tmp_path / "out").glob(".attack*"))
