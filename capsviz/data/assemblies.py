@@ -62,7 +62,7 @@ class Assemblies(NamedTuple):
     def alone(self, whole: int) -> Tensor:
         """Draw the parts of one whole alone: (N, 1, 64, 64) uint8."""
         bright = self.part_brightness.where(self.part_wholes == whole, 0.0)
-        return _draw(self.part_types, self.part_poses, bright)
+        return render(self.part_types, self.part_poses, bright)
 
     def seen(self, centres: Tensor, field_px: float) -> tuple[Tensor, Tensor]:
         """Return the part and the whole that square receptive fields see most of.
@@ -85,7 +85,7 @@ class Assemblies(NamedTuple):
         most, best = torch.zeros(N, *x.shape), torch.full((N, *x.shape), -1)
         for part in range(P):
             only = self.part_brightness.where(torch.arange(P) == part, 0.0)
-            drawn = _draw(self.part_types, self.part_poses, only)[:, 0].float()
+            drawn = render(self.part_types, self.part_poses, only)[:, 0].float()
             sums = torch.nn.functional.pad(drawn.cumsum(1).cumsum(2), (1, 0, 1, 0))
             within = (
                 sums[:, high_y, high_x] - sums[:, low_y, high_x]
@@ -171,7 +171,7 @@ def make(
     classes, poses, types, part_poses, wholes, bright = joined
     images = torch.cat(
         [
-            _draw(types[at : at + CHUNK], part_poses[at : at + CHUNK], bright[at : at + CHUNK])
+            render(types[at : at + CHUNK], part_poses[at : at + CHUNK], bright[at : at + CHUNK])
             for at in range(0, n, CHUNK)
         ]
     )
@@ -297,7 +297,7 @@ def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
     )
 
 
-def _draw(types: Tensor, poses: Tensor, brightness: Tensor) -> Tensor:
+def render(types: Tensor, poses: Tensor, brightness: Tensor) -> Tensor:
     """Draw parts, antialiased: types (N, P), poses (N, P, 4), brightness (N, P) -> uint8 images."""
     N, P = types.shape
     kinds, poses, bright = types.flatten(), poses.flatten(0, 1), brightness.flatten()

@@ -79,7 +79,7 @@ class Augmentation:
         ]
         strengths = (self.rotation_deg, self.scale, self.shear_deg)
         maps = _affine_maps(n, *strengths, generator) if any(strengths) else None
-        return Draws(offsets, mirrored, *factors, maps)
+        return Draws(offsets, mirrored, *factors, maps=maps)
 
     def apply(self, images: Tensor, draws: Draws) -> Tensor:
         """uint8 images (B, C, H, W) and B draws -> float32 in [0, 1], of the window's size."""

@@ -69,7 +69,7 @@ def test_an_image_is_the_brightest_of_its_parts():
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_parts_have_one_area_and_turn_about_their_centroid(kind):
     poses = torch.tensor([[[31.5, 31.5, angle, 1.0]] for angle in (0.0, 1.0, 2.5, 4.0)])
-    drawn = assemblies._draw(torch.full((4, 1), kind), poses, torch.ones(4, 1))[:, 0].double() / 255
+    drawn = assemblies.render(torch.full((4, 1), kind), poses, torch.ones(4, 1))[:, 0].double() / 255
     expected = assemblies.AREA * assemblies.RADIUS_PX**2
     np.testing.assert_allclose(drawn.sum((1, 2)), expected, rtol=0.03)
     places = torch.arange(64.0, dtype=torch.float64)

@@ -1,0 +1,162 @@
+"""Does routing assign parts to the wholes that they belong to? Scored on `assemblies`.
+
+`capsviz binding --explain` prints the method, what to see, and what not to conclude.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Range, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import at_most_one, mean, within, within_one
+
+CEILING, FLOOR = "votes from the true poses", "votes from part types alone"
+UNTRAINED = "coupling, untrained network"
+
+
+class Result(NamedTuple):
+    """Of one network; AUROC is 0.5 for what knows nothing. Intervals are over images."""
+
+    scored: list[str]  # (M,) scores of positions, controls, ceiling and floor
+    subsets: list[str]  # (3,) positions that are scored
+    assignment: Estimate  # (M, 3) AUROC for the whole of each position, in images of two wholes
+    pairs: list[str]  # (G,) what is seen by the positions whose couplings are compared
+    iterations: list[str]  # (R,)
+    follows: Estimate  # (G, R) share of image pairs in which couplings follow the unseen part
+    change: Estimate  # (G, R) by how much, in standard deviations of couplings; NaN: of no network
+    unequal: float  # largest difference of a capsule that sees equal pixels
+    answers: list[str]  # (3,) the class, its partner, another
+    angles_deg: list[int]  # (A,) that one part is turned by
+    turned: Estimate  # (3, A) share of predictions
+    distances_px: list[int]  # (D,) that one part is moved by
+    accuracy: Estimate  # (D,)
+    agreement: Estimate  # (D,) of the other part's votes with the class's pose
+    vectors: list[str]  # (V,) what poses are predicted from
+    pose: list[str]  # (3,)
+    explained: Estimate  # (V, 2, 3) R² inside and outside the rotations of training
+    ranges: list[str]  # (2,)
+    maps: list[str]  # (K,)
+    relevance: Estimate  # (K,) AUROC of a map for the whole against distractors
+    by_angle: Estimate  # (B,) accuracy by the angle of the whole
+    bins: list[str]  # (B,)
+    example_image: np.ndarray  # (1, 64, 64) uint8, of two wholes
+    example_true: np.ndarray  # (rows, columns) whole that a position sees; -1: none or a distractor
+    example_assigned: np.ndarray  # (rows, columns) whole by couplings; 2: not the true one
+    left_out: list[str]
+    distance: str  # "near" or "far"
+    n: int
+    dataset: str
+
+    axes = {
+        "assignment": ("scored", "subsets"),
+        **dict.fromkeys(("follows", "change"), ("pairs", "iterations")),
+        "turned": ("answers", "angles_deg"),
+        **dict.fromkeys(("accuracy", "agreement"), ("distances_px",)),
+        "explained": ("vectors", "ranges", "pose"),
+        "relevance": ("maps",),
+        "by_angle": ("bins",),
+    }
+    formats = {
+        **dict.fromkeys(("follows", "turned", "accuracy", "by_angle"), ".1%"),
+        **dict.fromkeys(("assignment", "explained", "relevance", "agreement", "change"), ".2f"),
+    }
+    titles = {
+        "assignment": "AUROC for the whole of a position",
+        "follows": "couplings follow the part that is not seen",
+        "relevance": "AUROC of the whole against distractors",
+        "by_angle": "accuracy by angle",
+    }
+    over_runs = {
+        **dict.fromkeys(("assignment", "follows", "turned", "accuracy", "relevance", "by_angle"),
+                        within_one),
+        "explained": at_most_one, "agreement": within(-1, 1), "unequal": mean,
+    }  # fmt: skip
+
+
+class Binding(Analysis):
+    """Assignment, context, geometry, pose and relevance, against the truth."""
+
+    Result = Result
+    needs = ("couplings", "votes", "poses", "grid", "interventions")
+    dataset = "assemblies"
+    usual_n = 300
+    figure_set = None  # networks for other data have no truth to be scored by
+    headline = ("assignment", "follows")
+    examples = """
+    capsviz binding  # about 1 min
+    """
+
+    def measure(
+        self,
+        inputs,
+        n,
+        *,
+        progress=iter,
+        distance: Annotated[
+            Literal["near", "far"] | None,
+            "Whether a position that sees one part also sees the other.",
+            Default("as in training"),
+        ] = None,
+        distractors: Annotated[int, Range(1, 6), "Parts that belong to no whole."] = 1,
+        seed: Seed = 0,
+    ):
+        """Score a network on n images of one and n of two wholes, drawn from a seed.
+
+        ValueError for networks of other images or classes, or without positions.
+        """
+        from capsviz.analyses.binding import evaluate
+
+        trained = inputs.model.card.get("dataset", {}).get("options", {})
+        options = {"parts": trained.get("parts", 2), "rotation": trained.get("rotation", 30)}
+        options |= {"distance": distance or trained.get("distance", "near")}
+        options |= {"distractors": distractors, "jitter": trained.get("jitter", 0.5)}
+        return evaluate.evaluate(inputs.model, n, options, seed, progress)
+
+    def verdict(self, result) -> str:
+        from capsviz.analyses.binding.measure import ALONE, COUPLING
+
+        own, alone = (result.assignment[result.scored.index(k), 0] for k in (COUPLING, ALONE))
+        first = "Couplings assign positions to their whole"
+        if not own.low > 0.5:
+            first = "It is not shown that couplings assign positions to their whole"
+        more = "better than" if own.low > alone.high else "no better than"
+        last = result.follows[:, -1]
+        beyond = last[0].low > last[1].high
+        context = "and they follow a part that the position does not see" * bool(last[0].low > 0.5)
+        if context and not beyond:
+            context += ", but those of distractors follow it as often"
+        return ". ".join(filter(None, [
+            f"{first}, {more} a linear probe of one position alone",
+            f"{context[4:5].upper()}{context[5:]}" if context else "",
+        ])) + "."  # fmt: skip
+
+    def caption(self, result, part="") -> str:
+        return (
+            "How well scores of positions tell to which of two wholes they belong, how often the "
+            "couplings of a position follow a part that it does not see, and what the network "
+            "predicts if one part is turned or moved. Bars and bands: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset} ({result.distance} parts)."
+        )
+
+    def stem(self, base, result) -> str:
+        return f"{base}-{result.distance}"
+
+
+def estimate(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
+    """Mean over images (..., N), NaN left out, with Student's interval within bounds."""
+    from capsviz.statistics.intervals import student
+
+    count = np.isfinite(values).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.nansum(values, -1) / count
+        spread = np.sqrt(np.nansum((values - value[..., None]) ** 2, -1) / (count - 1))
+        factor = np.vectorize(lambda n: student(int(n)) if n > 1 else np.nan)(count)
+        half = factor * spread / np.sqrt(count)
+    ends = np.stack([value - half, value + half], -1).clip(low, high)
+    return Estimate(value, ends, values.shape[-1])
+
+
+__all__ = ["Binding", "Result", "estimate"]

@@ -1,0 +1,120 @@
+"""Panels of `binding`: an example, scores against the truth, context, geometry, relevance."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from capsviz.results import COLOURS
+from capsviz.results.common_panels import band
+from capsviz.results.panels import name_rows, percent, points, rule, show
+
+GREY = "#7F7F7F"
+CONTROLS = ("mean coupling", "coupling, untrained", "one position", "votes from", "random")
+SHORT = {
+    "coupling times length of the vote": "coupling × |vote|",
+    "evidence with uniform couplings": "evidence, uniform coupl.",
+    "mean coupling of other images": "mean of other images",
+    "coupling, untrained network": "untrained network",
+    "one position alone (probe)": "one position alone",
+    "votes from the true poses": "true poses (ceiling)",
+    "votes from part types alone": "part types (floor)",
+    "the other part of the whole": "other part of the whole",
+    "a part that belongs to no whole": "distractor",
+    "the other part of the whole, untrained network": "untrained network",
+}
+
+
+def short(names) -> list[str]:
+    """Names of rows, as they fit."""
+    return [SHORT.get(name, name.replace(" (pixels)", ", pixels")) for name in names]
+
+
+def is_control(name: str) -> bool:
+    """Whether a row is a control, and grey."""
+    return name.startswith(CONTROLS) or "untrained" in name or name == "ink (pixels)"
+
+
+def example(k: int, axes, result):
+    """Draw the image of two wholes, the true whole of each position, and the assigned one."""
+    shows = (result.example_image, result.example_true, result.example_assigned)[k]
+    if k == 0:
+        show(axes, shows, "two wholes and\na distractor")
+        return
+    colours = ListedColormap(["#E4E4E4", COLOURS[0], COLOURS[1], COLOURS[8]])
+    axes.imshow(shows, cmap=colours, vmin=-1, vmax=2, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(
+        ("true whole\nof each position", "by couplings\n(red: wrong)")[k - 1], fontsize=6.5
+    )
+
+
+def assignment(axes, result):
+    """Draw the AUROC of each score, over all parts and over types that both wholes have."""
+    for s, (marker, shift) in enumerate((("o", -0.2), ("D", 0.0), ("s", 0.2))):
+        for m, name in enumerate(result.scored):
+            colour = GREY if is_control(name) else COLOURS[s]
+            first = result.subsets[s] if m == 0 else None
+            points(axes, result.assignment[m : m + 1, s], colour, marker, first, m + shift)
+    name_rows(axes, short(result.scored))
+    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
+    axes.set(xlim=(0.38, 1.02), xlabel="AUROC for the whole of a position")
+    rule(axes)
+
+
+def context(axes, result):
+    """Draw how often couplings follow the part that is not seen, in each iteration."""
+    shades = [COLOURS[k] for k in (4, 0)]
+    for r in sorted({min(1, len(result.iterations) - 1), len(result.iterations) - 1}):
+        last = r == len(result.iterations) - 1
+        for g, name in enumerate(result.pairs):
+            colour = GREY if is_control(name) else shades[last]
+            words = f"iteration {result.iterations[r]}" if g == 0 else None
+            points(axes, result.follows[g : g + 1, r], colour, "o" if last else "D", words,
+                   g + (0.12 if last else -0.12))  # fmt: skip
+    name_rows(axes, short(result.pairs))
+    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
+    axes.set(xlim=(-0.02, 1.02), xlabel="pairs whose couplings follow the unseen part")
+    percent(axes.xaxis)
+    rule(axes)
+
+
+def turned(axes, result):
+    """Draw the predictions while one part is turned."""
+    for k, name in enumerate(result.answers):
+        colour = (COLOURS[0], COLOURS[1], GREY)[k]
+        band(axes, result.angles_deg, result.turned[k], color=colour, label=name)
+    axes.set(ylim=(0, 1), xlabel="one part turned by (degrees)", ylabel="share of predictions",
+             xticks=range(0, 181, 60))  # fmt: skip
+    percent(axes.yaxis)
+
+
+def moved(axes, result):
+    """Draw the accuracy while one part is moved away."""
+    band(axes, result.distances_px, result.accuracy, color=COLOURS[0], label="accuracy")
+    axes.set(ylim=(0, 1), xlabel="one part moved away by (px)", ylabel="accuracy")
+    percent(axes.yaxis)
+
+
+def by_angle(axes, result):
+    """Draw the accuracy by the angle of the whole."""
+    x = np.arange(len(result.bins))
+    axes.bar(x, result.by_angle.value, color=COLOURS[0], width=0.7)
+    axes.vlines(x, *result.by_angle.ci95.T, color="black", linewidth=0.8)
+    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
+    axes.set(
+        ylim=(0, 1), xlabel="angle of the whole (trained: to the dotted line)", ylabel="accuracy"
+    )
+    axes.set_xticks(x, [name.partition("–")[0] + "°" for name in result.bins])
+    percent(axes.yaxis)
+
+
+def relevance(axes, result):
+    """Draw how well maps rank the whole above distractors."""
+    for m, name in enumerate(result.maps):
+        colour = GREY if is_control(name) else COLOURS[0]
+        points(axes, result.relevance[m : m + 1], colour, "o", shift=m)
+    name_rows(axes, short(result.maps))
+    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
+    axes.set(xlim=(0.2, 1.02), xlabel="AUROC of the whole against distractors")
+    rule(axes)

@@ -1,0 +1,140 @@
+"""All scores of one network, as a result."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from capsviz import checkpoint
+from capsviz.analyses.binding import CEILING, FLOOR, UNTRAINED, Result, estimate, measure, truth
+from capsviz.analyses.binding.measure import ALONE, COUPLING, PRIOR, SEES
+from capsviz.data import assemblies
+from capsviz.statistics.comparison import compare_explained, draw_resamples
+from capsviz.statistics.estimate import stack
+
+SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
+BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
+
+
+def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
+    """Measure a network on images that `assemblies` makes with these options from the seed."""
+    grid = truth.grid_of(model)
+    parts, apart = options["parts"], assemblies.APART_PX[options["distance"]]
+    one, outside = (
+        assemblies.make(split, n, **options, seed=seed) for split in ("test", "test-outside")
+    )
+    two = assemblies.make("test", n, objects=2, **options, seed=seed)
+    known = assemblies.make("train", max(n, 100), objects=2, **options, seed=seed)
+    left_out = []
+    try:
+        fresh = checkpoint.fresh(model, seed, images=measure.to_float(one.images[:64]))
+    except ValueError as error:
+        fresh, left_out = None, [f"no untrained network: {error}"]
+
+    areas = measure.assignment(model, two, grid, progress=progress)
+    areas[PRIOR] = measure.prior(model, known, two, grid)
+    if fresh is not None:
+        areas[UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
+    areas[ALONE] = measure.alone(model, known, two, grid, seed)
+    for name, poses in ((CEILING, True), (FLOOR, False)):
+        areas[name] = measure.of_truth(two, parts, apart, poses)
+
+    own = measure.context(model, one, grid, progress)
+    changes, spreads = [*own.change], [own.spread] * 2
+    pairs = [*SEES]
+    if fresh is not None:
+        other = measure.context(fresh, one, grid)
+        changes, spreads = [*changes, *other.change[:1]], [*spreads, other.spread]
+        pairs.append(f"{SEES[0]}, untrained network")
+    rounds = own.change.shape[1]
+    for name, poses in ((CEILING, True), (FLOOR, False)):
+        change = measure.true_context(one, parts, apart, poses)[0]
+        wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
+        changes.append(change[wanted])
+        spreads.append(np.nan)
+        pairs.append(name)
+    change = np.stack(changes)
+    follows = np.where(np.isnan(change), np.nan, (np.sign(change) + 1) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = change / np.array(spreads)[:, None, None]
+
+    some, few = _first(one, SERIES), _first(one, MAPPED)
+    turned = measure.when_turned(model, some)
+    accuracy, agreement = measure.when_moved(model, some, grid)
+    explained, vectors = _poses(model, fresh, one, outside, options, n, seed)
+    maps, names, lacking = measure.relevance(model, few, grid, seed, progress)
+    angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
+    right = torch.cat(
+        [measure.predicted(model, x.images) == x.classes[:, 0] for x in (one, outside)]
+    )
+    bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
+    in_bins = np.stack([np.where(chosen, right.numpy(), np.nan) for chosen in bins])
+    return Result(
+        scored=list(areas),
+        subsets=list(measure.SUBSETS),
+        assignment=estimate(np.stack(list(areas.values())), 0, 1),
+        pairs=pairs,
+        iterations=[str(k + 1) for k in range(rounds)],
+        follows=estimate(follows, 0, 1),
+        change=estimate(sizes),
+        unequal=own.unequal,
+        answers=["its class", "the class of the same parts", "another class"],
+        angles_deg=list(measure.ANGLES_DEG),
+        turned=estimate(turned, 0, 1),
+        distances_px=list(measure.DISTANCES_PX),
+        accuracy=estimate(accuracy, 0, 1),
+        agreement=estimate(agreement, -1, 1),
+        vectors=vectors,
+        pose=list(measure.POSE),
+        explained=explained,
+        ranges=["rotations of training", "other rotations"],
+        maps=names,
+        relevance=estimate(maps, 0, 1),
+        by_angle=estimate(in_bins, 0, 1),
+        bins=[f"{low}–{high}°" for low, high in pairwise(BINS_DEG)],
+        **_example(model, two, grid),
+        left_out=[*left_out, *lacking],
+        distance=options["distance"],
+        n=n,
+        dataset="assemblies",
+    )
+
+
+def _poses(model, fresh, one, outside, options, n, seed):
+    """R² of true poses from poses, those of an untrained network, and pixels."""
+    fit = assemblies.make("validation", n, **options, seed=seed)
+    rows = {"pose": [measure.poses(model, x) for x in (fit, one, outside)]}
+    if fresh is not None:
+        rows["pose, untrained network"] = [measure.poses(fresh, x) for x in (fit, one, outside)]
+    rows[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
+    counts, found = draw_resamples(n, seed=seed), []
+    for vectors in rows.values():
+        tests = list(zip(vectors[1:], (one, outside), strict=True))
+        errors, spreads = measure.pose_errors((vectors[0], fit), tests)
+        found.append(
+            stack(
+                compare_explained(e, s, counts).undrawn()
+                for e, s in zip(errors, spreads, strict=True)
+            )
+        )
+    return stack(found), list(rows)
+
+
+def _first(made, n: int):
+    return type(made)(*(values[:n] for values in made))
+
+
+def _example(model, two, grid) -> dict:
+    """The first image of two wholes of unlike parts, and the wholes of its positions."""
+    unlike = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
+    one = type(two)(*(values[unlike][:1] for values in two))
+    less = measure.of_classes(model, measure.to_float(one.images), (COUPLING,))[COUPLING]
+    less, true = measure.between(less, one.classes)[0], measure.see(one, grid).whole[0]
+    found = torch.where(true < 0, -1, (less < 0).long())
+    return {
+        "example_image": one.images[0].numpy(),
+        "example_true": true.numpy(),
+        "example_assigned": torch.where(found == true, true, 2).numpy(),
+    }

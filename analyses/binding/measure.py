@@ -1,0 +1,344 @@
+"""Scores of routing against the truth: who belongs to whom, and whether the others decide it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from capsviz.analyses.binding import truth
+from capsviz.analyses.binding.truth import Grid
+from capsviz.analyses.faithfulness import maps as attribution
+from capsviz.data.assemblies import Assemblies, render
+from capsviz.statistics.detection import auroc
+from capsviz.tracing import evidence, scores, trace
+from capsviz.transforms.augment import to_float
+
+CHUNK = 50  # images of a pass that keeps votes
+PROBED = 20_000  # positions that the probe of single positions is fitted on, at most
+NOTHING = 1e-6  # of the largest coupling: differences below it are rounding
+COUPLING, LONG, EVIDENCE = "coupling", "coupling times length of the vote", "evidence"
+AGREEMENT, UNIFORM = "agreement", "evidence with uniform couplings"
+OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
+ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
+SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
+SEES = ("the other part of the whole", "a part that belongs to no whole")
+ANGLES_DEG, DISTANCES_PX = range(0, 181, 20), range(0, 11, 2)
+POSE = ("position", "angle", "scale")
+PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression
+COMPONENTS = 16  # of pixels, as many as a pose has numbers
+
+
+class Seen(NamedTuple):
+    """What positions (rows, columns) see most of in N images."""
+
+    part: Tensor  # (N, rows, columns) index of the part; -1: none
+    whole: Tensor  # (N, rows, columns) index of its whole; -1: none, or a distractor
+
+
+def see(made: Assemblies, grid: Grid) -> Seen:
+    """Return the part and the whole that each position sees most of."""
+    return Seen(*made.seen(grid.centres, grid.field_px))
+
+
+def batches(images: Tensor, progress=iter) -> Iterator[tuple[slice, Tensor]]:
+    """Yield slices of images (N, 1, H, W) uint8, and the images in [0, 1]."""
+    for start in progress(range(0, len(images), CHUNK)):
+        rows = slice(start, start + CHUNK)
+        yield rows, to_float(images[rows])
+
+
+def by_position(values: Tensor, grid) -> Tensor:
+    """Add up values (N, I, ...) over capsule types: (N, rows, columns, ...) double."""
+    return values.double().cpu().unflatten(1, grid).sum(1)
+
+
+def of_classes(model, images: Tensor, names: Collection[str]) -> dict[str, Tensor]:
+    """Return what positions have for classes, (N, rows, columns, J), of these names."""
+    traced = trace(model, images, keep=("couplings",) if [*names] == [COUPLING] else evidence.PARTS)
+    couplings, found = traced.require("couplings")[-1], {}
+    if COUPLING in names:
+        found[COUPLING] = couplings
+    if LONG in names:
+        found[LONG] = couplings * traced.require("votes").norm(dim=-1)
+    if EVIDENCE in names:
+        found[EVIDENCE] = evidence.of_children(traced)
+    if AGREEMENT in names:
+        direction = normalize(traced.require("poses")[-1], dim=-1)
+        found[AGREEMENT] = torch.einsum("bije,bje->bij", traced.require("votes"), direction)
+    if UNIFORM in names:
+        other = trace(model, images, keep=evidence.PARTS, couplings="uniform")
+        found[UNIFORM] = evidence.of_children(other)
+    return {name: by_position(one, traced.grid) for name, one in found.items()}
+
+
+def assignment(
+    model, made: Assemblies, grid: Grid, names: Collection[str] = OF_ROUTING, progress=iter
+) -> dict[str, np.ndarray]:
+    """Return the AUROC of scores for the whole that a position sees, (3, N) of `SUBSETS`.
+
+    In an image of wholes of two classes A and B a score is that of A less that of B, at positions
+    that see a part of A or B most of all. NaN where a subset has no positions of both wholes.
+    """
+    found: dict[str, list[Tensor]] = {}
+    for rows, images in batches(made.images, progress):
+        for name, values in of_classes(model, images, names).items():
+            found.setdefault(name, []).append(between(values, made.classes[rows]))
+    return {name: right(torch.cat(one), made, grid) for name, one in found.items()}
+
+
+def between(values: Tensor, classes: Tensor) -> Tensor:
+    """Values (N, ..., J) of the first class of each image (N, 2) less those of the second."""
+    picked = [values[torch.arange(len(values)), ..., classes[:, k]] for k in (0, 1)]
+    return picked[0] - picked[1]
+
+
+def right(scored: Tensor, made: Assemblies, grid: Grid) -> np.ndarray:
+    """Return AUROC (3, N) of scores (N, rows, columns) that should be high at the first whole."""
+    seen = see(made, grid)
+    return _right(scored.flatten(1), seen.part.flatten(1), seen.whole.flatten(1), made)
+
+
+def _right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
+    areas = np.full((len(SUBSETS), len(scored)), np.nan)
+    for n in range(len(scored)):
+        own, kinds = made.part_wholes[n], made.part_types[n]
+        both = torch.isin(kinds, kinds[own == 0]) & torch.isin(kinds, kinds[own == 1])
+        same = bool(truth.partner(made.classes[n, 0]) == made.classes[n, 1])
+        of_part = part[n].clamp(0)
+        for k, among in enumerate((whole[n] >= 0, both[of_part], torch.tensor(same))):
+            chosen = (whole[n] >= 0) & among
+            first, second = chosen & (whole[n] == 0), chosen & (whole[n] == 1)
+            if first.any() and second.any():
+                areas[k, n] = auroc(scored[n, second].numpy(), scored[n, first].numpy())
+    return areas
+
+
+def alone(model, known: Assemblies, made: Assemblies, grid: Grid, seed: int) -> np.ndarray:
+    """Return AUROC as `assignment`, of a probe that knows one position alone.
+
+    A logistic regression from the capsules and the coordinates of one position to the class of the
+    whole that it sees, fitted on positions of other images.
+    """
+    x = _alone(model, known, grid)
+    seen = see(known, grid).whole.flatten()
+    chosen = (seen >= 0).nonzero().flatten()
+    draw = torch.Generator().manual_seed(seed)
+    chosen = chosen[torch.randperm(len(chosen), generator=draw)[:PROBED]]
+    image = chosen // grid.centres[..., 0].numel()
+    probe = LogisticRegression(max_iter=300)
+    probe.fit(x[chosen].numpy(), known.classes[image, seen[chosen]].numpy())
+    values = np.full((len(made.images), *grid.centres.shape[:2], model.config["classes"]), -np.inf)
+    logits = probe.predict_log_proba(_alone(model, made, grid).numpy())
+    values[..., probe.classes_] = logits.reshape(*values.shape[:3], -1)
+    return right(between(torch.from_numpy(values), made.classes), made, grid)
+
+
+def _alone(model, made: Assemblies, grid: Grid) -> Tensor:
+    """Capsules of each position, of all types, their activations and its coordinates."""
+    rows = []
+    for _, images in batches(made.images):
+        traced = trace(model, images, keep=("children", "child_activations"))
+        capsules, active = traced.require("children"), traced.require("child_activations")
+        joined = torch.cat([capsules, active[..., None]], 2).cpu().float()
+        rows.append(joined.unflatten(1, traced.grid).permute(0, 2, 3, 1, 4).flatten(3))
+    x = torch.cat(rows)
+    centres = grid.centres.float() / made.images.shape[-1]
+    return torch.cat([x, centres.expand(len(x), *centres.shape)], 3).flatten(0, 2)
+
+
+def prior(model, known: Assemblies, made: Assemblies, grid: Grid) -> np.ndarray:
+    """Return AUROC as `assignment`, of mean couplings over other images."""
+    total = 0
+    for _, images in batches(known.images):
+        traced = trace(model, images, keep=("couplings",))
+        couplings = traced.require("couplings")[-1]
+        total = total + by_position(couplings, traced.grid).sum(0)
+    values = total.expand(len(made.images), *total.shape)
+    return right(between(values, made.classes), made, grid)
+
+
+def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
+    """Return AUROC as `assignment`, of couplings over votes from the true poses, or from types."""
+    votes = truth.true_votes(made, parts, apart_px, poses=poses)
+    scored = between(truth.routed(votes)[-1], made.classes)
+    N, P = made.part_types.shape
+    return _right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
+
+
+class Context(NamedTuple):
+    """Pairs of images in which what a position sees is equal, and its whole is not."""
+
+    change: np.ndarray  # (2, R, N) of `SEES`: how far couplings follow; NaN: no such position
+    spread: float  # standard deviation of the couplings of a position
+    unequal: float  # largest difference of a capsule between the two images
+
+
+def context(model, made: Assemblies, grid: Grid, progress=iter) -> Context:
+    """Measure whether couplings of a position change with a part that it does not see.
+
+    In the other image of a pair the second part is turned, which makes its class A the partner B.
+    Change is the coupling to A less that to B, in the image of A less in that of B: the mean over
+    the positions that see equal pixels, and there the first part most, or a distractor.
+    """
+    other = truth.turned(made)
+    same, seen = truth.same_field(made.images, other.images, grid), see(made, grid)
+    masks = [same & (seen.part == 0), same & (seen.part >= 0) & (seen.whole < 0)]
+    classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
+    changes, spread, unequal = [], [], 0.0
+    for rows, images in batches(made.images, progress):
+        pair = [trace(model, x, keep=("couplings", "children"))
+                for x in (images, to_float(other.images[rows]))]  # fmt: skip
+        layers = pair[0].require("couplings"), pair[1].require("couplings")
+        less = [
+            torch.stack([between(by_position(c, t.grid), classes[rows]) for c in layer])
+            for layer, t in zip(layers, pair, strict=True)
+        ]
+        change = less[0] - less[1]
+        change[change.abs() <= NOTHING * float(layers[0].max())] = 0
+        changes.append([_mean_where(change, mask[rows]) for mask in masks])
+        spread.append(less[0][-1].flatten())
+        apart = pair[0].require("children") - pair[1].require("children")
+        apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
+        unequal = max(unequal, float((apart * masks[0][rows]).max()))
+    joined = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
+    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal)
+
+
+def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean of values (R, N, rows, columns) at the positions of a mask: (R, N), NaN for none."""
+    total = torch.where(mask, values, 0.0).sum((2, 3))
+    return total / torch.where(mask.any((1, 2)), mask.sum((1, 2)), torch.nan)
+
+
+def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
+    """Return the change of `context` (2, R, N) over votes from the true poses, or from types."""
+    classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
+    less = []
+    for one in (made, truth.turned(made)):
+        couplings = truth.routed(truth.true_votes(one, parts, apart_px, poses=poses))
+        less.append(torch.stack([between(c, classes) for c in couplings]).double())
+    change = less[0] - less[1]
+    change[change.abs() <= NOTHING] = 0
+    none = np.full(change.shape[:2], np.nan)
+    return np.stack([change[..., 0].numpy(), change[..., parts].numpy() if parts <
+                     made.part_types.shape[1] else none])  # fmt: skip
+
+
+def predicted(model, images: Tensor) -> Tensor:
+    """Return the classes (N,) that a network predicts for images (N, 1, H, W) uint8."""
+    return torch.cat([scores(model, x).argmax(1).cpu() for _, x in batches(images)])
+
+
+def when_turned(model, made: Assemblies) -> np.ndarray:
+    """Return predictions (3, A, N) 0 or 1: the class, its partner, any other; by angle."""
+    own, rows = made.classes[:, 0], []
+    for angle in ANGLES_DEG:
+        found = predicted(model, truth.turned(made, math.radians(angle)).images)
+        is_own, is_partner = found == own, found == truth.partner(own)
+        rows.append(torch.stack([is_own, is_partner, ~(is_own | is_partner)]))
+    return torch.stack(rows, 1).double().numpy()
+
+
+def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return accuracy (D, N) and agreement of the other part's positions (D, N), by distance.
+
+    NaN in images that do not show the part completely at the largest distance.
+    """
+    whole = truth.inside(truth.moved(made, DISTANCES_PX[-1]))
+    accuracy, agreement = [], []
+    for distance in DISTANCES_PX:
+        one = truth.moved(made, distance)
+        mask, own = see(one, grid).part == 0, made.classes[:, 0]
+        accuracy.append(
+            torch.where(whole, (predicted(model, one.images) == own).double(), torch.nan)
+        )
+        each = []
+        for rows, images in batches(one.images):
+            agreed = of_classes(model, images, (AGREEMENT,))[AGREEMENT]
+            agreed = agreed[torch.arange(len(agreed)), ..., own[rows]]
+            each.append(_mean_where(agreed[None], mask[rows])[0])
+        agreement.append(torch.where(whole, torch.cat(each), torch.nan))
+    return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
+
+
+def poses(model, made: Assemblies) -> Tensor:
+    """Return the pose (N, E) of the true class."""
+    rows = []
+    for part, images in batches(made.images):
+        last = trace(model, images, keep=("poses",)).require("poses")[-1]
+        rows.append(last[torch.arange(len(last)), made.classes[part, 0]].cpu().double())
+    return torch.cat(rows)
+
+
+def pose_errors(fit: tuple, tests: list[tuple]) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared errors and spreads (T, 3, N) of true poses, predicted by ridge regression.
+
+    `fit` and each of `tests` are vectors (N, E) and `Assemblies`; of `POSE`.
+    """
+    ridge = RidgeCV(PENALTIES).fit(fit[0].numpy(), _targets(fit[1]))
+    errors, spreads = [], []
+    for vectors, made in tests:
+        known = _targets(made)
+        off, spread = (ridge.predict(vectors.numpy()) - known) ** 2, (known - known.mean(0)) ** 2
+        for values, kept in ((off, errors), (spread, spreads)):
+            kept.append([values[:, :2].sum(1), values[:, 2:4].sum(1), values[:, 4]])
+    return np.array(errors), np.array(spreads)
+
+
+def _targets(made: Assemblies) -> np.ndarray:
+    """x, y, cosine and sine of the angle, and scale of the first whole: (N, 5)."""
+    x, y, angle, scale = made.poses[:, 0].double().unbind(1)
+    return torch.stack([x, y, angle.cos(), angle.sin(), scale], 1).numpy()
+
+
+def components(fit: Assemblies, others: list[Assemblies]) -> list[Tensor]:
+    """Return principal components of pixels (N, 16), of the images that they are fitted on."""
+    x = fit.images.flatten(1).double()
+    mean = x.mean(0)
+    _, _, axes = torch.pca_lowrank(x - mean, COMPONENTS, center=False)
+    return [(one.images.flatten(1).double() - mean) @ axes for one in (fit, *others)]
+
+
+def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
+    """Return AUROC (M, N) of maps for the whole against distractors, names (M,) and what lacks.
+
+    Of maps of positions, at positions that see a part of either most; of maps of pixels, at lit
+    pixels of either.
+    """
+    methods, left_out = attribution.methods(model, to_float(made.images[:1]), seed)
+    seen, own = see(made, grid), made.classes[:, 0]
+    free = made.part_brightness.where(made.part_wholes < 0, 0.0)
+    of_whole, of_free = made.alone(0)[:, 0], render(made.part_types, made.part_poses, free)[:, 0]
+    on, off = of_whole > of_free, of_free > of_whole
+    areas: dict[str, list[float]] = {}
+    for rows, images in batches(made.images, progress):
+        classes = own[rows]
+        values = of_classes(model, images, OF_ROUTING[:-1])
+        maps = {n: v[torch.arange(len(v)), ..., classes] for n, v in values.items()}
+        children = trace(model, images, keep=("children",)).require("children")
+        maps[LENGTH] = by_position(children.norm(dim=2), model.grid)
+        for name, one in maps.items():
+            areas.setdefault(name, []).extend(
+                _area(v, seen.whole[n] == 0, (seen.part[n] >= 0) & (seen.whole[n] < 0))
+                for n, v in zip(range(rows.start, rows.stop), one, strict=False)
+            )
+        for name, method in methods.items():
+            drawn = method(images, classes).order
+            areas.setdefault(f"{name} (pixels)", []).extend(
+                _area(v, on[n], off[n])
+                for n, v in zip(range(rows.start, rows.stop), drawn, strict=False)
+            )
+    return np.array(list(areas.values())), list(areas), left_out
+
+
+def _area(values: Tensor, first: Tensor, second: Tensor) -> float:
+    if not (first.any() and second.any()):
+        return math.nan
+    return float(auroc(values[second].double().numpy(), values[first].double().numpy()))

@@ -1,0 +1,88 @@
+"""Binding: where the answer is known, the scores say it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from capsviz.analyses.binding import evaluate, measure, truth
+from capsviz.data import assemblies
+from capsviz.nn import models
+
+OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
+APART = assemblies.APART_PX["far"]
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    options = {"channels": 4, "types": 2, "reconstruction_weight": 0}
+    network = models.build("capsnet", (1, 64, 64), 10, **options).eval()
+    network.card = {}
+    return network
+
+
+@pytest.fixture(scope="module")
+def one():
+    return assemblies.make("test", 40, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def two():
+    return assemblies.make("test", 60, objects=2, **OPTIONS)
+
+
+def test_a_whole_with_its_second_part_turned_is_its_partner(one):
+    other = truth.turned(one)
+    for made, classes in ((one, one.classes[:, 0]), (other, truth.partner(one.classes[:, 0]))):
+        for n, index in enumerate(classes):
+            kinds, layout = assemblies.arrangement(int(index), 2, APART)
+            assert torch.equal(made.part_types[n, :2], kinds)
+            turn = made.part_poses[n, :2, 2] - layout[:, 2] - made.poses[n, 0, 2]
+            away = torch.remainder(turn + math.pi, 2 * math.pi) - math.pi
+            assert away.abs().max() <= 0.5 / assemblies.RADIUS_PX + 1e-5
+
+
+def test_fields_are_equal_where_all_their_pixels_are(network, one):
+    grid, other = truth.grid_of(network), truth.turned(one)
+    same = truth.same_field(one.images, other.images, grid)
+    for n, row, column in ((0, 0, 0), (1, 11, 12), (2, 5, 20), (3, 12, 7), (4, 23, 23)):
+        down, across = network.receptive_field(row, column)
+        equal = torch.equal(one.images[n, :, down, across], other.images[n, :, down, across])
+        assert bool(same[n, row, column]) == equal
+    assert 0.3 < same.double().mean() < 0.99
+
+
+def test_true_poses_bind_and_types_alone_do_not(one, two):
+    right = {poses: measure.of_truth(two, 2, APART, poses) for poses in (True, False)}
+    assert (np.nanmean(right[True], 1) > 0.99).all()
+    np.testing.assert_allclose(np.nanmean(right[False][1:], 1), 0.5, atol=0.03)
+    change = measure.true_context(one, 2, APART, True)
+    assert (change[0, 0] == 0).all() and (change[0, -1] > 0).all()
+    assert (np.abs(measure.true_context(one, 2, APART, False)) <= 1e-5).all()
+
+
+def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
+    grid = truth.grid_of(network)
+    whole = measure.see(two, grid).whole.double()
+    for sign, expected in ((-1, 1), (1, 0)):
+        areas = measure.right(sign * whole, two, grid)
+        assert np.nanmin(areas) == np.nanmax(areas) == expected
+    assert np.nanmean(measure.right(torch.zeros_like(whole), two, grid)) == 0.5
+
+
+def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
+    result = evaluate.evaluate(network, 24, OPTIONS, 0)
+    low, high = result.assignment.ci95[result.scored.index("coupling"), 0]
+    assert low < 0.5 < high
+    assert result.unequal == 0
+    assert (result.follows.value[:2, 0] == 0.5).all()
+    assert result.example_true.shape == tuple(network.grid[1:])
+    assert len(result.maps) == len(result.relevance.value)
+
+
+def test_networks_for_other_images_are_refused_in_a_line():
+    digits = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2)
+    with pytest.raises(ValueError, match=r"images \(1, 64, 64\) of 10 classes.*got \(1, 28, 28\)"):
+        truth.grid_of(digits)
