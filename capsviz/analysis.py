@@ -8,11 +8,12 @@ each kind of result; with two of them, the command measures one image by the fir
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -21,6 +22,7 @@ from capsviz import discovery
 
 if TYPE_CHECKING:
     import click
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PACKAGE = "capsviz.analyses"
@@ -60,6 +62,22 @@ class Option(NamedTuple):
     flag: Flag
 
 
+class Panel(NamedTuple):
+    """One panel of a figure.
+
+    `draw(axes, result)` draws it into axes, and labels what a key should name. Names at the ends of
+    lines are what it returns, for `capsviz.arrangement.label_lines`; a panel of several pictures
+    divides its axes by `split` from there.
+    """
+
+    draw: Callable[[Any, Any], Any]
+    tall: float | Callable[[Any, float], float] = 1.7  # inches, or from the result and its width
+    share: float = 1 / 2  # of the width of a figure over the page
+    narrow: float = 1.0  # of the width of a figure in a column
+    figure: str = ""  # the figure of the result that shows it
+    shown: Callable[[Any], bool] = lambda result: True  # whether a result has it
+
+
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
 Iterations = Annotated[
     int | None, Range(1, 100), Default("the network's own"), "Routing iterations."
@@ -72,7 +90,7 @@ Layer = Annotated[
 class Analysis:
     """One question put to networks, with one kind of result.
 
-    Write `measure` and `draw`, and as much of the rest as the defaults do not do. `measure` states
+    Write `measure` and `panels`, and as much of the rest as defaults do not do. `measure` states
     its needs by the names of its parameters, and its options by annotations, once for the command
     line, its help, Python and the figure set:
 
@@ -92,7 +110,7 @@ class Analysis:
 
     A result is a NamedTuple. Its numbers are `Estimate`s: value, interval and n. Functions of
     `capsviz.statistics.intervals` return intervals, as `wilson(successes, n)` of a share and
-    `mean_interval(values)` of a mean. What else `draw` needs is arrays, texts and plain numbers.
+    `mean_interval(values)` of a mean. What else panels need is arrays, texts and plain numbers.
     Class attributes say how estimates are written (see `capsviz.statistics.numbers`):
         axes              {field: names along each axis of an estimate, or the field with them}
         formats, titles   {field: format such as ".1%"}, {field: name, if not that of the field}
@@ -102,6 +120,8 @@ class Analysis:
 
     Result: ClassVar[type]  # its kind of result: see "A result" below
     needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
+    panels: ClassVar[Mapping[str, Panel] | str] = "draw:PANELS"  # or the file beside its own, and
+    # the name in it, where they are: it is imported to draw
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
@@ -128,13 +148,58 @@ class Analysis:
         """
         raise NotImplementedError
 
-    def draw(self, result, *, width: float = 7.16, part: str = "") -> Figure:
-        """Draw one of the `parts` of a result, `width` inches wide, without a network or torch."""
-        raise NotImplementedError
+    @property
+    def all_panels(self) -> Mapping[str, Panel]:
+        """Every panel that a result may have, by name, in their order."""
+        if not isinstance(self.panels, str):
+            return self.panels
+        file, _, name = self.panels.partition(":")
+        package = importlib.import_module(type(self).__module__).__package__
+        return getattr(importlib.import_module(f"{package}.{file}"), name)
+
+    def draw(
+        self, result, *, width: float = 7.16, part: str = "", panel: str | Sequence[str] = (),
+        axes: Axes | None = None,
+    ) -> Figure:  # fmt: skip
+        """Draw one of the `parts` of a result, or some of its panels, without a network or torch.
+
+        Parameters
+        ----------
+        width  of the figure in inches; how tall it may be follows from it.
+        part   name of a figure; "" is the first.
+        panel  name of a panel, or several in order, in place of a figure.
+        axes   to draw one panel into; None: a new figure.
+
+        Raises
+        ------
+        ValueError  for a panel that the result has not, or axes without one panel.
+        """
+        from capsviz import arrangement
+
+        shown = {name: one for name, one in self.all_panels.items() if one.shown(result)}
+        names = [panel] if isinstance(panel, str) else list(panel)
+        for name in names:
+            if name not in shown:
+                raise ValueError(discovery.unknown("panel", name, list(shown)))
+        if axes is not None:
+            if len(names) != 1:
+                raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")
+            arrangement.into(axes, shown[names[0]], result)
+            return axes.get_figure(root=True)
+        names = names or [name for name, one in shown.items() if one.figure == part]
+        chosen = {name: shown[name] for name in names}
+        return arrangement.arranged(chosen, result, width, self.heading(result, part))
 
     def parts(self, result) -> tuple[str, ...]:
-        """Names of the pictures of a result; "" is the first one."""
-        return ("",)
+        """Names of the figures of a result; "" is the first one."""
+        every = self.all_panels.values()
+        return tuple(dict.fromkeys(one.figure for one in every if one.shown(result)))
+
+    def heading(self, result, part: str = "") -> str:
+        """Return what stands above the panels of a figure: of what its numbers are."""
+        if not hasattr(result, "n") or not hasattr(result, "dataset"):
+            return ""
+        return f"{result.n:,} images of {result.dataset}; bars and bands: 95 %"
 
     def verdict(self, result) -> str:
         """What the result says, in a sentence or two; the numbers are printed below it."""

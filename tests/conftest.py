@@ -135,7 +135,7 @@ def embedded():
     return cache(partial(data.load, "digits"))
 
 
-def empty_page(analysis, result, width="double", part=""):
+def empty_page(analysis, result, width="double", part="", **panels):
     """In place of `results.draw`."""
     return Figure((results.inches(width), 1))
 

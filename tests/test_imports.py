@@ -17,7 +17,7 @@ from capsviz import discovery
 FLOORS = (
     ("capsviz",),
     ("discovery",),
-    ("files", "memory", "provenance", "validation"),
+    ("arrangement", "files", "memory", "provenance", "validation"),
     ("nn", "statistics"),
     ("analysis", "checkpoint", "tracing", "transforms"),
     ("wrapping", "pictures"),

@@ -109,11 +109,6 @@ class Affine(Analysis):
         images, _ = inputs.images(min(FRAME_IMAGES, len(inputs.dataset)))
         return "" if measure.framed(images) else BORDER
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.affine import draw
-
-        return draw.overview(result, width)
-
     def verdict(self, result) -> str:
         text = (
             f"Of the variants, {100 * result.share_within:.0f} % are shifted by at most "

@@ -1,11 +1,11 @@
-"""Drawing for `affine`: variants of an image, and accuracies with their intervals."""
+"""Panels of `affine`: variants of an image, and accuracies with their intervals."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from capsviz.results.panels import groups, legend_columns, show
+from capsviz.analysis import Panel
+from capsviz.results.panels import groups, room, show, split
 
 PICTURE = 0.62  # inches of an image at most
 TITLE = 0.85  # inches of its title on one line
@@ -13,26 +13,19 @@ LINE = 0.13  # inches of a network in a group
 KINDS = 3  # of images: untransformed, inside and outside the training shift range
 
 
-def overview(result, width):
-    """Examples above, if kept, a group of intervals for each kind of image below."""
-    examples = () if result.examples is None else result.examples
-    K, columns = len(result.networks), len(examples)
-    across = legend_columns(width, result.networks)
-    narrow = width < columns * TITLE
-    tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16) if columns else 0
-    low = 0.5 + KINDS * (K * LINE + 0.12)
-    figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.25))
-    heights = [tall, low] if columns else [low]
-    rows = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    above = rows[0].subgridspec(1, columns, wspace=0.05).subplots() if columns else ()
-    for i, axes in enumerate(above):
-        show(axes, examples[i], _title(result, i, "\n" if narrow else ", "))
-    lines = _accuracies(figure.add_subplot(rows[-1]), result)
-    figure.legend(
-        lines, result.networks, loc="outside lower center", ncols=across, title_fontsize=6.5,
-        title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
-    )  # fmt: skip
-    return figure
+def _examples(axes, result):
+    """Draw an image and affine variants of it, with the larger of their two shifts."""
+    for i, one in enumerate(split(axes, 1, len(result.examples), wspace=0.05)[0]):
+        show(one, result.examples[i], _title(result, i, _gap(result, room(axes))))
+
+
+def _gap(result, width: float) -> str:
+    return "\n" if width < len(result.examples) * TITLE else ", "
+
+
+def _tall(result, width: float) -> float:
+    narrow = _gap(result, width) == "\n"
+    return min(PICTURE, width / (len(result.examples) + 1)) + (0.27 if narrow else 0.16)
 
 
 def _title(result, i, break_at) -> str:
@@ -44,12 +37,21 @@ def _title(result, i, break_at) -> str:
 
 
 def _accuracies(axes, result):
-    """Draw a group of intervals for each kind of image; return a marker of each network."""
+    """Draw the accuracy of each network on each kind of image."""
     share = 100 * np.array([result.share_within, 1 - result.share_within])
     first, *others = result.axes["accuracy"][1]
     names = [first, *(f"{n}\n({s:.0f} %)" for n, s in zip(others, share, strict=True))]
-    markers = groups(axes, [result.accuracy[:, kind] for kind in range(KINDS)], names)
+    groups(axes, [result.accuracy[:, kind] for kind in range(KINDS)], names, result.networks)
     low = min(0.9, np.floor(10 * result.accuracy.low.min()) / 10)
     axes.set(xlim=(low, 1))
     axes.set_xlabel(f"accuracy; {result.variants} affine variants of {result.n:,} images")
-    return markers
+
+
+PANELS = {
+    "examples": Panel(_examples, _tall, 1, shown=lambda result: result.examples is not None),
+    "accuracy": Panel(
+        _accuracies,
+        lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12),
+        share=1,
+    ),
+}

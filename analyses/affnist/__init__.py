@@ -85,14 +85,6 @@ class Series(Analysis):
             return "it is of MNIST alone"
         return "" if _shipped() else "no results come with capsviz"
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "factors")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.affnist import draw
-
-        return (draw.factors if part == "factors" else draw.table)(result, width)
-
     def verdict(self, result) -> str:
         return " ".join(apart(result, state) for state in dict.fromkeys(result.states)).strip()
 
@@ -139,6 +131,7 @@ class Picture(Analysis):
     """Digits and their affine variants."""
 
     Result = Variants
+    panels = "draw:VARIANTS"
 
     def measure(self, inputs, *, seed: Seed = 0) -> Variants:
         """Return the first digit of each class, padded, and 16 variants as they are scored."""
@@ -146,11 +139,6 @@ class Picture(Analysis):
 
     def left_out(self, inputs) -> str:
         return "" if inputs.dataset.name == "mnist" else "it is of MNIST alone"
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.affnist import draw
-
-        return draw.variants(result, width)
 
     def verdict(self, result) -> str:
         return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"

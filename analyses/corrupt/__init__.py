@@ -106,11 +106,6 @@ class Corrupt(Analysis):
             source=PUBLISHED if mnist_c else generated,
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.corrupt import draw
-
-        return draw.overview(result, width)
-
     def verdict(self, result) -> str:
         worst = ", ".join(
             f"{name} under {result.corruptions[int(errors.argmax())]}"

@@ -1,4 +1,4 @@
-"""Drawings for `corrupt`: examples, errors as a heat map, differences with their intervals.
+"""Panels of `corrupt`: examples, errors as a heat map, differences with their intervals.
 
 The table of `corrupt`: a row for each corruption, a column for each network.
 """
@@ -6,80 +6,61 @@ The table of `corrupt`: a row for each corruption, a column for each network.
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, points
+from capsviz.results.panels import MARKERS, points, room
 from capsviz.statistics.estimate import Estimate
 
-ROW = 0.245  # inches of a row at least, so that its picture can be recognised
-WIDE = 5.0  # inches from which the differences are shown too
-NAMES = 1.3  # inches that the names of the rows and their pictures take, about
+ROW = 0.205  # inches of a row, so that its picture can be recognised
 LETTER = 0.055  # inches of a letter of the columns' names
 
 
-def overview(result, width):
-    """A row for the clean images, one for each corruption, one for the mean."""
-    C, K = len(result.corruptions), len(result.networks)
-    wide = width >= WIDE
-    height = ROW * (C + 2) + 1.0
-    figure = Figure(figsize=(width, height))
-    ratios = [ROW, min(0.62 * K, 0.42 * width)] + [0.36 * width] * wide
-    grid = figure.add_gridspec(1, len(ratios), width_ratios=ratios)
-    figure.get_layout_engine().set(wspace=0.015, w_pad=0.02)
-    axes = [figure.add_subplot(cell) for cell in grid]
-    for one in axes:
-        one.set_ylim(C + 1.5, -0.5)
-    _examples(axes[0], result)
-    cell = (width - NAMES) * ratios[1] / sum(ratios[1:]) / K
-    image = _errors(axes[1], result, cell)
-    bar = figure.colorbar(image, ax=axes[1], location="bottom", aspect=18, pad=0.01)
-    bar.set_label("error, %")
-    bar.outline.set_visible(False)
-    if wide:
-        _intervals(axes[2], result)
-    gap = " " if wide else "\n"
-    figure.suptitle(f"{result.source}:{gap}{result.n:,} images of {result.dataset}", fontsize=7.5)
-    return figure
+def _tall(result, width: float) -> float:
+    return ROW * (len(result.corruptions) + 2) + 0.27
+
+
+def _name_rows(axes, result):
+    """Name a row for the clean images, one for each corruption, one for the mean."""
+    names = ["clean", *(name.replace("_", " ") for name in result.corruptions), "mean of these"]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
 
 
 def _examples(axes, result):
-    """Draw the first image, original and under each corruption, beside the names of the rows."""
-    for r, image in enumerate(() if result.examples is None else result.examples[:, 0]):
-        extent = (-0.46, 0.46, r + 0.46, r - 0.46)
+    """Draw the first image, original and under each corruption."""
+    for r, image in enumerate(result.examples[:, 0]):
+        extent = (-0.49, 0.49, r + 0.49, r - 0.49)
         axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
-        axes.add_patch(Rectangle((-0.46, r - 0.46), 0.92, 0.92, fill=False, color="0.6", lw=0.4))
-    C = len(result.corruptions)
-    axes.set(xlim=(-0.5, 0.5), ylim=(C + 1.5, -0.5), xticks=[], anchor="E")
-    names = ["clean", *(name.replace("_", " ") for name in result.corruptions), "mean of these"]
-    axes.set_yticks(range(C + 2), names)
-    axes.tick_params(length=0)
+        axes.add_patch(Rectangle((-0.49, r - 0.49), 0.98, 0.98, fill=False, color="0.6", lw=0.4))
+    axes.set(xlim=(-0.5, 0.5), xticks=[], anchor="E")
+    _name_rows(axes, result)
     axes.spines[:].set_visible(False)
 
 
-def _errors(axes, result, cell):
-    """Errors in percent, one cell for each row and network, all on one scale."""
+def _errors(axes, result):
+    """Draw errors in percent, a cell for each row and network."""
     columns = [result.clean.value, result.error.value, result.mean.value]
     values = 100 * np.column_stack(columns).T
     top = max(10, 10 * int(np.ceil(values.max() / 10)))
-    image = axes.imshow(values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
+    axes.imshow(values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
     for (r, k), value in np.ndenumerate(values):
         colour = "white" if value > 0.65 * top else "black"
         axes.text(k, r, f"{value:.1f}", ha="center", va="center", fontsize=6.5, color=colour)
     for edge in (0.5, len(values) - 1.5):
         axes.axhline(edge, color="black", linewidth=0.6)
-    narrow = max(map(len, result.networks)) * LETTER > cell
+    narrow = max(map(len, result.networks)) * LETTER > 0.8 * room(axes) / len(result.networks)
     rotated = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"} if narrow else {}
     axes.set_xticks(range(len(result.networks)), result.networks, **rotated)
-    axes.set_yticks([])
+    _name_rows(axes, result)
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False, pad=2)
     axes.spines[:].set_visible(False)
-    return image
 
 
 def _intervals(axes, result):
-    """Errors of a single network, or differences from the baseline's, with their intervals."""
+    """Draw errors of one network, or differences from the baseline's, with their intervals."""
     several, C = len(result.networks) > 1, len(result.corruptions)
     drawn = range(int(several), len(result.networks))
     offsets = np.linspace(-0.28, 0.28, len(drawn)) if several and len(drawn) > 1 else [0]
@@ -96,15 +77,22 @@ def _intervals(axes, result):
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
     axes.axvline(0, color="black", linewidth=0.6)
     if several:
-        axes.set_xlabel(f"error minus that of {result.baseline}, points\n(bars: 95 %)")
+        axes.set_xlabel(f"error minus that of {result.baseline}, points")
         axes.legend(
             loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(2, len(drawn)), borderaxespad=0.2
         )
     else:
-        axes.set_xlabel("error, % (bars: 95 %)")
-    axes.set_yticks([])
+        axes.set_xlabel("error, %")
+    _name_rows(axes, result)
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.04)
+
+
+PANELS = {
+    "examples": Panel(_examples, _tall, 0.2, 0.4, shown=lambda result: result.examples is not None),
+    "errors": Panel(_errors, _tall, 0.4, 0.6),
+    "intervals": Panel(_intervals, lambda result, width: _tall(result, width) + 0.3, 0.4),
+}
 
 
 def table(result) -> tuple[list[str], list[list[str]], str]:

@@ -50,11 +50,6 @@ class Curves(Analysis):
         there = (_folder(inputs) / FILE).is_file()
         return "" if there else f"no record of training ({FILE}) lies beside the weights"
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.curves.draw import panels
-
-        return panels(result, width)
-
     def verdict(self, result) -> str:
         lines = []
         for s, (name, best) in enumerate(zip(result.names, result.best, strict=True)):

@@ -149,15 +149,6 @@ class Detect(Analysis):
         """Return 100 at most: every image is attacked many times."""
         return min(max(n, 2), 100, len(inputs.dataset))
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "distances") if result.examples is None else ("", "distances", "examples")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.detect import draw
-
-        drawings = {"": draw.sheet, "distances": draw.distances, "examples": draw.examples}
-        return drawings[part](result, width)
-
     def verdict(self, result) -> str:
         gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
         better = ", ".join(name for name, low in gains if low > 0) or "no set"

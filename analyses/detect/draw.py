@@ -1,12 +1,12 @@
-"""Drawings for `detect`: AUROC with controls and shares; distances; an example of every set."""
+"""Panels of `detect`: AUROC with controls and shares; distances; an example of every set."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import album, name_rows, points, wrapped
+from capsviz.results.panels import album, name_rows, points, room, wrapped
 
 MARKS = (  # of each score
     ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
@@ -27,20 +27,9 @@ def shown(sets):
     return [name.replace("turned", "rotated") for name in sets]
 
 
-def sheet(result, width):
-    """AUROC beside shares."""
-    figure = Figure(figsize=(width, max(len(result.sets), FEWEST) * ROW + HEAD))
-    areas, shares = figure.subplots(1, 2, sharey=True, width_ratios=[0.56, 0.44])
-    _areas(areas, result, ncols=2 if width >= WIDE else 1)
-    _shares(shares, result)
-    figure.suptitle(f"{result.n:,} images of each set, bars: 95 %")
-    return figure
-
-
-def distances(result, width):
-    """Every image's distance, a row for each set: dots, quartiles, median; and the threshold."""
-    figure = Figure(figsize=(width, 0.24 * len(result.sets) + 0.9))
-    axes, height = figure.subplots(), np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
+def _distances(axes, result):
+    """Draw every image's distance, the quartiles and median of each set, and the threshold."""
+    height = np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
     for y, values in enumerate(result.values[:, 0]):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot(values, y + height, ".", color="#7F7F7F", markersize=1.5, alpha=0.5)
@@ -54,40 +43,44 @@ def distances(result, width):
     name_rows(axes, shown(result.sets))
     axes.set_xlim(0, None)
     text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
-    axes.set_xlabel(wrapped(text, 0.75 * width))
-    return figure
+    axes.set_xlabel(wrapped(text, 0.75 * room(axes)))
 
 
-def examples(result, width):
-    """The first image of every set, above its reconstruction; class and distance below."""
-    A = len(result.sets)
-    columns = min(A, int((width - NAMES) / NARROWEST))
-    lines = -(-A // columns)
-    columns = -(-A // lines)
-    cell = min((width - NAMES) / columns, CELL)
-    around = 3.8 if lines > 1 else 4.5  # lines of letters above and below all
-    figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + around * LINE))
-    figure.suptitle("the first image of each set, and its reconstruction")
-    figure.supxlabel("predicted class, below it the distance; *: flagged", fontsize=8)
+def _lines(result, width: float) -> tuple[int, int, float]:
+    """Return lines and columns of examples, and inches of a picture."""
+    lines = -(-len(result.sets) // int((width - NAMES) / NARROWEST))
+    columns = -(-len(result.sets) // lines)
+    return lines, columns, min((width - NAMES) / columns, CELL)
+
+
+def _examples(axes, result):
+    """Draw the first image of every set, above its reconstruction; class and distance below."""
+    _, columns, _ = _lines(result, room(axes))
     below = [
         f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
         for k, far in zip(result.predicted[:, 0], result.values[:, 0, 0], strict=True)
     ]
     above = [name.replace(" ", "\n", 1) for name in shown(result.sets)]
     rows = ("input", "recon-\nstruction")
-    album(figure, result.examples.swapaxes(0, 1), columns, rows, above, below)
-    return figure
+    under = album(axes, result.examples.swapaxes(0, 1), columns, rows, above, below)
+    under.set_xlabel("predicted class, below it the distance; *: flagged")
 
 
-def _areas(axes, result, *, ncols):
-    """AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
+def _tall_examples(result, width: float) -> float:
+    lines, _, cell = _lines(result, width)
+    return lines * (2 * cell + 5.4 * LINE) + 0.2
+
+
+def _areas(axes, result):
+    """Draw AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
     name_rows(axes, shown(result.sets))
     for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
         points(axes, result.auroc[:, s], colour, marker, name, 1 + (s - 2) * 0.145)
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set(xlim=(-0.03, 1.03), xlabel="AUROC against unchanged")
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=ncols, fontsize=6,
+        loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6,
+        ncols=2 if room(axes) > WIDE / 2 else 1,
         title="distance to the reconstruction from", title_fontsize=6,
     )  # fmt: skip
 
@@ -97,5 +90,22 @@ def _shares(axes, result):
     for s, (field, (marker, colour, name)) in enumerate(SHARES.items()):
         points(axes, 100 * getattr(result, field), colour, marker, name, (s - 1) * 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, shown(result.sets))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6)
+
+
+def _tall(result, width: float) -> float:
+    return max(len(result.sets), FEWEST) * ROW + HEAD
+
+
+PANELS = {
+    "auroc": Panel(_areas, _tall, 0.56, 0.56),
+    "shares": Panel(_shares, _tall, 0.44, 0.44),
+    "distances": Panel(
+        _distances, lambda result, width: 0.24 * len(result.sets) + 0.6, 1, figure="distances"
+    ),
+    "examples": Panel(
+        _examples, _tall_examples, 1, figure="examples",
+        shown=lambda result: result.examples is not None,
+    ),
+}  # fmt: skip

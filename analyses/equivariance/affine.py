@@ -118,12 +118,6 @@ class AffineMaps(Analysis):
             seed=seed, progress=progress, **training_images(inputs, fit),
         )  # fmt: skip
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw R2 by size in a panel for each warp, what is read off, and R2 by images of a fit."""
-        from capsviz.analyses.equivariance import draw
-
-        return draw.sheet(result, width)
-
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""
         notes, fresh = [*map(sentence, result.notes)], untrained(result)
@@ -142,12 +136,21 @@ class AffineMaps(Analysis):
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
+        counts = [
+            kept.min()
+            for count, kept in zip(result.dimensions, result.variance_kept, strict=True)
+            if count > result.kept
+        ]
+        least = 100 * min(counts, default=1)
+        reduced = (
+            f" Longer vectors than {result.kept} numbers are reduced to so many principal "
+            f"components, with at least {least:.0f} % of their variance."
+        )
         return (
             "R² of an affine map from the vector of an image to that of the warped image, within "
-            "its class, by size of the warp (dotted: R² of the unchanged vector), and R² of the "
-            "size read linearly. The last panels show the maps by the number of images they are "
-            f"fitted on. Bands: 95 % intervals over {result.n:,} images of {result.dataset}, and "
-            "over untrained networks (bootstrap; Student's t)."
+            "its class, by size of the warp and by the number of images that it is fitted on; and "
+            f"R² of the size read linearly.{reduced * bool(counts)} Bands: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset}, and over untrained networks."
         )
 
     def table(self, result):

@@ -67,6 +67,7 @@ class Laws(Analysis):
     """R2 of six ways to predict the vector under the whole warp."""
 
     Result = Law
+    panels = "draw:LAWS"
     needs = ("poses", "primary")
     figure_set = None
     headline = ("explained", "change")
@@ -89,12 +90,6 @@ class Laws(Analysis):
             seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, progress=progress,
             **training_images(inputs, fit),
         )  # fmt: skip
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw R2 of the vector and of its change, a row for each way to predict it."""
-        from capsviz.analyses.equivariance import draw
-
-        return draw.laws(result, width)
 
     def verdict(self, result) -> str:
         """Say which laws hold clearly better than in untrained networks."""

@@ -1,23 +1,26 @@
-"""Drawings for `faithfulness`: one image's maps, curves, and the judgements over many images."""
+"""Panels of `faithfulness`: one image's maps, curves, and the judgements over many images."""
 
 from __future__ import annotations
 
+import logging
 import textwrap
+from functools import partial
 from itertools import cycle
 
 import numpy as np
 from matplotlib.colors import CenteredNorm
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import points, show, wrapped
+from capsviz.results.panels import points, room, rule, show, split, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
 CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
 LABELS = {"ink": "brightness"}
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two
+WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
 
 
@@ -27,77 +30,84 @@ def _styles(names) -> dict[str, tuple[str, str]]:
     return {name: next(greys if name in CONTROLS else colours) for name in names}
 
 
-def one_image(result, width):
-    """Draw the image, its maps, and those of random weights."""
-    M = len(result.names)
-    columns = M + 1 if width > 6 else 6
-    blocks = -(-(M + 1) // columns)
-    cell = min((width - 0.1) / columns - 0.06, 1.0)
-    _, rows, across = result.image.shape
-    tall = blocks * (2 * cell * max(1, rows / across) + 0.95)
-    figure = Figure(figsize=(width, tall + 0.35))
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    grid = figure.subplots(2 * blocks, columns, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
+def _columns(result, width: float) -> tuple[int, int]:
+    """Return columns and lines of the image and its maps."""
+    columns = len(result.names) + 1 if width > WIDE else 6
+    return columns, min(2, -(-(len(result.names) + 1) // columns))
+
+
+def _maps(axes, result):
+    """Draw the image and its maps, and below each that of a network with random weights."""
+    columns, lines = _columns(result, room(axes))
+    grid = split(axes, 2 * lines, columns, wspace=0.01, hspace=0.01)
+    for one in grid.flat:
+        one.set_axis_off()
     show(grid[0, 0], result.image, "\nimage")
     grid[0, 0].set_axis_on()
     true = "" if result.label in (None, result.target) else f"\n(a {result.classes[result.label]})"
     grid[0, 0].set_xlabel(f"class\n{result.classes[result.target]}{true}", fontsize=6, labelpad=2)
-    for k, name in enumerate(result.names):
-        block, column = divmod(k + 1, columns)
+    out = len(result.names) + 1 - lines * columns  # controls come first
+    if out > 0:
+        logging.getLogger(__name__).warning(
+            "no room for these maps: %s: a wider figure has them", ", ".join(result.names[:out])
+        )
+    for place, k in enumerate(range(max(0, out), len(result.names)), 1):
+        block, column = divmod(place, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
+        name = result.names[k]
         upper.set_title(textwrap.fill(LABELS.get(name, name), 11), fontsize=6, pad=2)
         signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
         _map(upper, result.maps[k], signed)
         upper.set_xlabel(
             f"del {result.deletion_area[k]:.2f}\nins {result.insertion_area[k]:.2f}\n"
-            f"infid {result.infidelity[k]:.2f}" + "\n(all zero)" * (not result.maps[k].any()),
+            f"infid {result.infidelity[k]:.2f}",
             fontsize=6, labelpad=2,
         )  # fmt: skip
         if np.isfinite(result.correlation[k]):
             _map(lower, result.random_maps[k], signed)
-            text = f"ρ {result.correlation[k]:.2f}"
-            if not np.ptp(result.random_maps[k]):  # of a constant there is no correlation
-                text = "(constant)" if result.random_maps[k].any() else "(all zero)"
+            varies = np.ptp(result.random_maps[k]) > 0  # of a constant there is no correlation
+            text = f"ρ {result.correlation[k]:.2f}" if varies else "ρ –"
             lower.set_xlabel(text, fontsize=6, labelpad=2)
-    text = "upper: maps, areas of deletion and insertion, infidelity;" + ("\n", " ")[width > 6]
-    figure.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
-    return figure
+
+
+def _tall_maps(result, width: float) -> float:
+    columns, lines = _columns(result, width)
+    _, tall, wide = result.image.shape
+    cell = min((width - 0.1) / columns - 0.06, 1.0)
+    return lines * (2 * cell * max(1, tall / wide) + 0.95)
 
 
 def _map(axes, values, signed):
-    """Draw a map on its own scale, centred on zero where maps of its kind have both signs."""
+    """Draw a map on its own scale, centred on zero where maps of its kind have both signs.
+
+    One of equal values, which marks nothing, is crossed out.
+    """
     axes.set_axis_on()
+    if not np.ptp(values):
+        corners = {"transform": axes.transAxes, "color": GREY, "linewidth": 0.5}
+        axes.plot([0, 1], [0, 1], **corners)
+        axes.plot([0, 1], [1, 0], **corners)
     scale = CenteredNorm(0, np.abs(values).max() or 1.0) if signed else None
     axes.imshow(values, cmap="RdBu_r" if signed else "cividis", norm=scale)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
 
 
-def curves(result, rows, width, what="pixels", title=None):
-    """Draw deletion and insertion: rows of a label, values (2, M, S) and 95 % bands or None."""
-    columns, styles = (2 if width >= WIDE else 1), _styles(_names(result))
-    figure = Figure(figsize=(width, 4.0 * len(rows) / columns))
-    panels = figure.subplots(2 * len(rows) // columns, columns, sharey=True)
-    for k, axes in enumerate(panels.flat):
-        (label, values, bands), part = rows[k // 2], k % 2
-        for m, (colour, line) in enumerate(styles.values()):
-            axes.plot(result.shares, values[part][m], line, color=colour, linewidth=1)
-            if bands is not None:
-                low, high = bands[part][m].T
-                axes.fill_between(result.shares, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set(xlim=(-0.02, 1.02), ylim=(0, 1.02), xticks=[0, 0.25, 0.5, 0.75, 1])
-        axes.set_xlabel(f"% of {what} {('removed', 'shown')[part]}")
-        axes.set_title(("deletion: lower is better", "insertion: higher is better")[part])
-        axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
-        axes.set_ylabel(label if part == 0 or columns == 1 else None)
-    figure.legend(
-        panels.flat[0].lines, [LABELS.get(name, name) for name in styles], fontsize=6,
-        handlelength=2.6, loc="outside right center" if columns == 2 else "outside lower center",
-        ncols=3 - columns, title_fontsize=6, title=title,
-    )  # fmt: skip
-    return figure
+def _curve(part: int, field: str, label: str, axes, result):
+    """Draw the score when units are removed, or shown alone, in the order of each map."""
+    estimate = getattr(result, field, None)  # of one image: values alone
+    values = (result.deletion, result.insertion)[part] if estimate is None else estimate.value[part]
+    for m, (name, (colour, line)) in enumerate(_styles(_names(result)).items()):
+        look = {"color": colour, "linewidth": 1, "label": LABELS.get(name, name)}
+        axes.plot(result.shares, values[m], line, **look)
+        if estimate is not None:
+            ends = estimate.ci95[part, m].T
+            axes.fill_between(result.shares, *ends, color=colour, alpha=0.15, linewidth=0)
+    what = WHAT[getattr(result, "over", "pixels")]
+    axes.set(xlim=(-0.02, 1.02), ylim=(0, 1.02), xticks=[0, 0.25, 0.5, 0.75, 1], ylabel=label)
+    axes.set_xlabel(f"% of {what} {('removed', 'shown')[part]}")
+    axes.set_title(("deletion: lower is better", "insertion: higher is better")[part])
+    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
 
 
 def _names(result) -> list[str]:
@@ -105,56 +115,50 @@ def _names(result) -> list[str]:
     return [name for name in result.names if not name.endswith(", evenly")]
 
 
-def judgements(result, what, width):
-    """Draw areas, infidelity and sanity of each map."""
-    figure, (gap, infidelity, sanity) = _panels(result, 3, width, what)
-    _points(gap, [result.gap], "insertion minus deletion" + HIGHER, "difference of areas")
+def _gap(axes, result):
+    """Draw the area under insertion minus deletion of each map."""
+    title = "insertion minus deletion" + HIGHER
+    _points(axes, result, [result.gap], title, "difference of areas")
+
+
+def _infidelity(axes, result):
+    """Draw the infidelity of each map."""
     title = "infidelity\n(lower is better)"
-    _points(infidelity, [result.infidelity], title, "share of losses unexplained")
-    infidelity.set_xlim(-0.03, 1.03)
+    _points(axes, result, [result.infidelity], title, "share of losses unexplained")
+    axes.set_xlim(-0.03, 1.03)
+
+
+def _sanity(axes, result):
+    """Draw the rank correlation of each map with that of random weights."""
     text = f"rank correlation; blue: {result.stages[0]} random; orange: down to {result.stages[-1]}"
-    text = wrapped(text, (width - 1.9) / 3 if width >= WIDE else width - 1.6, 6)
     levels = [result.sanity[:, 0], result.sanity[:, -1]]
-    _points(sanity, levels, "sanity: random weights\n(near 0 is better)", text)
-    sanity.set_xlim(-1.03, 1.03)
-    return figure
+    title, text = "sanity: random weights\n(near 0 is better)", wrapped(text, 1.7, 6)
+    _points(axes, result, levels, title, text)
+    axes.set_xlim(-1.03, 1.03)
 
 
-def units(result, width):
-    """Draw areas of activation and accuracy, and AUROC of the object's positions."""
-    what = f"{result.over}, {result.scene}"
-    figure, panels = _panels(result, 2 if result.apart is None else 3, width, what)
-    M = len(_names(result))
+def _area(field: str, name: str, axes, result):
+    """Draw the area under insertion minus deletion, by the order of each map."""
+    one, M = getattr(result, field), len(_names(result))
     text = "insertion minus deletion"
-    text += "\nblue: by brightness, orange: evenly" * (len(result.gap) > M)
-    pairs = {"activation": result.gap, "accuracy": result.accuracy_gap}
-    for axes, (name, one) in zip(panels, pairs.items(), strict=False):
-        _points(axes, [one[k : k + M] for k in range(0, len(one), M)], name + HIGHER, text)
-    if result.apart is not None:
-        text = f"AUROC, {result.apart.n:,} images"
-        _points(panels[2], [result.apart], "object's positions" + HIGHER, text, 0.5)
-    return figure
+    text += "\nblue: by brightness, orange: evenly" * (len(one) > M)
+    pairs = [one[k : k + M] for k in range(0, len(one), M)]
+    _points(axes, result, pairs, name + HIGHER, text)
 
 
-def _panels(result, count, width, what):
-    """Return a figure and its panels, with a row for each map."""
-    wide, names = width >= WIDE, _names(result)
-    rows = 0.17 * len(names) + 1.0 if wide else count * (0.12 * len(names) + 0.7)
-    figure = Figure(figsize=(width, rows + 0.25))
-    panels = figure.subplots(*((1, count) if wide else (count, 1)), sharey=True)
-    for axes in panels:
-        axes.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=6)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
-    text = f"{result.n:,} {result.dataset} images, {what};{' ' if wide else chr(10)}"
-    figure.suptitle(f"{text}bars: 95 % intervals", fontsize=7)
-    return figure, panels
+def _apart(axes, result):
+    """Draw the AUROC of each map for the positions of the object."""
+    text = f"AUROC, {result.apart.n:,} images"
+    _points(axes, result, [result.apart], "object's positions" + HIGHER, text, 0.5)
 
 
-def _points(axes, several, title, label, reference=0.0):
+def _points(axes, result, several, title, label, reference=0.0):
     """Draw one estimate for each map, or two side by side, and a line that means nothing."""
+    names = _names(result)
+    axes.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=6)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    rule(axes)
     shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
     for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):
         points(axes, one, COLOURS[k], "os"[k], None, shift)
@@ -162,3 +166,31 @@ def _points(axes, several, title, label, reference=0.0):
     axes.set_title(title)
     axes.set_xlabel(label, fontsize=6)
     axes.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _tall(result, width: float) -> float:
+    return 0.12 * len(_names(result)) + 0.75
+
+
+def _curves(field: str, label: str, name: str = "", tall: float = 1.7) -> dict[str, Panel]:
+    """Return the panels of deletion and insertion."""
+    return {
+        f"{name}{what}": Panel(partial(_curve, part, field, label), tall, figure="curves")
+        for part, what in enumerate(("deletion", "insertion"))
+    }
+
+
+PANELS = {"maps": Panel(_maps, _tall_maps, 1), **_curves("curves", "score of the class")}
+MANY = {
+    "gap": Panel(_gap, _tall, 0.4),
+    "infidelity": Panel(_infidelity, _tall, 0.3),
+    "sanity": Panel(_sanity, _tall, 0.3),
+    **_curves("curves", "score of the class"),
+}
+UNITS = {
+    "activation": Panel(partial(_area, "gap", "activation"), _tall, 0.4),
+    "accuracy": Panel(partial(_area, "accuracy_gap", "accuracy"), _tall, 0.3),
+    "positions": Panel(_apart, _tall, 0.3, shown=lambda result: result.apart is not None),
+    **_curves("curves", "activation", "activation-", 1.45),
+    **_curves("accuracy", "accuracy", "accuracy-", 1.45),
+}

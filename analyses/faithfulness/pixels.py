@@ -22,9 +22,6 @@ SHARES = ("curves", "deletion", "insertion", "infidelity")
 class Faithfulness(Analysis):
     """What the analyses of this folder share."""
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "curves")
-
 
 class Result(NamedTuple):
     """One image under M maps, controls first."""
@@ -115,14 +112,6 @@ class OneImage(Faithfulness):
             quantity=maps.own_quantity(network, like, names),
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.faithfulness import draw
-
-        if part == "curves":
-            rows = [("score of the class", (result.deletion, result.insertion), None)]
-            return draw.curves(result, rows, width)
-        return draw.one_image(result, width)
-
     def verdict(self, result) -> str:
         best = result.names[int((result.insertion_area - result.deletion_area).argmax())]
         return " ".join([
@@ -191,6 +180,7 @@ class OverImages(Faithfulness):
     """Deletion, insertion, infidelity and sanity of maps over many images."""
 
     Result = Statistics
+    panels = "draw:MANY"
     figure_set = None  # it takes too long
     headline = ("gap",)
 
@@ -238,14 +228,6 @@ class OverImages(Faithfulness):
             dataset=dataset,
             quantity=maps.own_quantity(network, first, methods),
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.faithfulness import draw
-
-        if part == "curves":
-            rows = [("score of the class", result.curves.value, result.curves.ci95)]
-            return draw.curves(result, rows, width, title=f"{result.n:,} images, bands: 95 %")
-        return draw.judgements(result, TARGETS[result.target], width)
 
     def verdict(self, result) -> str:
         return compared(result, ("routing map, uniform", "ink", "|u| map"))

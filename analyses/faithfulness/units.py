@@ -52,6 +52,7 @@ class OverUnits(Faithfulness):
     """Deletion and insertion of positions, primary capsules or pixels by maps of routing."""
 
     Result = Units
+    panels = "draw:UNITS"
     needs = ("votes", "couplings", "interventions", "from_children")
     examples = """
     capsviz faithfulness --over positions  # about 1 min
@@ -105,16 +106,6 @@ class OverUnits(Faithfulness):
             classes=list(part.classes),
             dataset=part.name,
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.faithfulness import draw
-
-        if part == "curves":
-            pairs = {"activation": result.curves, "accuracy": result.accuracy}
-            rows = [(name, one.value, one.ci95) for name, one in pairs.items()]
-            title = f"{result.n:,} images, bands: 95 %"
-            return draw.curves(result, rows, width, WHAT[result.over], title)
-        return draw.units(result, width)
 
     def verdict(self, result) -> str:
         own = ("routing map", "routing map, evenly")

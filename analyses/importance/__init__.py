@@ -56,12 +56,6 @@ class OneImage(Analysis):
         fields = of_one_image(network, image.cpu(), label, seed)
         return Result(**fields, label=label, classes=list(classes))
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw the image, a map of the positions, and a bar for each type and dimension."""
-        from capsviz.analyses.importance import draw
-
-        return draw.one_image(result, width)
-
     def verdict(self, result) -> str:
         """Name the most important group of each kind, and how many matter beyond chance."""
         name = result.classes[result.watched]
@@ -143,6 +137,7 @@ class OverImages(Analysis):
     """Importance of capsule types, positions and pose dimensions over many images."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("couplings", "interventions")
     examples = """
     capsviz importance --n 200  # about 15 s
@@ -163,16 +158,6 @@ class OverImages(Analysis):
         others = other_images(inputs, OTHERS)
         fields = estimates(network, images.cpu(), labels.cpu(), others, seed, progress)
         return Statistics(**fields, classes=list(classes), n=len(images), dataset=dataset)
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw importance and pruning curves, or dictionaries of couplings."""
-        from capsviz.analyses.importance import draw
-
-        return {"": draw.curves, "dictionaries": draw.dictionaries}[part](result, width)
-
-    def parts(self, result) -> tuple[str, ...]:
-        """Return the curves, and the dictionaries."""
-        return ("", "dictionaries")
 
     def verdict(self, result) -> str:
         """Say for each kind whether importance orders it, and how many trees there are."""

@@ -1,119 +1,62 @@
-"""Drawings for `importance`: one image; groups over many images, pruning curves, dictionaries."""
+"""Panels of `importance`: one image; groups over many images, pruning curves, dictionaries."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from matplotlib.colors import CenteredNorm
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.common_panels import band
 from capsviz.results.maps import halfrange, one_map
-from capsviz.results.panels import percent, show, wrapped
+from capsviz.results.panels import percent, show
 from capsviz.statistics.estimate import Estimate
 
-WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
+KINDS = ("types", "places", "children", "dimensions")  # of groups
 RANDOM = "#7F7F7F"
 PLURALS = {"places": "positions", "children": "groups"}
+CHANGE = "change of activation"
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
-def one_image(result, width):
-    """The image, a map of places, and a bar for each type and dimension."""
-    wide = width >= WIDE
-    mapped = result.extent_px is not None and "places" in result.change
-    bars = [kind for kind in result.change if not (mapped and kind == "places")]
-    panels = 1 + mapped + len(bars)
-    if wide:
-        figure = Figure(figsize=(width, 1.95))
-        ratios = [1, *([1.25] if mapped else []), *[1.5] * len(bars)]
-        grid = figure.add_gridspec(1, panels, width_ratios=ratios)
-        places = [grid[0, k] for k in range(panels)]
-    else:
-        rows = 1 + len(bars)
-        figure = Figure(figsize=(width, 1.75 + 1.55 * len(bars)))
-        grid = figure.add_gridspec(rows, 2)
-        places = [grid[0, 0], *([grid[0, 1]] if mapped else [])]
-        places += [grid[1 + k, :] for k in range(len(bars))]
-    axes = [figure.add_subplot(place) for place in places]
-    show(axes[0], result.image, "image")
-    name = result.classes[result.watched]
-    whole = result.activations[result.watched]
-    axes[0].set_xlabel(f"activation of {name}:\n{whole:.3f}", fontsize=6.5)
-    if mapped:
-        _map(figure, axes[1], result)
-    for one, kind in zip(axes[1 + mapped :], bars, strict=True):
-        _bars(one, result, kind)
-    figure.suptitle(
-        f"change of the activation of class {name} without ...;{' ' if wide else chr(10)}"
-        "band: 5 to 95 % of random removals of equal norm",
-        fontsize=6.5,
-    )
-    return figure
+def _image(axes, result):
+    """Draw the image, and the activation that is watched."""
+    show(axes, result.image, "image")
+    name, whole = result.classes[result.watched], result.activations[result.watched]
+    axes.set_xlabel(f"activation of {name}:\n{whole:.3f}", fontsize=6.5)
 
 
-def _map(figure, axes, result):
-    """The change without each place, on the image."""
+def _map(axes, result):
+    """Draw the change of activation without each position, on the image."""
     change = result.change["places"].reshape(result.grid[1:])
     scale = CenteredNorm(0, halfrange(change))
     drawn = one_map(axes, result.image, result.extent_px, change, scale)
     low, high = result.control["places"]
-    axes.set_title("the capsules of a position", fontsize=6.5)
+    axes.set_title("change without\na position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
-    figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02).outline.set_visible(False)
+    bar = axes.figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
+    bar.outline.set_visible(False)
 
 
-def _bars(axes, result, kind):
-    """A bar for each group."""
+def _bars(kind: str, axes, result):
+    """Draw the change of activation without each group."""
     change = result.change[kind]
     axes.axhspan(*result.control[kind], color=RANDOM, alpha=0.3, linewidth=0)
     axes.bar(range(len(change)), change, color=COLOURS[0], width=0.8)
     axes.axhline(0, color="black", linewidth=0.5)
     if len(change) < 6:  # no ticks between them
         axes.set_xticks(range(len(change)))
-    axes.set_xlabel({"types": "a capsule type", "dimensions": "a dimension of all poses"}.get(
-        kind, "a group of children"))  # fmt: skip
-    axes.set_ylabel("change")
+    without = {"types": "capsule type left out", "dimensions": "dimension of poses left out"}
+    axes.set_xlabel(without.get(kind, "group of capsules left out"))
+    axes.set_ylabel(CHANGE)
 
 
-def curves(result, width):
-    """Change without each group, and pruning curves, by kind."""
-    wide, K = width >= WIDE, len(result.kinds)
-    what = (
-        f"{result.n:,} images of {result.dataset}, bars: 95 %; dashed: random capsules of a "
-        "group's norm, diamond: of that of the most important group"
-    )
-    if wide:
-        figure = Figure(figsize=(width, 3.9))
-        axes = figure.subplots(2, K, squeeze=False).T
-    else:
-        what = wrapped(what, width - 0.6, 6.5)
-        figure = Figure(figsize=(width, 1.5 * K + 1.25))
-        axes = figure.subplots(K, 2, squeeze=False)
-    for kind, (change, curves) in zip(result.kinds, axes, strict=True):
-        _groups(change, result, kind)
-        _curves(curves, result, kind)
-    figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center",
-        ncols=3 if wide else 1, title_fontsize=6.5, title=f"{what}; curves:",
-    )  # fmt: skip
-    return figure
-
-
-def dictionaries(result, width):
-    """Entropies of the dictionaries, and accuracy with couplings rounded to their levels."""
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.0 if wide else 3.6))
-    entropies, rounded = figure.subplots(*((1, 2) if wide else (2, 1)))
-    _entropies(entropies, result)
-    _rounded(rounded, result)
-    return figure
-
-
-def _groups(axes, result, kind):
-    """The change of the true activation without each group, sorted."""
+def _groups(kind: str, axes, result):
+    """Draw the change of the true activation without each group, sorted."""
     change = result.activation_change[kind]
     order = change.value.argsort()
     x = np.arange(len(order))
@@ -127,13 +70,13 @@ def _groups(axes, result, kind):
     axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
     axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel="true activation")
-    axes.set_title("change without one", fontsize=6.5)
+    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel=CHANGE)
+    axes.set_title("true class, one left out", fontsize=6.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
-def _curves(axes, result, kind):
-    """Accuracy against the groups removed, by order, and the mean height of each curve."""
+def _curves(kind: str, axes, result):
+    """Draw accuracy against the groups removed, by order; above it the mean of each curve."""
     removed = np.array([0, *result.removed[kind]])
     base = result.base[1]
     areas = []
@@ -152,7 +95,7 @@ def _curves(axes, result, kind):
 
 
 def _entropies(axes, result):
-    """Entropy of the dictionaries against the number of levels, with the controls."""
+    """Draw the entropy of the dictionaries against the number of levels, with the controls."""
     for estimate, colour, style, name in (
         (result.entropy_bits, COLOURS[0], "o-", "this network"),
         (result.apart_bits, COLOURS[2], "D:", "capsules varied apart"),
@@ -177,7 +120,7 @@ def _entropies(axes, result):
 
 
 def _rounded(axes, result):
-    """Accuracy with couplings rounded to so many levels."""
+    """Draw accuracy with couplings rounded to so many levels."""
     own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
     axes.axhspan(float(own.low), float(own.high), color=RANDOM, alpha=0.3, linewidth=0)
     axes.axhline(float(own.value), color=RANDOM, linestyle="--", linewidth=0.8, label="own")
@@ -195,3 +138,38 @@ def _at_levels(axes, levels):
     axes.set(xscale="log", xlabel="levels of couplings")
     axes.set_xticks(levels, [f"{level:,}" for level in levels])
     axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _has(kind: str, result) -> bool:
+    return kind in result.kinds
+
+
+def _mapped(result) -> bool:
+    return result.extent_px is not None and "places" in result.change
+
+
+def _barred(kind: str, result) -> bool:
+    return kind in result.change and not (kind == "places" and _mapped(result))
+
+
+PANELS = {
+    "image": Panel(_image, 1.5, 0.16, 0.4),
+    "map": Panel(_map, 1.5, 0.22, 0.6, shown=_mapped),
+    **{
+        kind: Panel(partial(_bars, kind), 1.5, 0.31, shown=partial(_barred, kind)) for kind in KINDS
+    },
+}
+MANY = {
+    **{
+        kind: Panel(partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind))
+        for kind in KINDS
+    },
+    **{
+        f"{kind}-removed": Panel(
+            partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=partial(_has, kind)
+        )
+        for kind in KINDS
+    },
+    "dictionaries": Panel(_entropies, 1.9, figure="dictionaries"),
+    "rounded": Panel(_rounded, 1.9, figure="dictionaries"),
+}

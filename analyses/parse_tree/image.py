@@ -52,11 +52,6 @@ class Trees(Analysis):
     def stem(self, base, result):
         return f"{base}-{result.labels[1]}-0"
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.parse_tree import draw
-
-        return draw.trees(result, width)
-
     def verdict(self, result) -> str:
         differ = (result.favourites[0] != result.favourites[1]).mean()
         own = (result.favourites[0] == result.read[0]).mean()
@@ -69,8 +64,8 @@ class Trees(Analysis):
     def caption(self, result, part="") -> str:
         return (
             "The class with the largest coupling of each primary capsule, for two images and for "
-            "an untrained network. Left, as a tree: lines are shares of a capsule type. Right, at "
-            "each position of each type: paler colours are weaker preferences."
+            "an untrained network. Left, as a tree: a line goes to the class that most capsules of "
+            "a type favour. Right, at each position of each type: paler is a weaker preference."
         )
 
 

@@ -73,6 +73,7 @@ class ParseTree(Analysis):
     """Which share of the couplings' variance goes with the class, and what moves with the image."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("couplings",)
     slow = True
     headline = ("shares", "with_class", "own_column", "accuracy", "correlation", "controlled")
@@ -87,15 +88,6 @@ class ParseTree(Analysis):
             network, images, labels, other_images(inputs, OTHERS), classes=classes,
             dataset=dataset, seeds=seeds, seed=seed, progress=progress,
         )  # fmt: skip
-
-    def parts(self, result):
-        more = result.accuracy is not None or result.correlation is not None
-        return ("", "moved") if more else ("",)
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.parse_tree import draw
-
-        return (draw.moved if part == "moved" else draw.statistics)(result, width)
 
     def verdict(self, result) -> str:
         parts = [_decides(result.shares[0], result.shuffled)]

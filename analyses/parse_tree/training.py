@@ -47,6 +47,7 @@ class Epochs(Analysis):
     """Dead and starved primary capsules, and what decides their trees, by epoch of a run."""
 
     Result = Trajectory
+    panels = "draw:EPOCHS"
     needs = ("couplings",)
     figure_set = None
     headline = ("accuracy", "starved")
@@ -87,17 +88,17 @@ class Epochs(Analysis):
     def stem(self, base, result):
         return f"parse-tree-epochs-{result.run}"
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.parse_tree import draw
-
-        return draw.epochs(result, width)
-
     def verdict(self, result) -> str:
         first, last = result.epochs[0], result.epochs[-1]
         return (
             f"In epoch {last} of {result.run}, {result.dead[-1]} of {result.children} primary "
             f"capsules are dead, and {result.dead[0]} in epoch {first}. More images can only "
             "revive a capsule."
+        )
+
+    def heading(self, result, part="") -> str:
+        return (
+            f"{result.run}, {result.n:,} images of {result.dataset}; bands: 5 to 95 and 25 to 75 %"
         )
 
     def caption(self, result, part="") -> str:

@@ -94,14 +94,6 @@ class Parts(Analysis):
         """Return 60 at least: of fewer, a class may have a single image."""
         return min(max(n, 60), len(inputs.dataset))
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.parts import draw
-
-        return (draw.relevance if part == "relevance" else draw.forms)(result, width)
-
     def verdict(self, result) -> str:
         clauses = [
             f"{kind} {word_for(gain, 'better', 'less well', 'not clearly better')} than {control}"

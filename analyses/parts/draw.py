@@ -1,35 +1,29 @@
-"""Drawings for `parts`: an image in each form and its AUROC; relevance mass."""
+"""Panels of `parts`: an image in each form and its AUROC; relevance mass."""
 
 from __future__ import annotations
 
 import textwrap
 
-from matplotlib.figure import Figure
-
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, name_rows, points, rule, show
+from capsviz.results.panels import MARKERS, name_rows, points, room, rule, show, split
 
 GREY = "#7F7F7F"
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 
 
-def forms(result, width):
-    """Draw the forms of one image above the AUROC of all scores."""
-    wide = width >= WIDE
-    S, B = result.auroc.value.shape
-    cell = min(0.9, (width - 0.2) / (B + 1))
-    heights = [cell + 0.55, 0.26 * S + (0.95 if wide else 1.25)]
-    figure = Figure(figsize=(width, sum(heights)))
-    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
-    names = ["intact", *result.kinds]
-    for axes, image, name in zip(
-        top.subplots(1, B + 1, squeeze=False)[0], result.examples, names, strict=True
-    ):
-        show(axes, image)
-        axes.set_title(
-            textwrap.fill(name, 13 if wide else 9, break_long_words=False), fontsize=6, pad=2
-        )
-    axes = bottom.subplots()
+def _forms(axes, result):
+    """Draw one image, intact and in each of the other forms."""
+    grid = split(axes, 1, len(result.kinds) + 1, wspace=0.02)[0]
+    letters = int(room(axes) / len(grid) / 0.063)
+    for one, image, name in zip(grid, result.examples, ["intact", *result.kinds], strict=True):
+        show(one, image)
+        lines = textwrap.fill(name, max(7, letters), break_long_words=False)
+        one.set_title(lines, fontsize=6, pad=2)
+
+
+def _auroc(axes, result):
+    """Draw the AUROC of every score, intact images against each broken form."""
+    B = len(result.kinds)
     for b, kind in enumerate(result.kinds):
         control = kind in result.controls
         points(
@@ -42,23 +36,21 @@ def forms(result, width):
     name_rows(axes, names, fontsize=6)
     axes.set(xlim=(0, 1.01), xlabel="AUROC, intact against broken")
     rule(axes)
-    bottom.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", fontsize=6,
-        ncols=3 if wide else 1, handlelength=1, columnspacing=0.8,
-        title=f"{result.n:,} {result.dataset} images; bars: 95 % intervals", title_fontsize=6,
-    )  # fmt: skip
-    return figure
 
 
-def relevance(result, width):
+def _masses(result) -> list:
+    """Return the name, the control and the masses of units that were measured."""
+    return [
+        (f"{kind}: {word}", *masses[:, k])
+        for kind, field in (("units", "perturbed"), ("types", "selected"))
+        if (masses := getattr(result, field)) is not None
+        for k, word in enumerate(result.axes[field][1])
+    ]
+
+
+def _relevance(axes, result):
     """Draw relevance masses of units and of their controls."""
-    measured = []
-    for kind, field in (("units", "perturbed"), ("types", "selected")):
-        if (masses := getattr(result, field)) is not None:
-            words = result.axes[field][1]
-            measured += [(f"{kind}: {word}", *masses[:, k]) for k, word in enumerate(words)]
-    figure = Figure(figsize=(width, 0.17 * len(measured) + 1.2))
-    axes = figure.subplots()
+    measured = _masses(result)
     labels = ("control: random directions, another's stroke", f"units, types of {result.below}")
     for k, (_, *pair) in enumerate(measured):
         looks = zip(pair, labels, ("none", "full"), (0.14, -0.14), strict=True)
@@ -68,8 +60,15 @@ def relevance(result, width):
     name_rows(axes, [name for name, *_ in measured], fontsize=6)
     axes.set(xlim=(0, 1.01), xlabel="relevance mass, or cosine of two maps")
     rule(axes)
-    figure.legend(
-        loc="outside lower center", fontsize=6, title_fontsize=6,
-        title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
-    )  # fmt: skip
-    return figure
+
+
+PANELS = {
+    "forms": Panel(
+        _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1
+    ),
+    "auroc": Panel(_auroc, lambda result, width: 0.24 * len(result.scores) + 0.45, 1),
+    "relevance": Panel(
+        _relevance, lambda result, width: 0.17 * len(_masses(result)) + 0.45, 1,
+        figure="relevance", shown=lambda result: bool(_masses(result)),
+    ),
+}  # fmt: skip

@@ -77,11 +77,6 @@ class Sheet(Analysis):
             network, picture.image, picture.label, statistics=statistics, span=span, every=every
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.perturb import draw
-
-        return draw.sheet(result, width)
-
     def verdict(self, result) -> str:
         return _effects(
             f"The pose of class {result.classes[result.capsule]} is changed, one dimension at a "
@@ -103,6 +98,7 @@ class Effects(Analysis):
     """The effect of each dimension of one class's pose, over N images of the class."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("poses", "decode")
     headline = ()  # the words hold what matters
 
@@ -116,17 +112,21 @@ class Effects(Analysis):
     def stem(self, base, result):
         return f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.perturb import draw
-
-        return draw.table(result, width)
-
     def verdict(self, result) -> str:
         return _effects(
             f"Dimension {strongest(result, 1)[0]} of the pose of class "
             f"{result.classes[result.capsule]} changes the decoded image most.",
             result, enumerate(captions(result)),
         )  # fmt: skip
+
+    def heading(self, result, part="") -> str:
+        from capsviz.analyses.perturb.measure import ground
+
+        return (
+            f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}; "
+            f"{result.n} images of {result.dataset}, mean ±95 %; ·: does not differ from zero "
+            f"(Holm's method, {result.effect.value.size} effects){ground(result)}"
+        )
 
     def caption(self, result, part="") -> str:
         return (

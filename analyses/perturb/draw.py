@@ -1,14 +1,14 @@
-"""Drawings for `perturb`: the sheet of one image, and the effect table of a class."""
+"""Panels of `perturb`: the sheet of one image, and the effect table of a class."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from capsviz.analyses.perturb.measure import clear, ground, plus_minus
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import GAP, beside, mosaic, show, wrapped
+from capsviz.results.panels import GAP, beside, mosaic, room, show, split, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page
@@ -24,25 +24,43 @@ NAMES = {
 }
 
 
-def sheet(result, width):
-    """Draw every dimension over its range, a row each, its effect in words beside it."""
-    E, *_, tall, wide = result.images.shape
-    narrow = width < WIDE
-    left, words = (0.5, 1.5) if narrow else (0.8, 1.7)  # inches
-    numbers = _columns(result, width - left - words)
-    columns = numbers.shape[1]
-    across = min(width - left - words, CELL * columns)
-    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP) + 0.5
-    text = wrapped(_heading_text(result), width - 1.5, 6)
-    head = max(0.8, 0.2 + 0.135 * (text.count("\n") + 1))
-    figure = Figure(figsize=(width, head + down))
-    upper, lower = figure.subfigures(2, 1, height_ratios=[head, down])
-    first, second, third = upper.subplots(1, 3, width_ratios=[0.5, 0.5, width - 1.2])
+def _image(axes, result):
+    """Draw the image and its reconstruction, and say what is changed."""
+    first, second, third = split(axes, 1, 3, width_ratios=[0.5, 0.5, room(axes) - 1.2])[0]
     show(first, result.input, "input")
     show(second, result.reconstruction, "decoded")
     third.set_axis_off()
-    third.text(0, 1.2, text, va="top", fontsize=6, linespacing=1.3)
-    axes = lower.subplots()
+    third.text(0, 1.2, _text(result, room(axes)), va="top", fontsize=6, linespacing=1.3)
+
+
+def _text(result, width: float) -> str:
+    return wrapped(_heading_text(result), width - 1.5, 6)
+
+
+def _tall_image(result, width: float) -> float:
+    return max(0.8, 0.2 + 0.135 * (_text(result, width).count("\n") + 1))
+
+
+def _layout(result, width: float) -> tuple[bool, float, float, np.ndarray]:
+    """Return whether it is narrow, inches of words and of pictures, and the values shown."""
+    narrow = width < WIDE
+    left, words = (0.5, 1.5) if narrow else (0.8, 1.7)
+    numbers = _columns(result, width - left - words)
+    return narrow, words, min(width - left - words, CELL * numbers.shape[1]), numbers
+
+
+def _tall_dimensions(result, width: float) -> float:
+    *_, across, numbers = _layout(result, width)
+    E, *_, tall, wide = result.images.shape
+    columns = numbers.shape[1]
+    return across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP) + 0.5
+
+
+def _dimensions(axes, result):
+    """Draw every dimension over its range, a row each, its effect in words beside it."""
+    narrow, words, across, numbers = _layout(result, room(axes))
+    E, *_, tall, wide = result.images.shape
+    columns = numbers.shape[1]
     y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
     axes.set_yticks(y, _names(result, narrow))
     for d, own in enumerate(result.own):
@@ -62,7 +80,6 @@ def sheet(result, width):
         axes.set_xlabel("5 % to 95 % quantile of the class\nframed: the image's own value")
     texts = [wrapped(one, words - 0.2, 6.3) for one in result.captions]
     beside(axes, "right", y, texts, fontsize=6, linespacing=1.05)
-    return figure
 
 
 def _columns(result, inches) -> np.ndarray:
@@ -97,17 +114,12 @@ def _heading_text(result) -> str:
     )
 
 
-def table(result, width):
-    """Draw standardised effects as colours, means and intervals as text; beside it pixel change."""
+def _effects(axes, result):
+    """Draw standardised effects of each dimension as colours, means and intervals as text."""
     E, M = result.effect.value.shape
-    double = width >= 5
-    row = 0.24 if double else 0.27
-    figure = Figure(figsize=(width, row * E + 1.4))
-    left, right = figure.subplots(
-        1, 2, sharey=True, width_ratios=[M * (1.0 if double else 0.8), 1.6]
-    )
+    double = room(axes) >= 3.5
     limit = max(1e-9, np.abs(result.standardised).max())
-    picture = left.imshow(result.standardised, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
+    picture = axes.imshow(result.standardised, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
     effect, marked = result.effect, clear(result)
     gap = " " if double else "\n"
     look = {"ha": "center", "va": "center", "fontsize": 6, "linespacing": 0.95}
@@ -116,34 +128,40 @@ def table(result, width):
             mean, half = effect.value[d, m], effect.high[d, m] - effect.value[d, m]
             light = abs(result.standardised[d, m]) > 0.62 * limit
             words = plus_minus(mean, half, "+", gap) if marked[d, m] else "·"
-            left.text(m, d, words, color="white" if light else "black", **look)
-    left.set_xticks(
-        range(M), [NAMES[name] for name in result.measures], rotation=0 if double else 40
-    )
-    left.xaxis.tick_top()
-    left.set_yticks(range(E), [f"dim {d}" for d in range(E)])
-    left.tick_params(length=0)
-    left.spines[:].set_visible(False)
-    change, half = result.difference.value, result.difference.high - result.difference.value
-    right.errorbar(change, range(E), xerr=half, fmt="o", color="black", elinewidth=0.9)
-    right.tick_params(axis="y", length=0, labelleft=False)
-    right.set_xlim(0, 1.12 * max(1e-9, result.difference.ci95.max()))
-    right.locator_params(axis="x", nbins=3)
-    right.set_xlabel("mean change\nof a pixel")
-    right.grid(axis="y", linewidth=0.3)
+            axes.text(m, d, words, color="white" if light else "black", **look)
+    names = [NAMES[name] for name in result.measures]
+    axes.set_xticks(range(M), names, rotation=0 if double else 40)
+    axes.xaxis.tick_top()
+    _name_dimensions(axes, E)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     bar = {"orientation": "horizontal", "shrink": 0.9, "aspect": 40 if double else 18, "pad": 0.02}
-    scale = figure.colorbar(picture, ax=left, **bar)
+    scale = axes.figure.colorbar(picture, ax=axes, **bar)
     if not double:
         scale.ax.locator_params(nbins=5)
-    gap = " " if double else "\n"
     scale.set_label(f"effect / standard deviation of{gap}the measure in the class")
-    figure.suptitle(
-        f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}\n"
-        f"{result.n} images of {result.dataset}, mean ±95 %\n"
-        f"·: does not differ from zero (Holm's method, {E * M} effects)"
-        f"{ground(result).replace('; ', chr(10), 1)}"
-    )
-    return figure
+
+
+def _name_dimensions(axes, count: int):
+    axes.set_yticks(range(count), [f"dim {d}" for d in range(count)])
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def _change(axes, result):
+    """Draw the mean change of a pixel by each dimension."""
+    change, half = result.difference.value, result.difference.high - result.difference.value
+    rows = range(len(change))
+    axes.errorbar(change, rows, xerr=half, fmt="o", color="black", elinewidth=0.9)
+    _name_dimensions(axes, len(change))
+    axes.set_xlim(0, 1.12 * max(1e-9, result.difference.ci95.max()))
+    axes.locator_params(axis="x", nbins=3)
+    axes.set_xlabel("mean change\nof a pixel")
+    axes.grid(axis="y", linewidth=0.3)
+
+
+def _tall(result, width: float) -> float:
+    return 0.2 * len(result.standardised) + 0.55
 
 
 def _names(result, narrow) -> list[str]:
@@ -155,3 +173,10 @@ def _names(result, narrow) -> list[str]:
         ends = zip(names, low + 0.0, high + 0.0, digits, strict=True)
         names = [f"{name}\n{a:.{d}f} to {b:.{d}f}" for name, a, b, d in ends]
     return names
+
+
+PANELS = {
+    "image": Panel(_image, _tall_image, 1),
+    "dimensions": Panel(_dimensions, _tall_dimensions, 1),
+}
+MANY = {"effects": Panel(_effects, _tall, 0.8, 0.75), "pixels": Panel(_change, _tall, 0.2, 0.25)}

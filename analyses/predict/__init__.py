@@ -46,11 +46,6 @@ class Predict(Analysis):
     capsviz predict drawing.png scans/  # 5 s
     """
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.predict.draw import sheet
-
-        return sheet(result, width)
-
     def verdict(self, result) -> str:
         rows = zip(
             result.files, result.predicted, result.lengths, result.sse, result.unlike,

@@ -1,10 +1,9 @@
-"""Drawing for `predict`: a row for each picture, a column for each step."""
+"""Panels of `predict`: a row for each picture, a column for each step."""
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
-
-from capsviz.results.panels import mosaic
+from capsviz.analysis import Panel
+from capsviz.results.panels import mosaic, room, split
 from capsviz.statistics.detection import remarks
 
 HEADS = {
@@ -23,25 +22,33 @@ LINE = 0.115  # inches of a line of these words
 LONGEST = 22  # letters of a file's name
 
 
-def sheet(result, width):
-    """Draw the steps from left to right, and the prediction beside them."""
-    steps = len(result.steps)
-    cell = min(CELL, (width - TEXT) / steps)
-    rotated = cell < HEAD
+def _layout(result, width: float) -> tuple[list[int], bool, list[float]]:
+    """Return the steps with a picture, whether heads are upright, and the heights of rows."""
+    steps = [k for k in range(len(result.steps)) if (result.pictures[:, k] < 255).any()]
+    cell = min(CELL, (width - TEXT) / len(steps))
     words = [_words(result, row) for row in range(len(result.files))]
     heights = [max(cell, LINE * (text.count("\n") + 1)) + 0.06 for text in words]
-    figure = Figure(figsize=(width, sum(heights) + (HEAD if rotated else 0.25)))
-    grid = figure.subplots(len(words), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for row, (axes, text) in enumerate(zip(grid, words, strict=True)):
-        y, x = mosaic(axes, result.pictures[row : row + 1], steps)
-        axes.set(anchor="W", xticks=[])
-        axes.yaxis.tick_right()
-        axes.set_yticks(y, [text], fontsize=6)
-        axes.tick_params(length=0)
+    return steps, cell < HEAD, heights
+
+
+def _steps(axes, result):
+    """Draw the steps from a picture to what the network sees, and the prediction beside them."""
+    steps, rotated, heights = _layout(result, room(axes))
+    grid = split(axes, len(heights), 1, height_ratios=heights)[:, 0]
+    for row, one in enumerate(grid):
+        y, x = mosaic(one, result.pictures[row : row + 1, steps], len(steps))
+        one.set(anchor="W", xticks=[])
+        one.yaxis.tick_right()
+        one.set_yticks(y, [_words(result, row)], fontsize=6)
+        one.tick_params(length=0)
     grid[0].xaxis.tick_top()
-    heads = [HEADS[name] for name in result.steps]
+    heads = [HEADS[result.steps[k]] for k in steps]
     grid[0].set_xticks(x, heads, rotation=90 if rotated else 0)
-    return figure
+
+
+def _tall(result, width: float) -> float:
+    _, rotated, heights = _layout(result, width)
+    return sum(heights) + (HEAD if rotated else 0.25)
 
 
 def _words(result, row) -> str:
@@ -56,3 +63,6 @@ def _words(result, row) -> str:
     for text in remarks(*odd, result.score):
         texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
     return "\n".join(texts)
+
+
+PANELS = {"steps": Panel(_steps, _tall, 1)}

@@ -71,17 +71,15 @@ class Single(Analysis):
 
         return [train]
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.primary import draw
-
-        return draw.rows(result, width)
-
     def verdict(self, result) -> str:
         return (
             f"Predicted as {result.classes[result.predicted]}. The SSE is {result.whole_sse:.2f} "
             f"from all {result.children:,} capsules, and {result.sse[:, -1].min():.2f} or more "
             "from a single one."
         )
+
+    def heading(self, result, part="") -> str:
+        return "one capsule alone, its coupling growing to c"
 
     def caption(self, result, part="") -> str:
         field = "" if result.places is None else "The rectangle is the capsule's receptive field. "
@@ -95,6 +93,7 @@ class Couplings(Analysis):
     """N images decoded from primary capsules, with and without the couplings of routing."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("primary", "couplings")
     headline = ("sse",)
 
@@ -107,11 +106,6 @@ class Couplings(Analysis):
             network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
         )  # fmt: skip
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.primary import draw
-
-        return draw.errors(result, width)
 
     def verdict(self, result) -> str:
         added = result.sse.difference[result.conditions.index(RETRAINED)]

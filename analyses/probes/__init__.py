@@ -81,12 +81,6 @@ class Path(Analysis):
         """Return the name with the number of the second image."""
         return f"{base}-to-{result.other_index}"
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw film strips of both, and the activations along them."""
-        from capsviz.analyses.probes import draw
-
-        return draw.strip(result, width)
-
     def verdict(self, result) -> str:
         """Say how many of the images between are predicted as the class of the path."""
         name = result.classes[result.capsule]
@@ -186,6 +180,7 @@ class Probes(Analysis):
     """Linear probes of N poses, and what their decoder makes of them."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
     slow = True
     figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # a small set is a quick one
@@ -223,17 +218,6 @@ class Probes(Analysis):
             **training_images(inputs, fit),
         )  # fmt: skip
         return Statistics(**fields, dataset=dataset)
-
-    def parts(self, result):
-        """Return "paths" too, where there is a decoder."""
-        decoded = result.cycle is not None or result.path_read is not None
-        return ("", "paths") if decoded else ("",)
-
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw probes and their controls, or what the decoder makes of poses."""
-        from capsviz.analyses.probes import draw
-
-        return (draw.paths if part == "paths" else draw.sheet)(result, width)
 
     def verdict(self, result) -> str:
         """Compare the pose with untrained networks, and its axes with random axes."""

@@ -124,11 +124,6 @@ class Reconstruct(Analysis):
             score=score_name(network, images),
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.reconstruct import draw
-
-        return draw.sheet(result, width)
-
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
         if len(result.failures):
@@ -145,14 +140,20 @@ class Reconstruct(Analysis):
             text += f"; the SSE is smallest for class {low} and largest for class {high}"
         return f"{text}."
 
+    def heading(self, result, part="") -> str:
+        return super().heading(result) if part else f"test images of {result.dataset}"
+
     def caption(self, result, part="") -> str:
-        failures = "the misclassified images with the longest wrong capsules, " * (
-            len(result.failures) > 0
-        )
+        if part == "errors":
+            failures = "; and misclassified images with the longest wrong capsules"
+            return (
+                "Squared error of the reconstructions from the predicted and from the true class, "
+                f"by class{failures * (len(result.failures) > 0)}. Bars: 95 % intervals of the "
+                f"mean (Student's t) over {result.n:,} images."
+            )
         return (
-            "Test images and their reconstructions from the predicted and from the true class; "
-            f"{failures}and the squared error of the reconstruction by class. "
-            f"Bars: 95 % intervals of the mean (Student's t) over {result.n:,} images."
+            "Test images of each class, and their reconstructions from the predicted and from the "
+            "true class. Orange names: misclassified images."
         )
 
 

@@ -1,70 +1,66 @@
-"""Drawings for `reconstruct`: examples by class, confident failures, SSE per class."""
+"""Panels of `reconstruct`: examples by class, confident failures, SSE per class."""
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from functools import partial
 
-from capsviz.results.panels import album, wrapped
+import numpy as np
+
+from capsviz.analysis import Panel
+from capsviz.results.panels import album, room, wrapped
 
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"
 LETTER, LINE, NAMES = 0.06, 0.12, 0.75  # inches: a letter, a line of text, the names of the rows
-CELL = 0.66  # inches of a picture, at most
+CELL = 0.5  # inches of a picture, at most
 
 
-def sheet(result, width):
-    """Examples above; failures and SSE beside each other, or below each other in one column."""
-    beside = width >= 5 and len(result.failures) > 0
-    blocks = [_block(result, "example", width, 10)]
-    if len(result.failures):
-        blocks.append(_block(result, "failure", 0.56 * width if beside else width, 6))
-    heights = [height for height, _ in blocks]
-    if beside:
-        heights[-1] = max(heights[-1], 2.3)
-    else:
-        heights.append(2.0 if width < 5 else 2.3)
-    figure = Figure(figsize=(width, sum(heights)))
-    parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
-    if beside:
-        parts[1:] = parts[1].subfigures(1, 2, width_ratios=[0.56, 0.44])
-    drawn = set(result.example_labels.tolist())
-    absent = [name for k, name in enumerate(result.classes) if k not in drawn]
-    none = f"; none of {', '.join(absent)} among them" if absent else ""
-    count = f"{len(result.failures)} of {result.wrong}"
-    titles = [f"test images of each class, {result.dataset}{none}",
-              f"misclassified, {count}, most confident first"]  # fmt: skip
-    for (_, draw), part, title in zip(blocks, parts, titles, strict=False):
-        part.suptitle(title)
-        under = draw(part)
-        if under is not None:
-            word = result.score.split()[-1]
-            under.set_xlabel(f"{word} of the predicted capsule, below it of the true one")
-    _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
-    return figure
-
-
-def _block(result, kind, width, columns):
-    """Return the height of pictures in threes, wrapped into lines, and what draws them."""
-    pictures = getattr(result, f"{kind}s")
+def _layout(kind: str, result, width: float) -> tuple[list[str], int, int, float]:
+    """Return names of examples or failures, their columns and rotation, and inches of height."""
     truth, winner = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
     names = [
         result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
         for a, b in zip(truth, winner, strict=True)
     ]
-    columns = min(columns, max(len(pictures), 4))
-    cell = min(CELL, (width - NAMES) / columns)
+    count = len(names)
+    columns = max(1, min(10 if width >= 5 else 6, count))
+    cell = min(CELL, (width - NAMES) / max(columns, 4))
     rotation = rotation_of(names, cell)
     head = LETTER * _longest(names) if rotation else LINE * 2
-    below, foot = None, 0.0
+    foot = 3.4 * LINE if kind == "failure" else 0.0
+    tall = -(-count // columns) * (3 * cell + head + foot + LINE) + 2 * LINE
+    return names, columns, rotation, tall
+
+
+def _pictures(kind: str, axes, result):
+    """Draw images and what the predicted and the true capsule decode to."""
+    names, columns, rotation, _ = _layout(kind, result, room(axes))
+    below = None
     if kind == "failure":
-        below, foot = [f"{p:.2f}\n{t:.2f}" for p, t in result.failure_lengths], 3.4 * LINE
-    height = -(-len(pictures) // columns) * (3 * cell + head + foot + LINE) + 2.5 * LINE
-    colours = [PREDICTED if wrong else "black" for wrong in truth != winner]
-    return height, lambda figure: album(
-        figure, pictures.swapaxes(0, 1), columns, ROWS, names, below, colours=colours,
-        rotation=rotation,
+        below = [f"{p:.2f}\n{t:.2f}" for p, t in result.failure_lengths]
+    wrong = getattr(result, f"{kind}_labels") != getattr(result, f"{kind}_predicted")
+    under = album(
+        axes, getattr(result, f"{kind}s").swapaxes(0, 1), columns, ROWS, names, below,
+        colours=[PREDICTED if one else "black" for one in wrong], rotation=rotation,
     )  # fmt: skip
+    axes.parts[0].set_title(wrapped(_title(kind, result), 0.9 * room(axes), 7.5))
+    if under is not None:
+        word = result.score.split()[-1]
+        under.set_xlabel(wrapped(f"{word} of the predicted capsule, below: true", room(axes) - 1))
+
+
+def _tall(kind: str, result, width: float) -> float:
+    return _layout(kind, result, width)[-1]
+
+
+def _title(kind: str, result) -> str:
+    if kind == "failure":
+        count = f"{len(result.failures)} of {result.wrong}"
+        return f"misclassified, {count}, most confident first"
+    drawn = set(result.example_labels.tolist())
+    absent = [name for k, name in enumerate(result.classes) if k not in drawn]
+    none = f"; none of {', '.join(absent)} among them" if absent else ""
+    return f"test images of each class{none}"
 
 
 def rotation_of(names, inches) -> int:
@@ -76,9 +72,9 @@ def _longest(names) -> int:
     return max((len(line) for name in names for line in name.split("\n")), default=0)
 
 
-def _errors(figure, result, inches):
-    axes = figure.subplots()
-    place = np.arange(len(result.numbers))
+def _errors(axes, result):
+    """Draw the mean SSE of each class, from the predicted and from the true capsule."""
+    place, inches = np.arange(len(result.numbers)), 0.85 * room(axes)
     for sse, colour, marker, shift, name in (
         (result.sse_predicted, PREDICTED, "o", -0.13, "from the predicted class"),
         (result.sse_true, TRUE, "s", 0.13, "from the true class"),
@@ -91,6 +87,14 @@ def _errors(figure, result, inches):
     columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
     axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))
     axes.set_xlim(-0.6, len(names) - 0.4)
-    text = f"mean and 95 %, {result.n:,} images of {result.dataset}"
-    axes.set_title(wrapped(text, 0.85 * inches, 7.5))
     axes.legend(loc="upper center", ncols=columns, columnspacing=1, handletextpad=0.3)
+
+
+PANELS = {
+    "examples": Panel(partial(_pictures, "example"), partial(_tall, "example"), 1),
+    "sse": Panel(_errors, 1.9, 1 / 2, figure="errors"),
+    "failures": Panel(
+        partial(_pictures, "failure"), partial(_tall, "failure"), figure="errors",
+        shown=lambda result: len(result.failures) > 0,
+    ),
+}  # fmt: skip

@@ -84,11 +84,6 @@ class Rotate(Analysis):
             score=score_name(network, rotated),
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.rotate import draw
-
-        return draw.film_strip(result, width)
-
     def extra_files(self, result, path, *, size, fps, **others):
         return [animation(result, path.with_suffix(".gif"), size=size, fps=fps)]
 
@@ -111,6 +106,7 @@ class RotateMany(Analysis):
     """N images, rotated step by step."""
 
     Result = Statistics
+    panels = "draw:MANY"
     figure_set = {"start": -90.0, "stop": 90.0, "step": 10.0}
     slow = True
     headline = ("accuracy",)
@@ -142,11 +138,6 @@ class RotateMany(Analysis):
             dataset=dataset,
             score=score_name(network, images),
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.rotate import draw
-
-        return draw.curves(result, width)
 
     def verdict(self, result) -> str:
         accuracy, degrees = result.accuracy.value, result.angles_deg

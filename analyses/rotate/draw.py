@@ -1,4 +1,4 @@
-"""Drawings for `rotate`: film strip, curves, and the frames of the animation."""
+"""Panels of `rotate`: film strip, curves, and the frames of the animation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS, printable, style
+from capsviz.results.common_panels import band
 from capsviz.results.maps import are_short
-from capsviz.results.panels import beside, label_lines, mosaic, picture, show, wrapped
+from capsviz.results.panels import beside, mosaic, picture, room, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
@@ -21,19 +23,38 @@ PLURAL = {"probability": "probabilities"}
 TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
-def film_strip(result, width):
-    """Draw inputs and reconstructions, if any, above the score of every class, by angle."""
-    angles, (tall, wide) = result.angles_deg, result.inputs.shape[2:]
+def _layout(result, width: float) -> tuple[np.ndarray, float]:
+    """Return the angles that have a picture, and inches of one."""
+    angles = result.angles_deg
     columns = min(STRIP, int((width - NAMES) / CELL), len(angles))
     picked = np.unique(np.linspace(0, len(angles) - 1, columns).round().astype(int))
-    cell = min((width - NAMES) / len(picked), WIDEST)
+    return picked, min((width - NAMES) / len(picked), WIDEST)
+
+
+def _tall(result, width: float) -> float:
+    tall, wide = result.inputs.shape[2:]
     rows = 1 if result.reconstructions is None else 2
-    above, below = rows * cell * tall / wide + 0.65, max(1.75, 0.3 * width)
-    figure = Figure(figsize=(width, above + below))
-    upper, lower = figure.subfigures(2, 1, height_ratios=[above, below])
-    _strip(upper.subplots(), result, picked)
-    axes = lower.subplots()
-    winners, named = set(result.predicted.tolist()), []
+    return rows * _layout(result, width)[1] * tall / wide + 0.45
+
+
+def _strip(axes, result):
+    """Draw the input at some angles, its reconstruction, and below them the predicted class."""
+    picked, _ = _layout(result, room(axes))
+    shown = {"input": result.inputs, "recon-\nstruction": result.reconstructions}
+    shown = {name: images[picked] for name, images in shown.items() if images is not None}
+    y, x = mosaic(axes, np.stack(list(shown.values())), len(picked))
+    axes.set_yticks(y, list(shown), linespacing=1.0)
+    axes.set_xticks(x, [f"{angle:g}°" for angle in result.angles_deg[picked]])
+    axes.xaxis.tick_top()
+    names = [result.classes[k] for k in result.predicted[picked]]
+    under = beside(axes, "bottom", x, names, rotation=0 if are_short(result.classes) else 90)
+    for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
+        text.set_color(rcParams["text.color"] if result.label in (None, k) else PREDICTED)
+
+
+def _scores(axes, result) -> list:
+    """Draw the score of every class by angle, in grey where it is never the highest."""
+    angles, winners, named = result.angles_deg, set(result.predicted.tolist()), []
     for k, name in enumerate(result.classes):
         if k in winners or k == result.label:
             true = k == result.label
@@ -50,49 +71,28 @@ def film_strip(result, width):
     most = "longest" if result.score.endswith("length") else "highest"
     those = "class that is" if rest == 1 else "classes that are"
     never = f"; grey: {rest} {those} never the {most}" if rest else ""
-    axes.set_xlabel(wrapped(f"rotation of the input, degrees counter-clockwise{never}", width - 1))
+    text = f"rotation of the input, degrees counter-clockwise{never}"
+    axes.set_xlabel(wrapped(text, room(axes) - 1))
     axes.xaxis.set_major_locator(_degrees(angles))
-    label_lines(figure, named)
-    return figure
+    return named
 
 
-def _strip(axes, result, picked):
-    """Draw the input at some angles, its reconstruction, and below them the predicted class."""
-    shown = {"input": result.inputs, "recon-\nstruction": result.reconstructions}
-    shown = {name: images[picked] for name, images in shown.items() if images is not None}
-    y, x = mosaic(axes, np.stack(list(shown.values())), len(picked))
-    axes.set_yticks(y, list(shown), linespacing=1.0)
-    axes.set_xticks(x, [f"{angle:g}°" for angle in result.angles_deg[picked]])
-    axes.xaxis.tick_top()
-    names = [result.classes[k] for k in result.predicted[picked]]
-    under = beside(axes, "bottom", x, names, rotation=0 if are_short(result.classes) else 90)
-    for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
-        text.set_color(rcParams["text.color"] if result.label in (None, k) else PREDICTED)
-
-
-def curves(result, width):
-    """Draw accuracy and true-class score against the angle, with 95 % bands."""
-    figure = Figure(figsize=(width, max(0.42 * width, 1.8)))
-    axes, named, word = figure.add_subplot(), [], result.score.split()[-1]
+def _accuracy(axes, result) -> list:
+    """Draw accuracy and true-class score against the angle."""
+    named, word = [], result.score.split()[-1]
     for estimate, colour, dashes, name in (
         (result.accuracy, TRUE, "-", "accuracy"),
         (result.true_length, PREDICTED, "--", f"mean {word}\nof true class"),
     ):
-        (line,) = axes.plot(result.angles_deg, estimate.value, dashes, color=colour)
-        axes.fill_between(
-            result.angles_deg, *estimate.ci95.T, color=colour, alpha=0.25, linewidth=0
-        )
-        named.append((axes, line, name))
+        named.append((axes, band(axes, result.angles_deg, estimate, dashes, color=colour), name))
     axes.set(
-        xlabel=wrapped("rotation of the input, degrees counter-clockwise", width - 1.2),
+        xlabel=wrapped("rotation of the input, degrees counter-clockwise", room(axes) - 1.2),
         ylabel=f"accuracy, {result.score}",
         ylim=(0, 1.02),
         xlim=_limits(result.angles_deg),
-        title=wrapped(f"{result.n:,} images of {result.dataset}, bands: 95 %", width - 1.2),
     )
     axes.xaxis.set_major_locator(_degrees(result.angles_deg))
-    label_lines(figure, named)
-    return figure
+    return named
 
 
 def frames(result, size):
@@ -179,3 +179,10 @@ def _limits(angles) -> tuple[float, float]:
 def _degrees(angles):
     span = angles[-1] - angles[0]
     return MultipleLocator(45) if 180 <= span <= 720 else MaxNLocator(9)
+
+
+PANELS = {
+    "strip": Panel(_strip, _tall, 1),
+    "scores": Panel(_scores, lambda result, width: max(1.6, 0.28 * width), 1),
+}
+MANY = {"accuracy": Panel(_accuracy, lambda result, width: max(1.6, 0.36 * width), 1)}

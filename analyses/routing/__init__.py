@@ -120,18 +120,6 @@ class OneImage(Analysis):
             layer=layer,
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw couplings and measures, or the evidence: as maps, or by capsule."""
-        from capsviz.analyses.routing import draw
-
-        return {"": draw.sheet, "maps": draw.maps, "evidence": draw.evidence}[part](result, width)
-
-    def parts(self, result) -> tuple[str, ...]:
-        """Return maps where the capsules have positions, else their evidence by type."""
-        if result.maps is not None:
-            return ("", "maps")
-        return ("",) if result.type_evidence is None else ("", "evidence")
-
     def verdict(self, result) -> str:
         """Compare the prediction, the couplings and the maps with those of uniform couplings."""
         J = len(result.classes)
@@ -160,6 +148,14 @@ class OneImage(Analysis):
             f"{text}\nThe evidence maps differ from those of uniform couplings by "
             f"{number(float(norms[0] / norms[1]), '.1%')}."
         )
+
+    def heading(self, result, part="") -> str:
+        changed = [result.changed] if result.changed else []
+        if not part:
+            return "; ".join(changed)
+        quantity, one = words_of(result.quantity), "position" if part == "maps" else "capsule"
+        evidence = f"evidence for each {result.parent} by {one}: {quantity['plain']}"
+        return "; ".join([*changed, evidence, f"Σ: {quantity['words']}"])
 
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bands are."""
@@ -253,6 +249,7 @@ class OverImages(Analysis):
     """What routing changes over a test set, and how it couples, with control couplings."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = ("votes", "couplings", "poses", "interventions")
     examples = """
     capsviz routing --n 1000  # about 15 s
@@ -291,16 +288,6 @@ class OverImages(Analysis):
             dataset=dataset,
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw what routing changes and how it couples, or couplings by true class."""
-        from capsviz.analyses.routing import draw
-
-        return {"": draw.panels, "couplings": draw.couplings}[part](result, width)
-
-    def parts(self, result) -> tuple[str, ...]:
-        """Return the panels, and the couplings."""
-        return ("", "couplings")
-
     def verdict(self, result) -> str:
         """Say whether iterations change predictions, how couplings spread, and what is dead."""
         M, R, J = len(result.accuracy), len(result.entropy_nats), len(result.classes)
@@ -326,6 +313,14 @@ class OverImages(Analysis):
                 text += f"\nWith {name} couplings no class is ahead of all others in {share}."
         count = len(result.largest_activation)
         return f"{text}\n{result.dead} of {count:,} lower-level capsules are dead."
+
+    def heading(self, result, part="") -> str:
+        if part:
+            return f"{result.n:,} images of {result.dataset}"
+        names = ["own", *(f"{name[0].upper()} {name}" for name in result.controls)]
+        sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
+        each = [f"{name} {value:.4f}" for name, value in zip(names, sd, strict=True)]
+        return f"{super().heading(result)}; s.d. of couplings about uniform: {', '.join(each)}"
 
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bars are."""

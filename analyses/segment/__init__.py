@@ -136,14 +136,6 @@ class Segment(Analysis):
         alone = f"{inputs.dataset.name} shows one object in each image"
         return alone if inputs.dataset.parts is None else self.missing_extras()
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "measures")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.segment import draw
-
-        return (draw.measures if part == "measures" else draw.sheet)(result, width)
-
     def verdict(self, result) -> str:
         worse = [
             name

@@ -118,11 +118,6 @@ class OneImage(Analysis):
             label=label,
         )
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.side_by_side import draw
-
-        return draw.image(result, width)
-
     def verdict(self, result) -> str:
         J, lines = len(result.classes), []
         for k, name in enumerate(result.networks):
@@ -136,12 +131,19 @@ class OneImage(Analysis):
             )
         return "\n".join(lines)
 
+    def heading(self, result, part="") -> str:
+        true = "" if result.label is None else f"; true class {result.classes[result.label]}"
+        return f"one image in two networks{true}; each network has its own colour scales"
+
     def caption(self, result, part="") -> str:
         pair = " and ".join(result.classes[j] for j in result.shown)
+        sums = " and ".join(
+            f"{result.quantities[one]['words']} in {one}" for one in result.networks
+        )
         return (
             "One image in two networks, each with colour scales of its own: couplings of the last "
-            f"iteration, the evidence for {pair}, and activations. The evidence adds up to what is "
-            "named above it (Σ)."
+            f"iteration, activations, and the evidence for {pair}. The evidence of a class adds up "
+            f"to Σ, which is {sums}."
         )
 
 
@@ -149,6 +151,7 @@ class OverImages(Analysis):
     """Accuracy, cost of uniform couplings and effective parents of two networks."""
 
     Result = Statistics
+    panels = "draw:MANY"
     needs = NEEDS
     examples = """
     capsviz side-by-side --checkpoint digits --checkpoint digits-matrix --n 360  # 15 s
@@ -185,11 +188,6 @@ class OverImages(Analysis):
             n=len(images),
             dataset=dataset,
         )
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.side_by_side import draw
-
-        return draw.statistics(result, width)
 
     def verdict(self, result) -> str:
         first, second = (f"'{name}' is higher" for name in result.networks)

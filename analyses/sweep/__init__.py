@@ -128,11 +128,6 @@ class Sweep(Analysis):
         if not worst and grid != 5:
             raise ValueError("--no-worst uses no grid: drop --grid")
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.sweep import draw
-
-        return draw.sheet(result, width)
-
     def verdict(self, result) -> str:
         first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
         over = f"over {result.warp} from {first} to {last}"

@@ -1,16 +1,18 @@
-"""Drawings for `transplant`: two images, pairs, single parts, single iterations, and doses."""
+"""Panels of `transplant`: two images, pairs, single parts, single iterations, and doses."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from matplotlib.colors import CenteredNorm
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.common_panels import band, name_rows
-from capsviz.results.maps import SIGNED, coupling_scale, coupling_ticks, halfrange
-from capsviz.results.panels import look, percent, points, show
+from capsviz.results.maps import SIGNED, colour_bar, coupling_bar, coupling_scale, halfrange
+from capsviz.results.panels import beside, look, percent, points, show, split
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -22,8 +24,7 @@ DONORS = (  # in the order of `Rounds.donors`
     (PARTNER, "s", "other-class donor"),
 )
 PLURALS = {"types": "capsule types", "children": "groups of capsules"}
-IN_A_ROW = 6.5  # inches: all panels of parts side by side
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+CELL = 0.62  # inches of an image, at most
 TITLES = (
     "own\ncouplings",
     "the donor's\ncouplings",
@@ -32,51 +33,40 @@ TITLES = (
 )
 
 
-def pair(result, width):
-    """Draw each image, its couplings, and its predictions under four couplings."""
-    wide = width >= WIDE
-    first, other = (int(k) for k in result.read)
-    maps = result.maps is not None
-    columns = 7.2 if wide else 4
-    cell = (width - 0.45) / columns
-    heights = [cell + 0.12] * (2 if wide else 4)
-    extra = (0.35 if wide else 0.7) + 0.45 * maps
-    figure = Figure(figsize=(width, sum(heights) + extra))
-    ratios = {"width_ratios": [1, 1, 1, 0.2, 1, 1, 1, 1] if wide else [1, 1, 1, 1]}
-    grid = figure.add_gridspec(len(heights), 8 if wide else 4, height_ratios=heights, **ratios)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    panels = []
-    scale = coupling_scale(result.maps[:, [first, other]], result.even) if maps else None
-    for k in range(2):
-        name = result.classes[result.read[k]]
-        axes = figure.add_subplot(grid[k, 0])
-        show(axes, result.images[k], "\nimage" if k == 0 else None)
-        axes.set_ylabel(f"image of {name}", fontsize=6.5)
-        if maps:
-            for column, j in ((1, first), (2, other)):
-                axes = figure.add_subplot(grid[k, column])
-                drawn = axes.imshow(result.maps[k, j], cmap=COUPLING, norm=scale)
-                panels.append(axes)
-                axes.set(xticks=[], yticks=[])
-                if k == 0:
-                    axes.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
-        else:
-            _bars(figure.add_subplot(grid[k, 1:3]), result, k)
-        for condition in range(4):
-            place = grid[k, 4 + condition] if wide else grid[2 + k, condition]
-            axes = figure.add_subplot(place)
-            _reading(axes, result, k, condition)
-            if condition == 0:
-                axes.set_ylabel(f"votes of\n{name}", fontsize=6.5)
-    if maps:
-        bar = figure.colorbar(drawn, ax=panels, location="bottom", aspect=25, pad=0.02)
-        ticks = coupling_ticks(scale, panels, room=0.2)
-        if len(ticks) > 1 and ticks[0] > scale.vmin:
-            bar.ax.set_xlim(ticks[0], scale.vmax)
-        bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
-        bar.set_label("own coupling by position, mean over types", fontsize=6.5)
-        bar.outline.set_visible(False)
-    return figure
+def _tall_pair(result, width: float) -> float:
+    return 2 * (min(CELL, width / 4) + 0.12) + 0.5
+
+
+def _couplings(axes, result):
+    """Draw each image, and its couplings to the classes predicted of both images."""
+    grid, maps = split(axes, 2, 3, wspace=0.01, hspace=0.01), result.maps
+    columns = [int(k) for k in result.read]
+    for k, row in enumerate(grid):
+        show(row[0], result.images[k], "\nimage" if k == 0 else None)
+        row[0].set_ylabel(f"image of {result.classes[result.read[k]]}", fontsize=6.5)
+        if maps is None:
+            row[2].remove()
+            row[1].set_subplotspec(axes.get_subplotspec().subgridspec(2, 3)[k, 1:])
+            _bars(row[1], result, k)
+            continue
+        scale = coupling_scale(maps[:, columns], result.even)
+        for one, j in zip(row[1:], columns, strict=True):
+            drawn = one.imshow(maps[k, j], cmap=COUPLING, norm=scale)
+            one.set(xticks=[], yticks=[])
+            if k == 0:
+                one.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
+    if maps is not None:
+        label = "own coupling by position, mean over types"
+        place = {"location": "bottom", "aspect": 25, "pad": 0.02}
+        coupling_bar(drawn, grid[:, 1:], result.even, label, **place)
+
+
+def _classified(axes, result):
+    """Draw what the votes of each image are classified as, under four couplings."""
+    for k, row in enumerate(split(axes, 2, 4, wspace=0.01, hspace=0.01)):
+        for condition, one in enumerate(row):
+            _reading(one, result, k, condition)
+        row[0].set_ylabel(f"votes of\n{result.classes[result.read[k]]}", fontsize=6.5)
 
 
 def _reading(axes, result, k, condition):
@@ -108,85 +98,58 @@ def _bars(axes, result, k):
         axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
 
 
-def shares(result, width):
-    """Draw the share of pairs by predicted class under each condition, and activations beside."""
-    wide, K = width >= WIDE, len(result.conditions)
-    figure = Figure(figsize=(width, 0.26 * K * (1 if wide else 2) + (0.75 if wide else 1.0)))
-    left, right = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
-    predictions = (
-        (result.as_own, OWN, "o", "the recipient's"),
-        (result.as_partner, PARTNER, "s", "that of the other-class donor"),
-        (result.as_neither, NEITHER, "^", "neither"),
+def _name_conditions(axes, result, label: str):
+    """Name a row for each condition between pale lines, the s.d. of its couplings at its end."""
+    name_rows(axes, result.names, -0.03, label)
+    for edge in np.arange(0.5, len(result.names) - 1):
+        axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
+
+
+def _pairs(axes, result):
+    """Draw the share of pairs by predicted class, under each condition."""
+    _name_conditions(axes, result, "pairs, by predicted class")
+    for row, (estimate, colour, marker, name) in enumerate((
+        (result.as_own, OWN, "o", "the recipient's class"),
+        (result.as_partner, PARTNER, "s", "the other-class donor's"),
+        (result.as_neither, NEITHER, "^", "neither class"),
+    )):  # fmt: skip
+        points(axes, estimate, colour, marker, name, (row - 1) * 0.2)
+    percent(axes.xaxis)
+    texts = [f"s.d. {value:.4f}" for value in result.coupling_sd.value]
+    beside(axes, "right", range(len(texts)), texts, fontsize=6)
+
+
+def _activations(axes, result):
+    """Draw the mean activation of both classes, under each condition."""
+    _name_conditions(axes, result, "mean activation of that class")
+    activations = (
+        (result.own_activation, OWN, "o", "the recipient's class"),
+        (result.partner_activation, PARTNER, "s", "the other-class donor's"),
     )
-    for row, (estimate, colour, marker, name) in enumerate(predictions):
-        points(left, estimate, colour, marker, name, (row - 1) * 0.2)
-    activations = ((result.own_activation, OWN, "o"), (result.partner_activation, PARTNER, "s"))
-    for row, (estimate, colour, marker) in enumerate(activations):
-        points(right, estimate, colour, marker, None, (row - 0.5) * 0.2)
-    sd = result.coupling_sd.value
-    names = [f"{name}\ns.d. {value:.4f}" for name, value in zip(result.names, sd, strict=True)]
-    name_rows(left, names, -0.03, "pairs")
-    name_rows(right, names, -0.03, "mean activation of that class")
-    right.tick_params(labelleft=not wide)
-    percent(left.xaxis)
-    title = f"{result.n:,} pairs of {result.dataset} images; s.d.: of couplings about uniform; "
-    figure.legend(
-        *left.get_legend_handles_labels(), loc="outside upper center", ncols=3 if wide else 1,
-        title=f"{title}{'' if wide else chr(10)}bars: 95 % intervals. Predicted class:",
-        title_fontsize=6.5,
-    )  # fmt: skip
-    return figure
+    for row, (estimate, colour, marker, name) in enumerate(activations):
+        points(axes, estimate, colour, marker, name, (row - 0.5) * 0.2)
 
 
-def parts(result, width):
-    """Draw positions as maps, types as points, and predictions by the share exchanged."""
-    wide, mapped = width >= IN_A_ROW, "places" in result.kinds
-    rest = [kind for kind in result.kinds if kind != "places"]
-    names, maps = [*rest, "shares"], ["partner", "own"] * mapped
-    if wide:
-        figure, rows = Figure(figsize=(width, 2.35)), [[*maps, *names]]
-        ratios = {"width_ratios": [1.0] * len(maps) + [1.5] * len(names)}
-    else:
-        rows = [maps] * mapped + [[name, name] for name in names]
-        figure, ratios = Figure(figsize=(width, 1.3 * len(rows) + 0.75)), {}
-    axes = list(figure.subplot_mosaic(rows, **ratios).values())
-    if mapped:
-        _maps(figure, axes[:2], result, wide)
-    for one, kind in zip(axes[2 * mapped :], rest, strict=False):
-        _changes(one, result, kind)
-    _shares(axes[-1], result)
-    handles, labels = axes[2 * mapped].get_legend_handles_labels()
-    where = "" if result.layer is None else f" of layer {result.layer}"
-    title = f"{result.n:,} pairs of {result.dataset} images: {result.of}{where} of one part "
-    if not wide:
-        title = title.replace(": ", ":\n")
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=4 if wide else 2,
-        title=f"{title}exchanged; bars and bands: 95 %", title_fontsize=6.5,
-    )  # fmt: skip
-    return figure
-
-
-def _maps(figure, axes, result, wide):
-    """The change of both activations by place, on one scale, and that of the control."""
+def _positions(axes, result):
+    """Draw the change of both activations by position, and that of random capsules."""
     _, rows, columns = result.grid
     changes = (result.partner_change["places"], result.own_change["places"])
     scale = CenteredNorm(0, max(halfrange(one.value[1:]) for one in changes))
-    for one, change, (colour, _, name) in zip(axes, changes, CLASSES, strict=True):
+    grid = split(axes, 1, 2)[0]
+    for one, change, (colour, _, name) in zip(grid, changes, CLASSES, strict=True):
         values = change.value[1:].reshape(rows, columns)
         drawn = one.imshow(values, cmap=SIGNED, norm=scale)
         one.set(xticks=[], yticks=[])
         one.spines[:].set_visible(False)
-        one.set_title(f"change by position:\n{name}", fontsize=6.5, color=colour)
+        one.set_title(name.replace("'s ", "'s\n"), fontsize=6.5, color=colour)
         text = f"at random\n{float(change.value[0]):+.4f}".replace("-", "\N{MINUS SIGN}")
         one.set_xlabel(text, fontsize=6.5)
-    bar = figure.colorbar(drawn, ax=list(axes), aspect=12 if wide else 8, pad=0.02, shrink=0.8)
+    bar = colour_bar(drawn, grid, "change by position", aspect=10, shrink=0.9)
     bar.locator = MaxNLocator(3, symmetric=True)
-    bar.outline.set_visible(False)
 
 
-def _changes(axes, result, kind):
-    """The change of both activations by part, sorted, with that of as many children at random."""
+def _changes(kind: str, axes, result):
+    """Draw the change of both activations by part, sorted, and that of random capsules."""
     order = result.partner_change[kind].value[1:].argsort()
     x = np.arange(len(order))
     for change, (colour, marker, name) in zip(
@@ -220,42 +183,27 @@ def _shares(axes, result):
     axes.legend(loc="best", fontsize=6)
 
 
-def iterations(result, width):
-    """Draw predictions by the iteration that has other couplings: in it alone, and from it on."""
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.3 if wide else 4.3))
-    panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
-    for axes, mode, words in zip(panels, result.own, ("in it alone", "from it on"), strict=True):
-        for k, (colour, marker, name) in enumerate(DONORS):
-            for shares, line in ((result.own, "-"), (result.partner, "--")):
-                one = shares[mode][k]
-                x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
-                axes.vlines(x, one.low, one.high, color=colour, linewidth=0.8)
-                label = f"couplings: {name}" if line == "-" else None
-                axes.plot(
-                    x, one.value, f"{marker}{line}", color=colour, markersize=3.5, label=label
-                )
-        axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
-        axes.set_ylabel("pairs", fontsize=6.5)
-        axes.set_xticks(range(1, len(one) + 1))
-        percent(axes.yaxis)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside upper center",
-        ncols=3 if wide else 1, title_fontsize=6.5,
-        title=f"{result.n:,} pairs of {result.dataset} images, classified as\n"
-        "recipient (solid) or other-class donor (dashed)",
-    )  # fmt: skip
-    return figure
+def _iterations(mode: int, axes, result):
+    """Draw predictions by the iteration that has other couplings."""
+    mode, words = list(zip(result.own, ("in it alone", "from it on"), strict=True))[mode]
+    for k, (colour, marker, name) in enumerate(DONORS):
+        for shares, line in ((result.own, "-"), (result.partner, "--")):
+            one = shares[mode][k]
+            x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
+            axes.vlines(x, one.low, one.high, color=colour, linewidth=0.8)
+            label = f"couplings: {name}" if line == "-" else None
+            axes.plot(x, one.value, f"{marker}{line}", color=colour, markersize=3.5, label=label)
+    axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
+    axes.set_ylabel("pairs", fontsize=6.5)
+    axes.set_xticks(range(1, len(one) + 1))
+    percent(axes.yaxis)
 
 
-def doses(result, width):
+def _doses(axes, result):
     """Draw the share of pairs that follow the donor against the dose, on a logarithmic axis.
 
     Doses of 0 and below stand to the left, apart from the line, with bars.
     """
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.9 if wide else 3.5))
-    axes = figure.subplots()
     values, above = result.doses, result.doses > 0
     aside = int((~above).sum())
     x = np.log2(np.where(above, values, 1))
@@ -278,9 +226,28 @@ def doses(result, width):
     axes.set(ylim=(-0.03, 1.03), xlabel="dose: factor of the deviation from uniform couplings")
     axes.set_ylabel("classified as the donor")
     percent(axes.yaxis)
-    title = f"{result.n:,} pairs of {result.dataset} images; scaled deviation of the couplings:"
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper center",
-        ncols=len(result.conditions) if wide else 2, title=title, title_fontsize=6.5,
-    )  # fmt: skip
-    return figure
+
+
+def _tall(result, width: float) -> float:
+    return 0.26 * len(result.conditions) + 0.4
+
+
+def _has(kind: str, result) -> bool:
+    return kind in result.kinds
+
+
+PANELS = {
+    "couplings": Panel(_couplings, _tall_pair, 0.43),
+    "classified": Panel(_classified, _tall_pair, 0.57),
+}
+MANY = {"pairs": Panel(_pairs, _tall, 0.55), "activations": Panel(_activations, _tall, 0.45)}
+PARTS = {
+    "positions": Panel(_positions, 1.5, 0.38, shown=partial(_has, "places")),
+    "types": Panel(partial(_changes, "types"), 1.5, 0.3, shown=partial(_has, "types")),
+    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, shown=partial(_has, "children")),
+    "shares": Panel(_shares, 1.5, 0.3),
+}
+ITERATIONS = {
+    name: Panel(partial(_iterations, mode), 1.7) for mode, name in enumerate(("alone", "onwards"))
+}
+DOSES = {"doses": Panel(_doses, 2.3, 1)}

@@ -29,13 +29,13 @@ class Exchange(Analysis):
     """What all kinds of exchange have in common."""
 
     needs = ("votes", "couplings", "interventions")
-    drawing = ""  # the function of `draw`
+    note = ""  # after the number of pairs, in the heading of a figure
 
-    def draw(self, result, *, width=7.16, part=""):
-        """Draw what the votes are classified as under other couplings."""
-        from capsviz.analyses.transplant import draw
-
-        return getattr(draw, self.drawing)(result, width)
+    def heading(self, result, part="") -> str:
+        """Return the number of pairs, and what the intervals are."""
+        if not hasattr(result, "n"):
+            return ""
+        return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
 
 
 class Result(NamedTuple):
@@ -61,7 +61,6 @@ class OnePair(Exchange):
     """Two images, each with its own couplings, with the other's, and with controls."""
 
     Result = Result
-    drawing = "pair"
     examples = """
     capsviz transplant --digit 2 --donor 3  # 6 s
     """
@@ -167,7 +166,7 @@ class OverPairs(Exchange):
     """What many images are classified as with the couplings of another image."""
 
     Result = Statistics
-    drawing = "shares"
+    panels = "draw:MANY"
     examples = """
     capsviz transplant --n 1000  # about 10 s
     capsviz transplant --n 1000 --iterations 2  # about 10 s

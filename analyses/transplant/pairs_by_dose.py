@@ -76,7 +76,8 @@ class ByDose(Exchange):
     """How large a deviation from uniform couplings moves the class, with controls."""
 
     Result = Doses
-    drawing = "doses"
+    panels = "draw:DOSES"
+    note = ", deviation of the couplings scaled"
     examples = """
     capsviz transplant --by dose  # about 1 min
     """

@@ -71,7 +71,8 @@ class ByCapsules(Exchange):
     """What each capsule type and each position does, if it alone is a donor's."""
 
     Result = Parts
-    drawing = "parts"
+    panels = "draw:PARTS"
+    note = ", one part exchanged"
     examples = """
     capsviz transplant --of children  # about 10 s
     """
@@ -169,7 +170,8 @@ class ByIterations(Exchange):
     """What couplings of another image do in single routing iterations."""
 
     Result = Rounds
-    drawing = "iterations"
+    panels = "draw:ITERATIONS"
+    note = ", classified as recipient (solid) or other-class donor (dashed)"
     examples = """
     capsviz transplant --by iterations  # about 10 s
     """

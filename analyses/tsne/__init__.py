@@ -120,13 +120,11 @@ class Tsne(Analysis):
         if method != "tsne" and perplexity is not None:
             raise ValueError(f"--method {method} has no perplexity: drop --perplexity")
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "scores")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.tsne import draw
-
-        return (draw.scores if part == "scores" else draw.maps)(result, width)
+    def heading(self, result, part="") -> str:
+        name = "t-SNE" if result.method == "tsne" else "PCA"
+        signs = "; ○ with − and +: an image rotated to −60° and +60°"
+        signs = signs if len(result.path_labels) and part == "" else ""
+        return f"{name} of {result.n:,} images of {result.dataset}{signs}"
 
     def verdict(self, result) -> str:
         row = result.score_names.index("silhouette in the full space")

@@ -1,14 +1,15 @@
-"""Drawings for `tsne`: the map of the capsules beside that of the pixels; their scores."""
+"""Panels of `tsne`: the map of the capsules beside that of the pixels; their scores."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import beside, legend_columns, name_rows, picture, points, rule, wrapped
+from capsviz.results.panels import beside, name_rows, picture, points, room, rule, wrapped
 
 SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours
@@ -20,49 +21,22 @@ TITLES = {
 CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
 
-def maps(result, width):
-    """Two maps side by side, below each other in a single column."""
-    wide = width >= 5
-    side = 0.5 * width if wide else 0.88 * width
-    height = side + 0.5 if wide else 2 * side + 0.6
-    names = [name for k, name in enumerate(result.classes) if k in result.labels]
-    columns = legend_columns(width, [*names, "misclassified"], margin=0.25)
-    foot = 0.3 + 0.15 * -(-(len(names) + 1) // columns)
-    figure = Figure(figsize=(width, height + foot))
-    for i, axes in enumerate(figure.subplots(*((1, 2) if wide else (2, 1)))):
-        _map(axes, result, i, max(SHARE, THUMBNAIL / side))
-        axes.set_title(f"{_titles(result)[i]}, {result.dimensions[i]:,} numbers")
-    figure.suptitle(_name(result))
-    _legend(figure, result, columns)
-    return figure
-
-
-def scores(result, width):
-    """How well each map and its numbers keep the classes, with intervals."""
-    figure = Figure(figsize=(width, 1.9))
-    axes = figure.subplots()
+def _scores(axes, result):
+    """Draw how well each map and its numbers keep the classes."""
     looks = zip((CAPSULES, PIXELS), "os", _titles(result), (-0.15, 0.15), strict=True)
     for one, look in zip(result.scores, looks, strict=True):
         points(axes, one, *look)
-    names = [wrapped(name, 1.1) if width < 5 else name for name in result.score_names]
+    names = [wrapped(name, 1.1) if room(axes) < 5 else name for name in result.score_names]
     name_rows(axes, names, linespacing=0.95)
     pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]
     beside(axes, "right", range(len(names)), [pair.replace("-", "−") for pair in pairs])
     axes.set_xlim(min(0, result.scores.ci95.min() - 0.02), 1.01)
-    axes.set_xlabel("score and 95 % interval, k = 10")
+    axes.set_xlabel("score, k = 10")
     rule(axes)
-    figure.legend(loc="outside lower center", ncols=2)
-    figure.suptitle(_name(result))
-    return figure
 
 
 def _titles(result) -> tuple[str, str]:
     return result.below if result.of == "primary" else TITLES[result.of], "raw pixels"
-
-
-def _name(result) -> str:
-    name = "t-SNE" if result.method == "tsne" else "PCA"
-    return f"{name} of {result.n:,} images of {result.dataset}"
 
 
 def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
@@ -84,13 +58,20 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
     return centres
 
 
-def _map(axes, result, which, share):
+def _map(which: int, axes, result):
+    """Draw the map, with images that are misclassified, or rotated."""
+    share = max(SHARE, THUMBNAIL / room(axes))
+    axes.set_title(f"{_titles(result)[which]}, {result.dimensions[which]:,} numbers")
     points, paths = result.positions[which], result.paths[which]
     wrong = result.labels != result.predicted
     for k in np.unique(result.labels):
-        axes.scatter(*points[result.labels == k].T, s=5, linewidth=0, alpha=0.8, **_style(k))
+        look = {"s": 5, "linewidth": 0, "alpha": 0.8, **_style(k)}
+        axes.scatter(*points[result.labels == k].T, **look)
+        mark = {"linestyle": "none", "markersize": 4, "label": result.classes[k], **_style(k)}
+        axes.plot([], [], **mark)
     ring = {"facecolor": "none", "edgecolor": "black", "linewidth": 0.7}
-    axes.scatter(*points[wrong].T, s=16, zorder=3, **ring)
+    label = "misclassified" if wrong.any() else None
+    axes.scatter(*points[wrong].T, s=16, zorder=3, label=label, **ring)
     every = np.concatenate([points, paths.reshape(-1, 2)])
     side = share * np.ptp(every, axis=0).max()
     centres = places(every, result.thumbnails, side)
@@ -133,23 +114,16 @@ def _path(axes, path, label, predicted):
         axes.plot(*path[end], marker=sign, color="black", markersize=4, zorder=10)
 
 
-def _legend(figure, result, columns):
-    marks = [
-        Line2D([], [], linestyle="", markersize=4, label=name, **_style(k))
-        for k, name in enumerate(result.classes)
-        if k in result.labels
-    ]
-    if (result.labels != result.predicted).any():
-        ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
-        marks.append(Line2D([], [], label="misclassified", **ring))
-    title = "○ with − and +: an image rotated to −60° and +60°" * bool(len(result.path_labels))
-    figure.legend(
-        handles=marks, loc="outside lower center", ncols=columns, handletextpad=0.1,
-        columnspacing=0.9, title=title or None,
-    )  # fmt: skip
-
-
 def _style(k) -> dict:
     """Colour and marker of a class."""
     marker = MARKERS[k // len(COLOURS) % len(MARKERS)]
     return {"color": COLOURS[k % len(COLOURS)], "marker": marker}
+
+
+PANELS = {
+    **{
+        name: Panel(partial(_map, k), lambda result, width: min(0.93 * width, 3.75))
+        for k, name in enumerate(("capsules", "pixels"))
+    },
+    "scores": Panel(_scores, 1.6, 1, figure="scores"),
+}

@@ -86,11 +86,6 @@ class View(Analysis):
             changed=changed,
         )  # fmt: skip
 
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.view.draw import draw
-
-        return draw(result, width)
-
     def verdict(self, result) -> str:
         predictions = ", and ".join(
             f"'{name}' as {result.classes[row.argmax()]} ({row.max():.3f})"

@@ -1,21 +1,19 @@
-"""Drawing for `view`: the images in a row; below them the scores and the pose."""
+"""Panels of `view`: the images in a row; below them the scores and the pose."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import show
+from capsviz.results.panels import room, show, split, wrapped
 
 HATCHES = ("", "////", "....", "xxxx")  # networks differ in print as well
-WIDE = 5.0  # inches: from here on scores and pose stand side by side
 
 
-def draw(result, width):
-    """Draw images, scores and the pose."""
-    wide = width >= WIDE
+def _pictures(result) -> list:
+    """Return the images with their titles."""
     name = result.classes[result.capsule]
     images = [(result.image, "image")]
     if (result.warped != result.image).any():
@@ -24,22 +22,18 @@ def draw(result, width):
         images.append((result.own, f"decoded: pose of {name}"))
         if result.changes.any():
             images.append((result.changed, "decoded: changed pose"))
-    rows = 1 if wide or len(images) < 3 else 2
-    heights = [rows * (width / (4 if wide else 2) + 0.25), 1.9 if wide else 3.8]
-    figure = Figure(figsize=(width, sum(heights)))
-    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
-    grid = top.subplots(rows, -(-len(images) // rows), squeeze=False)
-    for axes, (image, title) in zip(grid.flat, images, strict=False):
-        show(axes, image, title)
-    for axes in top.axes[len(images) :]:
-        axes.set_axis_off()
-    scores, pose = bottom.subplots(*((1, 2) if wide else (2, 1)))
-    _scores(scores, result)
-    _pose(pose, result, name)
-    return figure
+    return images
+
+
+def _images(axes, result):
+    """Draw the image, warped, and what its pose and the changed pose decode to."""
+    images = _pictures(result)
+    for one, (image, title) in zip(split(axes, 1, len(images))[0], images, strict=True):
+        show(one, image, wrapped(title, room(axes) / len(images), 6))
 
 
 def _scores(axes, result):
+    """Draw the score of every class in each network."""
     K, J = result.scores.shape
     each = 0.8 / K
     for k, (network, row) in enumerate(zip(result.networks, result.scores, strict=True)):
@@ -56,7 +50,9 @@ def _scores(axes, result):
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)
 
 
-def _pose(axes, result, name):
+def _pose(axes, result):
+    """Draw the pose, and what is changed of it."""
+    name = result.classes[result.capsule]
     at, now = np.arange(len(result.pose)), result.pose + result.changes
     axes.axhline(0, color="#7F7F7F", linewidth=0.6)
     axes.vlines(at, result.pose, now, color=COLOURS[6], linewidth=0.8)
@@ -68,3 +64,12 @@ def _pose(axes, result, name):
     axes.set_title(f"pose of {name}")
     axes.set_xticks(at[:: max(1, len(at) // 8)])
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)
+
+
+PANELS = {
+    "images": Panel(
+        _images, lambda result, width: min(1.7, width / len(_pictures(result))) + 0.3, 1
+    ),
+    "scores": Panel(_scores, 1.7),
+    "pose": Panel(_pose, 1.7),
+}

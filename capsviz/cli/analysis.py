@@ -6,6 +6,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ def command_of(name: str) -> click.Command:
         callback=explained,
         help="Print what is measured, how, and what not to conclude from it."
     )  # fmt: skip
-    inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
+    inner: Any = explain(writing.panels(writing.figure(writing.as_json(_body(name, analyses)))))
     compares = any(one.compares for one in analyses)
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
@@ -169,7 +170,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
     compares = any(one.compares for one in analyses)
     chosen_by = "networks" if compares else "inputs"
 
-    def body(as_json, figure, **values) -> None:
+    def body(as_json, figure, drawn, **values) -> None:
         from capsviz import checkpoint as checkpoints
         from capsviz.inputs import context
         from capsviz.inputs.runs import first_of, open_runs
@@ -178,6 +179,8 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         named, seeds = first_of(values.pop(chosen_by))
         picture = values.pop("picture", None)
         analysis = chosen(analyses, values | (picture or {}))
+        if list_panels(analysis, drawn["panel"]):
+            return
         n = values.pop("n", None)
         own = {option.name: values[option.name] for option in analysis.options}
         analysis.check(**own)
@@ -206,7 +209,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             )  # fmt: skip
 
         stem, result, about = _joined(measured, runs)
-        paths = writing.save(stem, name, result, opened, figure, about)
+        paths = writing.save(stem, name, result, opened, figure, drawn, about)
         with writing.looking(figure):
             paths += analysis.extra_files(result, paths[-1], **own)
         trained = all(checkpoints.is_trained(one.model) for one in opened)
@@ -214,6 +217,20 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         writing.report(result, "\n".join([analysis.findings(result), *line]), paths, as_json)
 
     return body
+
+
+def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
+    """Print the panels of an analysis where "list" is asked for; ValueError for unknown ones."""
+    known = analysis.all_panels
+    if "list" in names:
+        for name, one in known.items():
+            text = inspect.getdoc(getattr(one.draw, "func", one.draw)) or ""
+            click.echo(f"{name:24}{text.partition(chr(10))[0]}".rstrip())
+        return True
+    for name in names:
+        if name not in known:
+            raise ValueError(discovery.unknown("panel", name, list(known)))
+    return False
 
 
 def _open(analysis: Analysis, named: dict) -> list[Any]:

@@ -19,7 +19,7 @@ import click
 
 PRESENTATION = {  # options that change where a figure goes and what it looks like, not its numbers
     "output", "formats", "width", "venue", "rc", "font", "force", "as_json", "device", "data_dir",
-    "size", "fps", "task",
+    "size", "fps", "task", "table",
 }  # fmt: skip
 NETWORK = {"checkpoint", "first", "others", "network", "weights", "seeds_of"}
 WITHIN = {  # what analyses name themselves

@@ -84,6 +84,18 @@ figure = stack(
     force,
     into="figure",
 )
+panels = stack(
+    click.option(
+        "--panel",
+        multiple=True,
+        metavar="NAME|list",
+        help="Draw this panel alone, or several in their order; list: print their names.",
+    ),
+    click.option(
+        "--table", is_flag=True, help="Write the numbers as a table too, for Markdown and LaTeX."
+    ),
+    into="drawn",
+)
 
 
 def prepare(analysis: str, figure_options: dict) -> None:
@@ -139,10 +151,13 @@ def sources(inputs) -> list[str]:
     return texts or ([] if inputs.source is None else [inputs.source])
 
 
-def save(name: str, analysis: str, result, networks, figure_options, runs=None) -> list[Path]:
+def save(
+    name: str, analysis: str, result, networks, figure_options, drawn, runs=None
+) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
-    Of the opened `networks` the first one counts; `runs` says what training runs it is of.
+    Of the opened `networks` the first one counts; `drawn` is of `@panels`, and `runs` says what
+    training runs it is of.
     """
     from capsviz.cli import naming
 
@@ -155,7 +170,7 @@ def save(name: str, analysis: str, result, networks, figure_options, runs=None) 
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
         options={k: str(v) if isinstance(v, Path) else v for k, v in context.params.items()},
-        identity=naming.identity(context), runs=runs,
+        identity=naming.identity(context), runs=runs, **drawn,
     )  # fmt: skip
 
 

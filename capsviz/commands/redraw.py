@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from capsviz import analysis as contract
 from capsviz.cli import options, writing
+from capsviz.cli.analysis import list_panels
 
 TABLES = ("csv", "md", "tex")
 EXAMPLES = """
@@ -29,9 +31,15 @@ capsviz redraw figures/corrupt-mnist-1000-images.json --table csv          # 3 s
     type=click.Choice(TABLES),
     help="Draw nothing: print the numbers with their intervals, as CSV, Markdown or LaTeX.",
 )
+@click.option(
+    "--panel",
+    multiple=True,
+    metavar="NAME|list",
+    help="Draw this panel alone, or several in their order; list: print their names.",
+)
 @writing.look
 @writing.force
-def command(files, output, formats, width, latex, table, venue, rc, font, force):
+def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
     from capsviz.cli import naming
@@ -40,11 +48,15 @@ def command(files, output, formats, width, latex, table, venue, rc, font, force)
     results.width_for(width or "double", venue)  # refuses a wrong one
     for path in files:
         result, about = results.read_result(path)
+        analysis = contract.of_result(about["analysis"], type(result).__name__)
+        if list_panels(analysis, panel):
+            continue
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
             size = results.width_for(width or earlier, venue)
-        stem = (output or path.parent) / path.stem
+        stem = (output or path.parent) / "-".join([path.stem, *panel])
+        some = panel or about.get("panel", ())
         if not table and not latex:
             naming.try_folder(stem.parent)
             for kind in formats:
@@ -55,12 +67,13 @@ def command(files, output, formats, width, latex, table, venue, rc, font, force)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
-                lines = _environments(stem, result, about, kinds, inches, results.column(venue))
+                column = results.column(venue)
+                lines = _environments(stem, result, about, kinds, inches, column, some)
                 click.echo("\n".join([*lines]))
             else:
                 old = about.get("look", {})
                 with results.look(rc or old.get("rc"), font or old.get("font")):
-                    written = results.export(stem, about["analysis"], result, formats, size)
+                    written = results.export(stem, about["analysis"], result, formats, size, some)
                 for one in written:
                     click.echo(f"wrote {one}", err=True)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -72,22 +85,19 @@ def command(files, output, formats, width, latex, table, venue, rc, font, force)
 
 def _table(path: Path, result, about: dict, kind: str) -> str:
     """Return the numbers of a result as text: all of them as CSV, those for a table otherwise."""
-    from capsviz import discovery
+    from capsviz import results
     from capsviz.results import tables
     from capsviz.statistics import numbers
 
     if kind == "csv":
         return numbers.to_csv(result)
-    header, rows = numbers.cells(result)
-    if not rows:
-        raise ValueError("it has no numbers for a table; --table csv prints curves and maps")
+    header, rows, caption = results.table_of(about["analysis"], result)
     if kind == "md":
         return tables.markdown(header, rows)
-    caption = discovery.summary("capsviz.analyses", about["analysis"])
     return tables.latex(header, rows, caption, path.stem)
 
 
-def _environments(stem, result, about, kinds, inches, column):
+def _environments(stem, result, about, kinds, inches, column, panel):
     """Yield LaTeX for every picture of a result, and a `%` line before the first.
 
     Without `kinds` it includes the file that exists, PDF rather than PNG.
@@ -96,7 +106,7 @@ def _environments(stem, result, about, kinds, inches, column):
     from capsviz.results.tables import environment
 
     yield r"% needs \usepackage{graphicx}"
-    for part in results.parts(about["analysis"], result):
+    for part in [""] if panel else results.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
         text = results.caption(about["analysis"], result, part, notice=about.get("notice"))
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]

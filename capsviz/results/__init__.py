@@ -7,13 +7,16 @@ command line and provenance (`results.files`). No torch is needed here.
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -35,10 +38,12 @@ from capsviz.results.house import look as look
 from capsviz.results.house import read_rc as read_rc
 from capsviz.results.house import style as style
 from capsviz.results.house import width_for as width_for
+from capsviz.statistics import numbers
 from capsviz.statistics.words import shortened
 
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
+log = logging.getLogger(__name__)
 COLOURS = tuple(
     "#" + c
     for c in (
@@ -81,17 +86,25 @@ def printable(result: NamedTuple) -> NamedTuple:
 
 
 def draw(
-    analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
+    analysis: str,
+    result: NamedTuple,
+    width: str | float = "double",
+    part: str = "",
+    *,
+    panel: str | Sequence[str] = (),
+    axes: Axes | None = None,
 ) -> Figure:
-    """Draw a picture of a result in the house style, as its analysis does.
+    """Draw a picture of a result in the house style, or some of its panels, as its analysis does.
 
     Long class names are shortened; numbers and captions have the whole names. Negative numbers in
-    texts get a minus, as those at axes have, where Python writes a hyphen.
+    texts get a minus, as those at axes have, where Python writes a hyphen. `panel` and `axes` are
+    those of `capsviz.analysis.Analysis.draw`; a panel in axes of your own keeps their style.
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    with style():
-        figure: Any = own.draw(printable(result), width=inches(width), part=part)
+    more = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
+    with nullcontext() if axes else style():
+        figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
     if not isinstance(figure, Figure):
         kind, place = type(figure).__name__, discovery.source("capsviz.analyses", analysis)
         raise ValueError(f"`draw` of {place} gives a {kind}, expected a Figure")
@@ -107,6 +120,8 @@ def save(
     *,
     formats: Sequence[str] = ("pdf", "png"),
     width: str | float = "double",
+    panel: Sequence[str] = (),
+    table: bool = False,
     options: Mapping | None = None,
     card: Mapping | None = None,
     device: str = "cpu",
@@ -116,7 +131,7 @@ def save(
     runs: Mapping | None = None,
     networks: Mapping[str, str | None] | None = None,
 ) -> list[Path]:
-    """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
+    """Draw a result and write its pictures, its table if it has one, and its numbers.
 
     Parameters
     ----------
@@ -124,6 +139,8 @@ def save(
     analysis  file in `analyses/` that the result belongs to.
     formats   of `FORMATS`.
     width     "single", "double" or inches.
+    panel     names of the panels to draw, in order, in place of the pictures.
+    table     of the numbers is written also where the analysis has none of its own.
     options   that the analysis was run with.
     card      of the network's checkpoint.
     device    that it ran on.
@@ -140,7 +157,7 @@ def save(
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
-    paths = export(stem, analysis, result, formats, width)
+    paths = export(stem, analysis, result, formats, width, panel, table=table)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
@@ -150,6 +167,7 @@ def save(
         "command": command,
         "provenance": provenance(card, device),
         **({"look": chosen()} if chosen() else {}),
+        **({"panel": list(panel)} if panel else {}),
         **({} if notice is None else {"notice": notice}),
         **({} if runs is None else {"runs": dict(runs)}),
         **({} if networks is None else {"networks": dict(networks)}),
@@ -158,26 +176,49 @@ def save(
 
 
 def export(
-    stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
+    stem: Path,
+    analysis: str,
+    result: NamedTuple,
+    formats: Sequence[str],
+    width: str | float,
+    panel: Sequence[str] = (),
+    *,
+    table: bool = False,
 ) -> list[Path]:
-    """Draw a result and write its pictures as `stem.FORMAT`, and its table, if it has one.
+    """Draw a result and write its pictures, or one of some panels, and its table if it has one.
 
-    Further `parts` are `stem-PART.FORMAT`. A result that cannot be drawn leaves nothing. Each is
-    drawn anew for each format, because laying it out a second time moves things by a hair.
+    A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be
+    drawn leaves nothing. Each is drawn anew for each format, because laying it out a second time
+    moves things by a hair. Panels for which a picture has no room are named in the log.
     """
-    stem, kinds = Path(stem), check_formats(formats)
-    paths = [
-        save_figure(
-            draw(analysis, result, width, part),
-            stem.with_name(f"{'-'.join(filter(None, (stem.name, part)))}.{kind}"),
-        )
-        for part in parts(analysis, result)
-        for kind in kinds
-    ]
-    cells = contract.of_result(analysis, type(result).__name__).table(result)
-    if cells is not None:
-        paths += tables.write(stem, *cells)  # header, rows, caption
+    stem, kinds, paths = Path(stem), check_formats(formats), []
+    for part in [""] if panel else parts(analysis, result):
+        name = "-".join(filter(None, (stem.name, part)))
+        for kind in kinds:
+            figure = draw(analysis, result, width, part, panel=panel)
+            paths.append(save_figure(figure, stem.with_name(f"{name}.{kind}")))
+        if left_out := getattr(figure, "left_out", ()):
+            more = " ".join(f"--panel {one}" for one in left_out)
+            log.warning("%s has no room for %s: draw it with %s", name, ", ".join(left_out), more)
+    own = contract.of_result(analysis, type(result).__name__)
+    if own.table(result) is not None or (table and numbers.estimates_of(result)):
+        paths += tables.write(stem, *table_of(analysis, result))
+    elif table:
+        log.warning("%s has no numbers with intervals, so no table is written", stem.name)
     return paths
+
+
+def table_of(analysis: str, result: NamedTuple) -> tuple[list[str], list[list[str]], str]:
+    """Return header, rows and caption of a table: that of the analysis, or of all numbers.
+
+    ValueError for a result that has curves and pictures alone.
+    """
+    own = contract.of_result(analysis, type(result).__name__).table(result)
+    header, rows = numbers.cells(result)
+    if own is None and not rows:
+        raise ValueError("it has no numbers with intervals for a table")
+    caption = f"{discovery.summary(contract.PACKAGE, analysis)} Intervals: 95 %."
+    return own or (header, rows, caption)
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
-from matplotlib.colors import CenteredNorm, Normalize, TwoSlopeNorm
+from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.ticker import Locator, MaxNLocator
 
 from capsviz.results import COLOURS
@@ -23,32 +23,39 @@ def halfrange(values) -> float:
 
 
 def coupling_scale(values, even: float) -> Normalize:
-    """Colours of couplings with even ones in the middle; of sharp ones the lower half is 0 to even.
-
-    Around even ones it is symmetric, so that as much less looks as far as as much more.
-    """
+    """Return equal steps of colour for couplings: around `even` ones, or from 0 for sharp ones."""
     reach = halfrange(np.asarray(values) - even)
     if reach <= even:
         return CenteredNorm(even, reach)
-    return TwoSlopeNorm(even, min(0.0, float(np.min(values))), even + reach)
+    return Normalize(min(0.0, float(np.min(values))), even + reach)
 
 
-def lowest(scale, axes) -> float:
-    """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
-    drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
-    return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
+def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **place):
+    """Draw a colour bar of couplings beside axes: its ends, and `even` where it has room.
 
-
-def coupling_ticks(scale, axes, room: float = 0.0) -> list[float]:
-    """Ends and middle of a bar of couplings; the middle alone where they are all the same.
-
-    The ends alone where the middle is less than `room`, a share of the bar, from the lower one.
+    There are no colours below 0 where no coupling is negative.
     """
-    low, middle, high = lowest(scale, axes), scale.vcenter, scale.vmax
-    if high - middle < 1.01 * EVEN:  # but for rounding
-        return [middle]
-    crowded = isinstance(scale, CenteredNorm) and middle - low < room * (high - low)
-    return [low, high] if crowded else [low, middle, high]
+    scale = drawn.norm
+    least = min(image.get_array().min() for one in np.ravel(axes) for image in one.images)
+    low = 0.0 if scale.vmin < 0 <= least else scale.vmin
+    ticks = [low, even, scale.vmax]
+    if scale.vmax - even < 1.01 * EVEN:  # but for rounding they are all the same
+        ticks = [even]
+    elif not 0.15 < (even - low) / (scale.vmax - low) < 0.85:
+        ticks = [low, scale.vmax]
+    bar = colour_bar(drawn, axes, label, **place)
+    if len(ticks) > 1 and low > scale.vmin:
+        (bar.ax.set_xlim if bar.orientation == "horizontal" else bar.ax.set_ylim)(low, scale.vmax)
+    bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
+
+
+def colour_bar(drawn, axes, label: str, **place):
+    """Draw a labelled colour bar beside axes, at their right if no other place is named."""
+    several = np.ravel(axes).tolist()
+    place = {"fraction": 0.05, "aspect": 18, "pad": 0.015, **place}
+    bar = several[0].figure.colorbar(drawn, ax=several, label=label, **place)
+    bar.outline.set_visible(False)
+    return bar
 
 
 def are_short(names) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
-from matplotlib.colors import to_rgb
-from matplotlib.transforms import offset_copy
 
+from capsviz.arrangement import label_lines as label_lines
+from capsviz.arrangement import legend_columns as legend_columns
+from capsviz.arrangement import room as room
+from capsviz.arrangement import split as split
+from capsviz.arrangement import wrapped as wrapped
 from capsviz.results import COLOURS
 
 MARKERS = "osD^vPX<>*"  # of networks and their like, one each
@@ -60,7 +61,8 @@ def intervals(axes, estimate, rows, look, left):
     beyond = (estimate.value < left) | (estimate.low < left)
     if beyond.any():
         hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
-        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none"} | hollow
+        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none", "label": None}
+        arrow |= hollow
         axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
 
 
@@ -80,7 +82,7 @@ def name_rows(axes, names, **letters):
     axes.tick_params(axis="y", length=0)
 
 
-def album(figure, pictures, columns, rows, above, below=None, *, colours=None, rotation=0):
+def album(axes, pictures, columns, rows, above, below=None, *, colours=None, rotation=0):
     """Draw pictures (rows, n, C, H, W) in lines of `columns`, with texts above and below each.
 
     Returns
@@ -88,16 +90,16 @@ def album(figure, pictures, columns, rows, above, below=None, *, colours=None, r
     The axis of the texts below the last line, if there are any.
     """
     n, under = pictures.shape[1], None
-    for line, axes in enumerate(figure.subplots(-(-n // columns), 1, squeeze=False)[:, 0]):
+    for line, one in enumerate(split(axes, -(-n // columns), 1)[:, 0]):
         part = slice(line * columns, (line + 1) * columns)
-        y, x = mosaic(axes, pictures[:, part], columns)
-        axes.set_yticks(y, rows, linespacing=1.0)
-        axes.set_xticks(x, above[part], rotation=rotation)
-        axes.xaxis.tick_top()
-        for text, colour in zip(axes.get_xticklabels(), (colours or [])[part], strict=False):
+        y, x = mosaic(one, pictures[:, part], columns)
+        one.set_yticks(y, rows, linespacing=1.0)
+        one.set_xticks(x, above[part], rotation=rotation)
+        one.xaxis.tick_top()
+        for text, colour in zip(one.get_xticklabels(), (colours or [])[part], strict=False):
             text.set_color(colour)
         if below is not None:
-            under = beside(axes, "bottom", x, below[part])
+            under = beside(one, "bottom", x, below[part])
     return under
 
 
@@ -112,19 +114,19 @@ def rule(axes, axis="x"):
     axes.set_axisbelow(True)
 
 
-def groups(axes, estimates, names) -> list:
-    """Draw estimates (K,) of K networks, a group of rows each; return a marker of each network."""
+def groups(axes, estimates, names, networks):
+    """Draw estimates (K,) of K networks, a named group of rows each, named for a key."""
     K = len(estimates[0])
     for g, estimate in enumerate(estimates):
         for k, one in enumerate(estimate):
             colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-            points(axes, one, colour, marker, shift=g * (K + 1) + k, zorder=3)
+            label = None if g else networks[k]
+            points(axes, one, colour, marker, label, shift=g * (K + 1) + k, zorder=3)
     axes.set_yticks(np.arange(len(names)) * (K + 1) + (K - 1) / 2, names)
     axes.set_ylim(len(names) * (K + 1) - 1.5, -0.7)
     axes.tick_params(axis="y", length=0)
     percent(axes.xaxis)
     rule(axes)
-    return axes.get_lines()[:K]
 
 
 def beside(axes, edge, places, names, **letters):
@@ -136,11 +138,6 @@ def beside(axes, edge, places, names, **letters):
     return other
 
 
-def legend_columns(width, labels, margin=0.5, letter=0.062) -> int:
-    """Return how many of these labels stand side by side in a legend, in so many inches."""
-    return max(1, min(len(labels), int(width / (margin + letter * max(map(len, labels))))))
-
-
 def look(s: int) -> dict:
     """Colour and marker of the s-th of a few kinds."""
     colour, marker = COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)]
@@ -150,78 +147,3 @@ def look(s: int) -> dict:
 def percent(axis):
     """Shares at the ticks of an axis, in percent, with all the digits that they have."""
     axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %".replace("-", "−"))
-
-
-def label_lines(figure, entries):
-    """Names at the right of axes, spread so that none lies on another, a hair to each line's end.
-
-    To be called when all else is on the figure: how tall the axes are is known only then.
-
-    Parameters
-    ----------
-    entries  (axes, line, text): a `Line2D` with data, and what it is called.
-    """
-    by_axes = {}
-    for axes, line, text in entries:
-        x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-        if not known.size:
-            continue
-        beside = offset_copy(axes.get_yaxis_transform(), figure, x=8, units="points")
-        place = known[-1]
-        look = {"linewidth": 0.5, "color": line.get_color(), "shrinkA": 0, "shrinkB": 0}
-        note = axes.annotate(
-            text, (x[place], y[place]), (1, y[place]), textcoords=beside, va="center",
-            color=legible(line.get_color()), fontsize=6.5, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
-        )  # fmt: skip
-        by_axes.setdefault(axes, []).append(note)
-    if (engine := figure.get_layout_engine()) is not None:  # none: axes stay where they are
-        engine.execute(figure)
-    for axes, notes in by_axes.items():
-        box, scale = axes.get_window_extent(), figure.dpi / 72
-        ends = np.array([axes.transData.transform(note.xy)[1] for note in notes])
-        heights = [1.25 * note.get_fontsize() * (note.get_text().count("\n") + 1) for note in notes]
-        middles = spread(ends / scale, heights, box.y0 / scale, box.y1 / scale)
-        for note, middle in zip(notes, middles * scale, strict=True):
-            note.set_y(axes.transData.inverted().transform((box.x1, middle))[1])
-
-
-def legible(colour) -> tuple[float, float, float]:
-    """A colour as dark as letters on white must be, of the same hue: contrast 4.5 (WCAG 2.1)."""
-    rgb = np.array(to_rgb(colour))
-    for _ in range(20):
-        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-        if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
-            break
-        rgb = rgb * 0.93
-    red, green, blue = (float(part) for part in rgb)
-    return red, green, blue
-
-
-def spread(targets, heights, low: float, high: float) -> np.ndarray:
-    """Middles of boxes of these heights, near those wanted, in their order, without overlap.
-
-    Between low and high where there is room for all; else from low on upwards.
-    """
-    from scipy.optimize import isotonic_regression  # takes time to import
-
-    targets, heights = np.asarray(targets, float), np.asarray(heights, float)
-    order = np.argsort(targets, kind="stable")
-    sizes = heights[order]
-    starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
-    places = isotonic_regression(targets[order] - starts).x  # boxes that touch share their mean
-    top = high - sizes[-1] / 2 - starts[-1]
-    places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
-    middles = np.empty(len(targets))
-    middles[order] = places
-    return middles
-
-
-def wrapped(text: str, inches: float, points: float = 6.5) -> str:
-    """A text in lines that are at most so many inches long, about."""
-    letters = max(8, int(inches * 72 / (0.56 * points)))
-    return "\n".join(
-        "\n".join(textwrap.wrap(line, letters, break_long_words=False)) or ""
-        for line in text.split("\n")
-    )

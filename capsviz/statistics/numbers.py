@@ -105,11 +105,11 @@ def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
 
 
 def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[str], list]:
-    """Return header and rows of a table of the numbers."""
+    """Return header and rows of a table of the numbers; of long estimates if there are no short."""
     header = ["quantity", "value", "95 % interval", "n", "difference"]
     return header, [
         [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}", r.paired]
-        for r in rows(result, names)
+        for r in rows(result, names) or rows(result, names, most=2**62)
     ]
 
 

@@ -8,7 +8,7 @@ from helpers import colour_vision as eyes
 from matplotlib.colors import to_rgb
 
 from capsviz import results
-from capsviz.results.panels import legible, spread
+from capsviz.arrangement import legible, spread
 
 RGB = np.array([to_rgb(colour) for colour in results.COLOURS])
 LEAST = 15  # CIEDE2000; the ten colours of before came down to 1.5

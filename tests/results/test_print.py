@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from helpers import legibility
 from matplotlib.text import Text
 
-from capsviz import checkpoint, discovery, results
+from capsviz import arrangement, checkpoint, discovery, results
 from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
 from capsviz.results import sets
@@ -20,7 +20,7 @@ from capsviz.results import sets
 SHIPPED = discovery.root() / "figures"
 NAMES = discovery.names("capsviz.analyses")
 WIDTHS = (3.25, pytest.param(5.5, marks=pytest.mark.slow), 7.16)  # a column, a page, two columns
-NARROWEST = 3.25
+NARROWEST, WIDEST = 3.25, 7.16
 
 
 @cache
@@ -88,6 +88,10 @@ def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
                 figure = results.draw(name, result, width, part)
             with results.style():
                 defects = legibility.defects(figure, width, text)
+            if (tall := figure.get_figheight()) > arrangement.tallest(width) + 0.01:
+                defects.append(f"is {tall:.2f} in tall: no float of a paper")
+            if width == WIDEST and figure.left_out:
+                defects.append(f"has no room for {figure.left_out}")
             texts = [text.get_text() for text in figure.findobj(Text)]
             defects += [
                 f"a hyphen for a minus: {one!r}"

@@ -243,7 +243,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
 
     Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
     """
-    networks = [row.network.name for row in table]
+    networks, common = _short([row.network.name for row in table])
     panels = measures(table, names)
     letters = 0.055 * max(map(len, networks)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
@@ -251,21 +251,40 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(networks)))
     key = wrapped(KEY, width - 0.2, 6)
-    tall = down * (line * len(networks) + REST) + 0.11 * (1 + key.count("\n"))
+    lines = 1 + key.count("\n") + 1.5 * bool(common)
+    tall = down * (line * len(networks) + REST) + 0.11 * lines
     figure = Figure(figsize=(width, tall))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
         _panel(axes, numbers, column.level, [is_by_definition(row, column) for row in table])
-        axes.set_title(column.title.replace(" ", "\n", 1), fontsize=6.5, pad=3)
+        title = column.drawn or column.title.replace(" ", "\n", 1)
+        axes.set_title(wrapped(title, 1.25 * width / across, 6.5), fontsize=6.5, pad=3)
         if column.form.endswith("%"):
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
-            axes.set_xlabel(column.unit.rpartition(" ")[2], fontsize=6, labelpad=1)
+            unit = column.unit.rpartition(" ")[2]
+            change = "change, points" if unit == "points" else unit
+            axes.set_xlabel(change, fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     figure.supxlabel(key, fontsize=6)
+    if common:
+        figure.suptitle(common, fontsize=6.5)
     for row in grid:
         name_rows(row[0], networks, fontsize=6)
     return figure
+
+
+def _short(names: list[str]) -> tuple[list[str], str]:
+    """Return names without the words that all begin and end with, and those words around a "…"."""
+    words = [name.split("-") for name in names]
+    first, last = ([*map(len, map(set, zip(*some)))] for some in (words, [w[::-1] for w in words]))  # noqa: B905
+    most = min(map(len, words)) - 1
+    begin = min(most, next((k for k, n in enumerate(first) if n > 1), 0))
+    end = min(most - begin, next((k for k, n in enumerate(last) if n > 1), 0))
+    if len(names) < 2 or not begin + end:
+        return names, ""
+    short = ["-".join(some[begin : len(some) - end]) for some in words]
+    return short, "-".join([*words[0][:begin], "…", *words[0][len(words[0]) - end :]])
 
 
 def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:

@@ -32,6 +32,7 @@ class Column(NamedTuple):
     higher: bool | None = True  # whether that is better; None: neither is
     level: float | None = None  # that intervals are compared with in the drawing
     unset: tuple[str, ...] = ()  # options that would make it another number
+    drawn: str = ""  # title of its panel; "": the title
 
     @property
     def analyses(self) -> set[str]:
@@ -138,32 +139,43 @@ OWN: Any = {"unset": ("iterations",), "higher": None}  # with the network's own 
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
            {("affine", "Result"): partial(affine, 1),
-            ("affnist", "Result"): partial(affnist, "within")}, unset=("trained_px",)),
+            ("affnist", "Result"): partial(affnist, "within")}, unset=("trained_px",),
+           drawn="accuracy inside\ntraining shifts"),
     Column("outside", "accuracy on affine variants outside the training shift range",
            {("affine", "Result"): partial(affine, 2),
-            ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",)),
+            ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",),
+           drawn="accuracy outside\ntraining shifts"),
     Column("corrupted", "mean error over the corruptions of MNIST-C",
-           {("corrupt", "Result"): corruption}, unit="error, %", higher=False),
+           {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
+           drawn="error under\ncorruptions"),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
-           {("sweep", "Result"): rotation}),
+           {("sweep", "Result"): rotation}, drawn="accuracy,\nrotated"),
     Column("undetected", "share of images that the adaptive attack R-PGD, at its largest bound, "
-           "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False),
+           "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False,
+           drawn="attacks not\ndetected"),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "
            "untrained network (over several seeds)",
-           {("equivariance", "Result"): over_fresh}, form=".2f", unit="R²", higher=None, level=0.0),
+           {("equivariance", "Result"): over_fresh}, form=".2f", unit="R²", higher=None, level=0.0,
+           drawn="R² above\nuntrained poses"),
     Column("donor's class", "share of images predicted as the class of the image whose couplings "
-           "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5),
+           "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5,
+           drawn="follow the\ndonor's couplings"),
     Column("effective parents", "effective number of parents of a capsule, as a share of all "
-           "(negative couplings are ignored)", {ROUTING: parents}, level=0.9, **OWN),
+           "(negative couplings are ignored)", {ROUTING: parents}, level=0.9,
+           drawn="effective\nparents", **OWN),
     Column("uniform couplings", "change of accuracy with uniform couplings",
-           {ROUTING: partial(instead, "uniform")}, unit="points", **OWN),
+           {ROUTING: partial(instead, "uniform")}, unit="points",
+           drawn="accuracy with\nuniform couplings", **OWN),
     Column("shuffled", "change of accuracy if its couplings are shuffled among the capsules",
-           {ROUTING: partial(instead, "shuffled")}, unit="points", **OWN),
+           {ROUTING: partial(instead, "shuffled")}, unit="points",
+           drawn="accuracy with\nshuffled couplings", **OWN),
     Column("matched", "change of accuracy with random couplings of the same standard deviation",
-           {ROUTING: partial(instead, "matched")}, unit="points", **OWN),
+           {ROUTING: partial(instead, "matched")}, unit="points",
+           drawn="accuracy with\nrandom couplings", **OWN),
     Column("faithfulness", "area between insertion and deletion for the routing map, less that of "
            "pixels in random order", {("faithfulness", "Statistics"): faithfulness},
-           form=".2f", unit="area", level=0.0),
+           form=".2f", unit="area", level=0.0,
+           drawn="faithfulness of\nthe routing map"),
 )  # fmt: skip
 
 

@@ -1,0 +1,254 @@
+"""A figure of named panels: rows of those that fit, one key, and names at the ends of lines.
+
+It knows nothing of analyses: a panel is what `capsviz.analysis.Panel` describes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import FixedLocator
+from matplotlib.transforms import offset_copy
+
+WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+PAGE, SLENDER = 4.5, 1.2  # half a page in inches; the height of a figure in a column, of its width
+SQUEEZED = 0.78  # of their heights that rows keep at least before the last one is left out
+KEY, LINE, LETTERS = 0.35, 0.145, 6.5  # inches kept for a key, and of its line; points
+
+
+def tallest(width: float) -> float:
+    """Return the inches that a figure of a width may be tall, as one float of a paper."""
+    return min(PAGE, SLENDER * width)
+
+
+def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "") -> Figure:
+    """Draw panels in rows, `width` inches wide, below their heading and common key.
+
+    Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them.
+    """
+    rows = _rows(panels, width)
+    heights = [
+        max(_tall(panels[name], result, width * share) for name, share in row) for row in rows
+    ]
+    count = len(rows)
+    while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
+        count -= 1
+    figure = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+    ends, shares = [], [[share for _, share in row] for row in rows[:count]]
+    alike = all(one == shares[0] for one in shares)
+    grid = figure.add_gridspec(
+        count, len(shares[0]) if alike else 1, height_ratios=heights[:count],
+        width_ratios=shares[0] if alike else None,
+    )  # fmt: skip
+    for k, row in enumerate(rows[:count]):
+        cells = grid if alike else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
+        drawn = [figure.add_subplot(cells[k if alike else 0, c]) for c in range(len(row))]
+        for axes, (name, _) in zip(drawn, row, strict=True):
+            ends += panels[name].draw(axes, result) or []
+        _names_once(drawn)
+    lines = _key(figure, width, heading)
+    most = max(tallest(width), heights[0] + LINE)  # a single row is never cut
+    figure.set_size_inches(width, min(most, sum(heights[:count]) + lines * LINE + 0.05))
+    label_lines(figure, ends)
+    figure.left_out = [name for row in rows[count:] for name, _ in row]  # type: ignore[attr-defined]
+    return figure
+
+
+def into(axes, panel, result) -> None:
+    """Draw one panel into axes of any figure, with a legend of its own."""
+    ends = panel.draw(axes, result) or []
+    for one in (axes, *getattr(axes, "parts", ())):
+        if one.get_legend_handles_labels()[0] and one.get_legend() is None:
+            one.legend()
+            break
+    label_lines(axes.figure, ends)
+
+
+def split(axes, rows: int, columns: int, **how):
+    """Return axes (rows, columns) in the place of one, which has them as its `parts`.
+
+    `how` is that of `GridSpec` (ratios, spaces) and of its `subplots` (sharex, sharey).
+    """
+    shared = {name: how.pop(name) for name in ("sharex", "sharey") if name in how}
+    place, figure = axes.get_subplotspec(), axes.figure
+    if place is None:
+        box = axes.get_position()
+        edges = dict(zip(("left", "bottom", "right", "top"), box.extents, strict=True))
+        grid: Any = GridSpec(rows, columns, figure=figure, **edges, **how)
+    else:
+        grid = place.subgridspec(rows, columns, **how)
+    axes.set_axis_off()
+    axes.parts = grid.subplots(squeeze=False, **shared)
+    axes.parts = axes.parts.ravel().tolist()
+    return np.array(axes.parts, object).reshape(rows, columns)
+
+
+def room(axes) -> float:
+    """Return about how many inches wide axes are with their labels."""
+    figure, share, place = axes.figure, 1.0, axes.get_subplotspec()
+    wide = figure.bbox.width / figure.dpi
+    if place is None:
+        return wide * axes.get_position().width
+    while place is not None:
+        grid = place.get_gridspec()
+        ratios = grid.get_width_ratios()
+        share *= sum(ratios[k] for k in place.colspan) / sum(ratios)
+        place = getattr(grid, "_subplot_spec", None)
+    return wide * share
+
+
+def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:
+    """Return rows of (name, share of the width), as evenly filled as as few rows can be."""
+    wanted = {name: one.share if width >= WIDE else one.narrow for name, one in panels.items()}
+
+    def filled(most: float) -> list[list[str]]:
+        rows: list[list[str]] = []
+        room = 0.0
+        for name, share in wanted.items():
+            if not rows or share > room + 1e-6:
+                rows.append([])
+                room = most
+            rows[-1].append(name)
+            room -= share
+        return rows
+
+    tries = [filled(most) for most in np.linspace(1, 0.2, 49)]
+    even = [rows for rows in tries if len(rows) == len(tries[0])][-1]
+    whole = [sum(wanted[name] for name in row) for row in even]
+    return [
+        [(name, wanted[name] / all_of) for name in row]
+        for row, all_of in zip(even, whole, strict=True)
+    ]
+
+
+def _tall(panel, result, inches: float) -> float:
+    return panel.tall(result, inches) if callable(panel.tall) else panel.tall
+
+
+def _names_once(row: Sequence) -> None:
+    """Name the y axis of neighbouring panels once, where its range and its names are the same."""
+    for left, right in pairwise(row):
+        axes, named = (left.yaxis, right.yaxis), left.get_ylabel()
+        if left.get_ylim() != right.get_ylim() or named != right.get_ylabel():
+            continue
+        fixed = all(isinstance(one.get_major_locator(), FixedLocator) for one in axes)
+        texts = [[text.get_text() for text in one.get_ticklabels()] for one in axes]
+        if (fixed and any(texts[0]) and texts[0] == texts[1]) or (named and not fixed):
+            right.tick_params(axis="y", labelleft=False)
+            right.set_ylabel("")
+
+
+def _key(figure, width: float, heading: str) -> int:
+    """Draw the heading and the key of all panels without one of their own; return its lines."""
+    every: dict[tuple[str, int], Any] = {}  # by the label, and how often its axes had it before
+    for axes in figure.axes:
+        if axes.get_legend() is None:
+            handles, labels = axes.get_legend_handles_labels()
+            for k, label in enumerate(labels):
+                every.setdefault((label, labels[:k].count(label)), handles[k])
+    entries = [label for label, _ in every]
+    heading = wrapped(heading, width - 0.2, LETTERS)
+    lines = heading.count("\n") + 1 if heading else 0
+    if not entries:
+        if heading:
+            figure.suptitle(heading, fontsize=LETTERS)
+        return lines
+    columns = legend_columns(width, entries)
+    down = -(-len(entries) // columns)
+    columns = -(-len(entries) // down)
+    figure.legend(
+        [*every.values()], entries, loc="outside upper center", ncols=columns,
+        title=heading or None, title_fontsize=LETTERS, handlelength=2.2,
+    )  # fmt: skip
+    return lines + sum(
+        max(label.count("\n") + 1 for label in entries[k::down]) for k in range(down)
+    )
+
+
+def legend_columns(width, labels, margin=0.42, letter=0.054) -> int:
+    """Return how many of these labels stand side by side in a legend, in so many inches."""
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    return max(1, min(len(labels), int(width / (margin + letter * longest))))
+
+
+def label_lines(figure, entries):
+    """Names at the right of axes, spread so that none lies on another, a hair to each line's end.
+
+    To be called when all else is on the figure: how tall the axes are is known only then.
+
+    Parameters
+    ----------
+    entries  (axes, line, text): a `Line2D` with data, and what it is called.
+    """
+    by_axes = {}
+    for axes, line, text in entries:
+        x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if not known.size:
+            continue
+        beside = offset_copy(axes.get_yaxis_transform(), figure, x=8, units="points")
+        place = known[-1]
+        look = {"linewidth": 0.5, "color": line.get_color(), "shrinkA": 0, "shrinkB": 0}
+        note = axes.annotate(
+            text, (x[place], y[place]), (1, y[place]), textcoords=beside, va="center",
+            color=legible(line.get_color()), fontsize=6.5, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
+        )  # fmt: skip
+        by_axes.setdefault(axes, []).append(note)
+    if (engine := figure.get_layout_engine()) is not None:  # none: axes stay where they are
+        engine.execute(figure)
+    for axes, notes in by_axes.items():
+        box, scale = axes.get_window_extent(), figure.dpi / 72
+        ends = np.array([axes.transData.transform(note.xy)[1] for note in notes])
+        heights = [1.25 * note.get_fontsize() * (note.get_text().count("\n") + 1) for note in notes]
+        middles = spread(ends / scale, heights, box.y0 / scale, box.y1 / scale)
+        for note, middle in zip(notes, middles * scale, strict=True):
+            note.set_y(axes.transData.inverted().transform((box.x1, middle))[1])
+
+
+def legible(colour) -> tuple[float, float, float]:
+    """A colour as dark as letters on white must be, of the same hue: contrast 4.5 (WCAG 2.1)."""
+    rgb = np.array(to_rgb(colour))
+    for _ in range(20):
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
+            break
+        rgb = rgb * 0.93
+    red, green, blue = (float(part) for part in rgb)
+    return red, green, blue
+
+
+def spread(targets, heights, low: float, high: float) -> np.ndarray:
+    """Middles of boxes of these heights, near those wanted, in their order, without overlap.
+
+    Between low and high where there is room for all; else from low on upwards.
+    """
+    from scipy.optimize import isotonic_regression  # takes time to import
+
+    targets, heights = np.asarray(targets, float), np.asarray(heights, float)
+    order = np.argsort(targets, kind="stable")
+    sizes = heights[order]
+    starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
+    places = isotonic_regression(targets[order] - starts).x  # boxes that touch share their mean
+    top = high - sizes[-1] / 2 - starts[-1]
+    places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
+    middles = np.empty(len(targets))
+    middles[order] = places
+    return middles
+
+
+def wrapped(text: str, inches: float, points: float = 6.5) -> str:
+    """A text in lines that are at most so many inches long, about."""
+    letters = max(8, int(inches * 72 / (0.56 * points)))
+    return "\n".join(
+        "\n".join(textwrap.wrap(line, letters, break_long_words=False)) or ""
+        for line in text.split("\n")
+    )

@@ -1,0 +1,99 @@
+"""Panels: each is drawn into anybody's axes, some make a figure, and what has no room is named."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.figure import Figure
+
+from capsviz import analysis as contract
+from capsviz import arrangement, discovery, results
+from capsviz.cli import main
+
+SHIPPED = discovery.root() / "figures"
+ROUTING = SHIPPED / "routing-mnist-1000-images.json"
+
+
+def shipped():
+    """One shipped result of each kind, with its analysis."""
+    found = {}
+    for path in sorted(SHIPPED.glob("*.json")):
+        if path.name != "manifest.json":
+            result, about = results.read_result(path)
+            found[about["analysis"], about["kind"]] = (about["analysis"], result)
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def routing():
+    return results.read_result(ROUTING)[0]
+
+
+@pytest.mark.parametrize(("name", "result"), shipped(), ids=lambda one: str(one)[:12])
+def test_every_panel_is_drawn_into_axes_of_another_figure(name, result):
+    own = contract.of_result(name, type(result).__name__)
+    for panel, one in own.all_panels.items():
+        if one.shown(result):
+            figure = Figure(figsize=(8, 4))
+            axes = figure.subplots(1, 2)[1]
+            assert results.draw(name, result, panel=panel, axes=axes) is figure
+            parts = (axes, *getattr(axes, "parts", ()))
+            assert any(part.has_data() or part.texts for part in parts), panel
+            assert not figure.axes[0].has_data()  # the other axes stay as they are
+
+
+def test_panels_stand_in_the_order_that_is_asked_for(routing):
+    figure = results.draw("routing", routing, panel=["agreement", "accuracy"])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles[:2] == ["vote agreement", "accuracy"]
+
+
+def test_wrong_panels_are_refused_with_those_that_there_are(routing):
+    with pytest.raises(ValueError, match="unknown panel 'acuracy', did you mean 'accuracy'"):
+        results.draw("routing", routing, panel="acuracy")
+    axes = Figure().subplots()
+    with pytest.raises(ValueError, match="axes take one panel, got 0: accuracy, changed"):
+        results.draw("routing", routing, axes=axes)
+    run = CliRunner().invoke(main, ["routing", "--n", "9", "--panel", "x"])
+    assert run.exit_code == 2 and len(run.stderr.splitlines()) == 1
+    assert "unknown panel 'x', expected one of: accuracy, changed" in run.stderr
+
+
+def test_the_list_of_panels_says_what_each_draws():
+    run = CliRunner().invoke(main, ["routing", "--n", "9", "--panel", "list"])
+    lines = dict(line.split(maxsplit=1) for line in run.stdout.splitlines())
+    assert list(lines)[:3] == ["accuracy", "changed", "activation"]
+    assert "polarisation" in lines and all(text.startswith("Draw ") for text in lines.values())
+
+
+def test_a_panel_is_redrawn_beside_the_whole_figure(tmp_path):
+    words = ["redraw", ROUTING, "--panel", "accuracy", "--width", "single", "--format", "png"]
+    run = CliRunner().invoke(main, [*map(str, words), "--output", str(tmp_path)])
+    assert run.exit_code == 0, run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
+
+
+def test_what_has_no_room_is_named_in_the_log(routing, tmp_path, caplog):
+    path = SHIPPED / "tsne-mnist-poses-1000-images.json"
+    result, _ = results.read_result(path)
+    results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert line == "x has no room for pixels: draw it with --panel pixels"
+
+
+def test_a_table_is_written_on_request_and_the_panels_are_noted(routing, tmp_path):
+    panel = ("accuracy",)
+    paths = results.save(tmp_path / "x", "routing", routing, formats=(), panel=panel, table=True)
+    assert [path.name for path in paths] == ["x.md", "x.tex", "x.json"]
+    assert "tabular" in paths[1].read_text() and json.loads(paths[2].read_text())["panel"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8])
+def test_rows_are_as_few_as_can_be_and_evenly_filled(count):
+    panels = {str(k): contract.Panel(lambda axes, result: None, 1.0, 1 / 3) for k in range(count)}
+    rows = arrangement._rows(panels, 7.16)
+    assert len(rows) == -(-count // 3)
+    assert [name for row in rows for name, _ in row] == list(panels)
+    assert all(np.isclose(sum(share for _, share in row), 1) for row in rows)
+    assert max(map(len, rows)) - min(map(len, rows)) <= 1 + (count == 7)
