@@ -42,9 +42,11 @@ class Result(NamedTuple):
     relevance: Estimate  # (K,) AUROC of a map for the whole against distractors
     by_angle: Estimate  # (B,) accuracy by the angle of the whole
     bins: list[str]  # (B,)
-    example_image: np.ndarray  # (1, 64, 64) uint8, of two wholes
-    example_true: np.ndarray  # (rows, columns) whole that a position sees; -1: none or a distractor
-    example_assigned: np.ndarray  # (rows, columns) whole by couplings; 2: not the true one
+    example_image: np.ndarray | None  # None: not kept; (1, 64, 64) uint8, of two wholes
+    example_true: (
+        np.ndarray | None
+    )  # (rows, columns) whole that a position sees; -1: none or a distractor
+    example_assigned: np.ndarray | None  # (rows, columns) whole by couplings; 2: not the true one
     left_out: list[str]
     distance: str  # "near" or "far"
     n: int
@@ -145,18 +147,4 @@ class Binding(Analysis):
         return f"{base}-{result.distance}"
 
 
-def estimate(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
-    """Mean over images (..., N), NaN left out, with Student's interval within bounds."""
-    from capsviz.statistics.intervals import student
-
-    count = np.isfinite(values).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.nansum(values, -1) / count
-        spread = np.sqrt(np.nansum((values - value[..., None]) ** 2, -1) / (count - 1))
-        factor = np.vectorize(lambda n: student(int(n)) if n > 1 else np.nan)(count)
-        half = factor * spread / np.sqrt(count)
-    ends = np.stack([value - half, value + half], -1).clip(low, high)
-    return Estimate(value, ends, values.shape[-1])
-
-
-__all__ = ["Binding", "Result", "estimate"]
+__all__ = ["Binding", "Result"]

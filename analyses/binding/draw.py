@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from matplotlib.colors import ListedColormap
 
+from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.common_panels import band
 from capsviz.results.panels import name_rows, percent, points, rule, show
@@ -19,9 +22,9 @@ SHORT = {
     "one position alone (probe)": "one position alone",
     "votes from the true poses": "true poses (ceiling)",
     "votes from part types alone": "part types (floor)",
-    "the other part of the whole": "other part of the whole",
-    "a part that belongs to no whole": "distractor",
-    "the other part of the whole, untrained network": "untrained network",
+    "positions of the other part": "other part of the whole",
+    "positions of a distractor": "distractor",
+    "positions of the other part, untrained": "untrained network",
 }
 
 
@@ -44,6 +47,7 @@ def example(k: int, axes, result):
     colours = ListedColormap(["#E4E4E4", COLOURS[0], COLOURS[1], COLOURS[8]])
     axes.imshow(shows, cmap=colours, vmin=-1, vmax=2, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
     axes.set_title(
         ("true whole\nof each position", "by couplings\n(red: wrong)")[k - 1], fontsize=6.5
     )
@@ -69,7 +73,7 @@ def context(axes, result):
         last = r == len(result.iterations) - 1
         for g, name in enumerate(result.pairs):
             colour = GREY if is_control(name) else shades[last]
-            words = f"iteration {result.iterations[r]}" if g == 0 else None
+            words = result.iterations[r] if g == 0 else None
             points(axes, result.follows[g : g + 1, r], colour, "o" if last else "D", words,
                    g + (0.12 if last else -0.12))  # fmt: skip
     name_rows(axes, short(result.pairs))
@@ -91,7 +95,7 @@ def turned(axes, result):
 
 def moved(axes, result):
     """Draw the accuracy while one part is moved away."""
-    band(axes, result.distances_px, result.accuracy, color=COLOURS[0], label="accuracy")
+    band(axes, result.distances_px, result.accuracy, color=COLOURS[0])
     axes.set(ylim=(0, 1), xlabel="one part moved away by (px)", ylabel="accuracy")
     percent(axes.yaxis)
 
@@ -102,9 +106,7 @@ def by_angle(axes, result):
     axes.bar(x, result.by_angle.value, color=COLOURS[0], width=0.7)
     axes.vlines(x, *result.by_angle.ci95.T, color="black", linewidth=0.8)
     axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(
-        ylim=(0, 1), xlabel="angle of the whole (trained: to the dotted line)", ylabel="accuracy"
-    )
+    axes.set(ylim=(0, 1), xlabel="angle of the whole; dotted: trained", ylabel="accuracy")
     axes.set_xticks(x, [name.partition("–")[0] + "°" for name in result.bins])
     percent(axes.yaxis)
 
@@ -118,3 +120,26 @@ def relevance(axes, result):
     axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
     axes.set(xlim=(0.2, 1.02), xlabel="AUROC of the whole against distractors")
     rule(axes)
+
+
+def _tall(names: str):
+    """Inches of a panel with a row for each of the names in a field of the result."""
+    return lambda result, width: 0.45 + 0.135 * len(getattr(result, names))
+
+
+def _has_example(result) -> bool:
+    return result.example_image is not None
+
+
+PANELS = {
+    "assignment": Panel(assignment, _tall("scored")),
+    "context": Panel(context, _tall("scored")),
+    **{
+        name: Panel(partial(example, k), 1.3, 1 / 3, 1 / 3, shown=_has_example)
+        for k, name in enumerate(("image", "wholes", "assigned"))
+    },
+    "turned": Panel(turned, 1.6, 1 / 3, figure="geometry"),
+    "moved": Panel(moved, 1.6, 1 / 3, figure="geometry"),
+    "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry"),
+    "relevance": Panel(relevance, _tall("maps"), 1, figure="relevance"),
+}

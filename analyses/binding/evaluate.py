@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from capsviz import checkpoint
-from capsviz.analyses.binding import CEILING, FLOOR, UNTRAINED, Result, estimate, measure, truth
+from capsviz.analyses.binding import CEILING, FLOOR, UNTRAINED, Result, measure, truth
 from capsviz.analyses.binding.measure import ALONE, COUPLING, PRIOR, SEES
 from capsviz.data import assemblies
 from capsviz.statistics.comparison import compare_explained, draw_resamples
-from capsviz.statistics.estimate import stack
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import student, wilson
 
 SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
 BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
@@ -47,7 +48,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
     if fresh is not None:
         other = measure.context(fresh, one, grid)
         changes, spreads = [*changes, *other.change[:1]], [*spreads, other.spread]
-        pairs.append(f"{SEES[0]}, untrained network")
+        pairs.append(f"{SEES[0]}, untrained")
     rounds = own.change.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = measure.true_context(one, parts, apart, poses)[0]
@@ -74,25 +75,25 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
     return Result(
         scored=list(areas),
         subsets=list(measure.SUBSETS),
-        assignment=estimate(np.stack(list(areas.values())), 0, 1),
+        assignment=_mean(np.stack(list(areas.values())), 0, 1),
         pairs=pairs,
-        iterations=[str(k + 1) for k in range(rounds)],
-        follows=estimate(follows, 0, 1),
-        change=estimate(sizes),
+        iterations=[f"iteration {k + 1}" for k in range(rounds)],
+        follows=_mean(follows, 0, 1),
+        change=_mean(sizes),
         unequal=own.unequal,
         answers=["its class", "the class of the same parts", "another class"],
         angles_deg=list(measure.ANGLES_DEG),
-        turned=estimate(turned, 0, 1),
+        turned=_mean(turned, 0, 1),
         distances_px=list(measure.DISTANCES_PX),
-        accuracy=estimate(accuracy, 0, 1),
-        agreement=estimate(agreement, -1, 1),
+        accuracy=_mean(accuracy, 0, 1),
+        agreement=_mean(agreement, -1, 1),
         vectors=vectors,
         pose=list(measure.POSE),
         explained=explained,
         ranges=["rotations of training", "other rotations"],
         maps=names,
-        relevance=estimate(maps, 0, 1),
-        by_angle=estimate(in_bins, 0, 1),
+        relevance=_mean(maps, 0, 1),
+        by_angle=_mean(in_bins, 0, 1),
         bins=[f"{low}–{high}°" for low, high in pairwise(BINS_DEG)],
         **_example(model, two, grid),
         left_out=[*left_out, *lacking],
@@ -100,6 +101,29 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
         n=n,
         dataset="assemblies",
     )
+
+
+def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
+    """Mean over images (..., N), NaN left out: Wilson's interval of shares, else Student's.
+
+    Shares are values of 0, 1/2 and 1.
+    """
+    flat = values.reshape(-1, values.shape[-1])
+    means, ends = np.full(len(flat), np.nan), np.full((len(flat), 2), np.nan)
+    for k, one in enumerate(flat):
+        known = one[np.isfinite(one)]
+        if len(known) < 2:
+            continue
+        means[k], n = known.mean(), len(known)
+        if (known == 0.5).all():  # by definition
+            ends[k] = 0.5
+        elif np.isin(known, (0, 0.5, 1)).all():
+            ends[k] = wilson(known.sum(), n)
+        else:
+            half = student(n) * known.std(ddof=1) / np.sqrt(n)
+            ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
+    shape = values.shape[:-1]
+    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), values.shape[-1])
 
 
 def _poses(model, fresh, one, outside, options, n, seed):

@@ -28,7 +28,7 @@ AGREEMENT, UNIFORM = "agreement", "evidence with uniform couplings"
 OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
 ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
 SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
-SEES = ("the other part of the whole", "a part that belongs to no whole")
+SEES = ("positions of the other part", "positions of a distractor")
 ANGLES_DEG, DISTANCES_PX = range(0, 181, 20), range(0, 11, 2)
 POSE = ("position", "angle", "scale")
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression
@@ -283,7 +283,8 @@ def pose_errors(fit: tuple, tests: list[tuple]) -> tuple[np.ndarray, np.ndarray]
     `fit` and each of `tests` are vectors (N, E) and `Assemblies`; of `POSE`.
     """
     ridge = RidgeCV(PENALTIES).fit(fit[0].numpy(), _targets(fit[1]))
-    errors, spreads = [], []
+    errors: list = []
+    spreads: list = []
     for vectors, made in tests:
         known = _targets(made)
         off, spread = (ridge.predict(vectors.numpy()) - known) ** 2, (known - known.mean(0)) ** 2

@@ -73,13 +73,13 @@ class Augmentation:
         room = (0, 0) if size is None else (height - size, width - size)
         offsets = draw_offsets(n, self.shift_px, room=room, generator=generator)
         mirrored = torch.rand(n, generator=generator) < 0.5 if self.flip else None
-        factors = [
+        brightness, contrast = (
             1 + strength * (2 * torch.rand(n, generator=generator) - 1) if strength else None
             for strength in (self.brightness, self.contrast)
-        ]
+        )
         strengths = (self.rotation_deg, self.scale, self.shear_deg)
         maps = _affine_maps(n, *strengths, generator) if any(strengths) else None
-        return Draws(offsets, mirrored, *factors, maps=maps)
+        return Draws(offsets, mirrored, brightness, contrast, maps)
 
     def apply(self, images: Tensor, draws: Draws) -> Tensor:
         """uint8 images (B, C, H, W) and B draws -> float32 in [0, 1], of the window's size."""
