@@ -155,11 +155,11 @@ def _alone(model, made: Assemblies, grid: Grid) -> Tensor:
 
 def prior(model, known: Assemblies, made: Assemblies, grid: Grid) -> np.ndarray:
     """Return AUROC as `assignment`, of mean couplings over other images."""
-    total = 0
-    for _, images in batches(known.images):
-        traced = trace(model, images, keep=("couplings",))
-        couplings = traced.require("couplings")[-1]
-        total = total + by_position(couplings, traced.grid).sum(0)
+    sums = [
+        of_classes(model, images, (COUPLING,))[COUPLING].sum(0)
+        for _, images in batches(known.images)
+    ]
+    total = torch.stack(sums).sum(0)
     values = total.expand(len(made.images), *total.shape)
     return right(between(values, made.classes), made, grid)
 
