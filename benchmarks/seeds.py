@@ -37,7 +37,6 @@ FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
 LEFT_OUT = {  # pictures, and what is of the first run alone
     **dict.fromkeys(("affine", "corrupt", "detect"), ("examples",)),
-    "binding": ("example_image", "example_true", "example_assigned"),
     "routing": ("type_coupling",),
 }
 DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # of the many
@@ -45,7 +44,6 @@ OF = {"law": "equivariance"}  # the command of those that are called otherwise
 FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # these take long
 COMMANDS = {  # but for the images, what each is run with
     "affine": ["--n"],
-    "binding": ["--n"],
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
     "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],

@@ -13,16 +13,18 @@ import numpy as np
 
 from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
 from benchmarks.findings import NONE, percent, plain, points
-from benchmarks.shipped import LAWS, cards, shipped
+from benchmarks.shipped import LAWS, ROOT, cards, shipped
 from capsviz import checks, discovery
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
+from capsviz.results import read_result
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import wilson
 
+KINDS = {"own": "of each position", "type": "shared by positions"}  # of matrices
 HEAD = (  # networks and columns of the leaderboard that the README shows
     ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic-10-epochs",
      "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
@@ -291,6 +293,26 @@ def affnist() -> str:
     return markdown(header, rows).rstrip()
 
 
+def binding() -> str:
+    """Return how often the routings of networks on `assemblies` are right."""
+    header = ["routing", "matrices", "accuracy, %", "other rotations, %", "coupling: AUROC",
+              "types in both wholes", "one position alone", "follows the unseen part, %",
+              "distractor follows, %"]  # fmt: skip
+    rows = []
+    for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
+        result = read_result(path)[0]
+        matrices, routing = path.stem.split("-")[2:4]
+        coupling, alone = (
+            result.assignment[result.scored.index(name)]
+            for name in ("coupling", "one position alone (probe)")
+        )
+        shares = [*result.viewpoint, result.follows[0, -1], result.follows[1, -1]]
+        inside, outside, *follow = (percent(one).removesuffix(" %") for one in shares)
+        rows.append([routing.replace("_", "-"), KINDS[matrices], inside, outside,
+                     *map(plain, (coupling[0], coupling[1], alone[0])), *follow])  # fmt: skip
+    return markdown(header, rows).rstrip()
+
+
 def laws() -> str:
     """Return how poses, features and pixels follow a rotation and a shift."""
     result = shipped(LAWS).result
@@ -327,4 +349,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
+    "binding": binding,
 }  # fmt: skip

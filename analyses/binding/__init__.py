@@ -40,13 +40,14 @@ class Result(NamedTuple):
     ranges: list[str]  # (2,)
     maps: list[str]  # (K,)
     relevance: Estimate  # (K,) AUROC of a map for the whole against distractors
+    viewpoint: Estimate  # (2,) accuracy inside and outside the rotations of training
     by_angle: Estimate  # (B,) accuracy by the angle of the whole
     bins: list[str]  # (B,)
-    example_image: np.ndarray | None  # None: not kept; (1, 64, 64) uint8, of two wholes
+    example_image: np.ndarray  # (1, 64, 64) uint8, of two wholes
     example_true: (
         np.ndarray | None
     )  # (rows, columns) whole that a position sees; -1: none or a distractor
-    example_assigned: np.ndarray | None  # (rows, columns) whole by couplings; 2: not the true one
+    example_assigned: np.ndarray  # (rows, columns) whole by couplings; 2: not the true one
     left_out: list[str]
     distance: str  # "near" or "far"
     n: int
@@ -59,21 +60,23 @@ class Result(NamedTuple):
         **dict.fromkeys(("accuracy", "agreement"), ("distances_px",)),
         "explained": ("vectors", "ranges", "pose"),
         "relevance": ("maps",),
+        "viewpoint": ("ranges",),
         "by_angle": ("bins",),
     }
     formats = {
-        **dict.fromkeys(("follows", "turned", "accuracy", "by_angle"), ".1%"),
+        **dict.fromkeys(("follows", "turned", "accuracy", "viewpoint", "by_angle"), ".1%"),
         **dict.fromkeys(("assignment", "explained", "relevance", "agreement", "change"), ".2f"),
     }
     titles = {
         "assignment": "AUROC for the whole of a position",
         "follows": "couplings follow the part that is not seen",
         "relevance": "AUROC of the whole against distractors",
+        "viewpoint": "accuracy",
         "by_angle": "accuracy by angle",
     }
     over_runs = {
-        **dict.fromkeys(("assignment", "follows", "turned", "accuracy", "relevance", "by_angle"),
-                        within_one),
+        **dict.fromkeys(("assignment", "follows", "turned", "accuracy"), within_one),
+        **dict.fromkeys(("relevance", "viewpoint", "by_angle"), within_one),
         "explained": at_most_one, "agreement": within(-1, 1), "unequal": mean,
     }  # fmt: skip
 
@@ -86,7 +89,7 @@ class Binding(Analysis):
     dataset = "assemblies"
     usual_n = 300
     figure_set = None  # networks for other data have no truth to be scored by
-    headline = ("assignment", "follows")
+    headline = ("assignment", "follows", "viewpoint")
     examples = """
     capsviz binding  # about 1 min
     """

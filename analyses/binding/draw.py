@@ -127,15 +127,11 @@ def _tall(names: str):
     return lambda result, width: 0.45 + 0.135 * len(getattr(result, names))
 
 
-def _has_example(result) -> bool:
-    return result.example_image is not None
-
-
 PANELS = {
     "assignment": Panel(assignment, _tall("scored")),
     "context": Panel(context, _tall("scored")),
     **{
-        name: Panel(partial(example, k), 1.3, 1 / 3, 1 / 3, shown=_has_example)
+        name: Panel(partial(example, k), 1.3, 1 / 3, 1 / 3)
         for k, name in enumerate(("image", "wholes", "assigned"))
     },
     "turned": Panel(turned, 1.6, 1 / 3, figure="geometry"),

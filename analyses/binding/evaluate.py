@@ -93,6 +93,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
         ranges=["rotations of training", "other rotations"],
         maps=names,
         relevance=_mean(maps, 0, 1),
+        viewpoint=_mean(right.double().numpy().reshape(2, -1), 0, 1),
         by_angle=_mean(in_bins, 0, 1),
         bins=[f"{low}–{high}°" for low, high in pairwise(BINS_DEG)],
         **_example(model, two, grid),
