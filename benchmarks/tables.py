@@ -293,8 +293,10 @@ def affnist() -> str:
     return markdown(header, rows).rstrip()
 
 
-def binding() -> str:
-    """Return how often the routings of networks on `assemblies` are right."""
+def binding(words: str) -> str:
+    """Return how often the "routings" on `assemblies` are right, or the "maps" of one network."""
+    if words == "maps":
+        return _maps_of_wholes()
     header = ["routing", "matrices", "accuracy, %", "other rotations, %", "coupling: AUROC",
               "types in both wholes", "one position alone", "follows the unseen part, %",
               "distractor follows, %"]  # fmt: skip
@@ -311,6 +313,23 @@ def binding() -> str:
         rows.append([routing.replace("_", "-"), KINDS[matrices], inside, outside,
                      *map(plain, (coupling[0], coupling[1], alone[0])), *follow])  # fmt: skip
     return markdown(header, rows).rstrip()
+
+
+def _maps_of_wholes() -> str:
+    results = [
+        read_result(
+            ROOT / f"figures/binding/binding-far-own-{name}-0-assemblies-300-images-far.json"
+        )[0]
+        for name in ("dynamic", "uniform")
+    ]
+    header = ["map", "dynamic routing", "uniform couplings"]
+    rows = [
+        [name.removesuffix(" (pixels)").replace("ink", "brightness"),
+         "pixels" if name.endswith("(pixels)") else "positions",
+         *(plain(one.relevance[m]) for one in results)]
+        for m, name in enumerate(results[0].maps)
+    ]  # fmt: skip
+    return markdown([header[0], "of", *header[1:]], rows).rstrip()
 
 
 def laws() -> str:

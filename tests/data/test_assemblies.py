@@ -69,7 +69,9 @@ def test_an_image_is_the_brightest_of_its_parts():
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_parts_have_one_area_and_turn_about_their_centroid(kind):
     poses = torch.tensor([[[31.5, 31.5, angle, 1.0]] for angle in (0.0, 1.0, 2.5, 4.0)])
-    drawn = assemblies.render(torch.full((4, 1), kind), poses, torch.ones(4, 1))[:, 0].double() / 255
+    drawn = (
+        assemblies.render(torch.full((4, 1), kind), poses, torch.ones(4, 1))[:, 0].double() / 255
+    )
     expected = assemblies.AREA * assemblies.RADIUS_PX**2
     np.testing.assert_allclose(drawn.sum((1, 2)), expected, rtol=0.03)
     places = torch.arange(64.0, dtype=torch.float64)
@@ -171,3 +173,18 @@ def test_impossible_layouts_are_refused_before_anything_is_drawn(options, words)
     else:
         with pytest.raises(ValueError, match=words):
             make(split, 10, **options)
+
+
+@pytest.mark.parametrize(("rotation", "low", "high"), [(30, 0.99, 1.0), (180, 0.3, 0.7)])
+def test_types_and_angles_without_their_relation_tell_a_pair_apart_only_if_rotations_are_few(
+    rotation, low, high
+):
+    made = make("train", N, rotation=rotation)
+    bags = np.zeros((N, len(KINDS), 3))
+    for n in range(N):
+        for part in (made.part_wholes[n] >= 0).nonzero().flatten().tolist():
+            angle = float(made.part_poses[n, part, 2])
+            bags[n, made.part_types[n, part]] += [1, math.cos(angle), math.sin(angle)]
+    pair = made.classes[:, 0] < 2
+    bags, labels = bags.reshape(N, -1)[pair], made.classes[pair, 0].numpy()
+    assert low <= accuracy(bags, labels) <= high
