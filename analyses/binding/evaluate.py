@@ -21,6 +21,8 @@ BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
 
 def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
     """Measure a network on images that `assemblies` makes with these options from the seed."""
+    if n < measure.COMPONENTS:
+        raise ValueError(f"binding needs at least {measure.COMPONENTS} images, got {n}")
     grid = truth.grid_of(model)
     parts, apart = options["parts"], assemblies.APART_PX[options["distance"]]
     one, outside = (
