@@ -18,11 +18,12 @@ PACKAGES = ("capsviz.commands", "capsviz.analyses")
 GROUPS = {  # of the help, each in the order in which people use it
     "Look inside": (
         "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
-        "transplant", "parse-tree", "importance", "faithfulness", "probes", "equivariance",
-        "segment", "side-by-side",
+        "transplant", "parse-tree", "binding", "importance", "faithfulness", "probes",
+        "equivariance", "segment", "side-by-side",
     ),
     "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
-    "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore"),
+    "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",
+                            "export"),
     "Train": ("train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip

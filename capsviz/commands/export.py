@@ -1,0 +1,55 @@
+"""Write a network for other programs: ONNX, `torch.export`, or a folder with a model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options, writing
+
+KINDS = {"onnx": ".onnx", "torch": ".pt2", "folder": ""}
+PARTS = ("lengths", "poses", "couplings", "votes", "primary", "reconstruction")
+EXAMPLES = """
+capsviz export --checkpoint digits --to onnx                   # 15 s
+capsviz export --checkpoint digits --to onnx --part couplings  # 15 s
+capsviz export --checkpoint mnist --to folder                  # 3 s
+"""
+
+
+@click.command(
+    help=__doc__ + "\n\nONNX and torch.export take float32 images (batch, C, H, W) in [0, 1], of "
+    "any batch size. A folder holds model.safetensors, its card, config.json and README.md, and is "
+    "opened by capsviz.load."
+)
+@options.inputs
+@click.option("--to", "kind", type=click.Choice(list(KINDS)), required=True, help="What to write.")
+@click.option(
+    "--part", "parts", multiple=True, type=click.Choice(PARTS), default=("lengths", "poses"),
+    show_default=True, help="Outputs, as the parts of a trace; several times.",
+)  # fmt: skip
+@options.path_option("--output", folder=False, help="File or folder. [default: runs/export/NAME]")
+@writing.force
+def command(inputs, kind, parts, output, force):
+    """Export one network, and compare the file with it."""
+    from capsviz.cli import naming
+    from capsviz.experiments import export
+
+    opened = options.open_inputs(inputs)
+    path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
+    if kind == "folder":
+        if path.exists() and not force:
+            raise ValueError(f"{path} exists: choose another --output, or --force")
+        export.to_folder(opened.model, opened.source, path)
+        click.echo(f"wrote {path}: capsviz.load('{path}') opens it")
+        return
+    naming.refuse_file(path, force=force)
+    images = opened.images(min(16, len(opened.dataset)))[0]
+    apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
+    names = ", ".join(parts)
+    if apart is None:
+        click.echo(f"wrote {path}: {names}; not compared, which needs onnxruntime")
+    else:
+        click.echo(
+            f"wrote {path}: {names}; at most {apart:.1e} from PyTorch on {len(images)} images"
+        )

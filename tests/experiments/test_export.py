@@ -1,0 +1,79 @@
+"""Exported networks compute what the network computes, for any batch size."""
+
+import json
+
+import pytest
+import torch
+
+import capsviz
+from capsviz.experiments import export
+from capsviz.nn import models
+
+
+@pytest.fixture
+def images(generator):
+    return torch.rand(3, 1, 28, 28, generator=generator)
+
+
+def build(name="dynamic", **options):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        options = {"stem": "slim", "types": 2, "hidden": [8], "routing": name, **options}
+        return models.build("capsnet", (1, 28, 28), 10, **options).eval()
+
+
+@pytest.mark.parametrize("name", ["dynamic", "em", "self_routing"])
+def test_a_program_is_the_network_for_other_batch_sizes(name, images, tmp_path):
+    network, names = build(name), ("lengths", "couplings", "poses")
+    assert export.to_file(network, images, names, tmp_path / "a.pt2", onnx=False) <= 1e-5
+    program = torch.export.load(tmp_path / "a.pt2").module()
+    trace = capsviz.trace(network, images[:1], keep=names)
+    for found, expected in zip(
+        program(images[:1]), (trace.lengths, trace.couplings[-1], trace.poses[-1]), strict=True
+    ):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "self_attention"])
+def test_an_onnx_file_is_the_network(name, images, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    network = build(name)
+    path = tmp_path / "a.onnx"
+    assert export.to_file(network, images, ("lengths", "reconstruction"), path, onnx=True) <= 1e-5
+    session = runtime.InferenceSession(path)
+    values = session.run(None, {session.get_inputs()[0].name: images[:2].numpy()})
+    expected = capsviz.trace(network, images[:2]).lengths
+    torch.testing.assert_close(torch.from_numpy(values[0]), expected, atol=1e-5, rtol=0)
+
+
+def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="no reconstruction: leave it out"):
+        export.to_file(build(reconstruction_weight=0), images, ("reconstruction",),
+                       tmp_path / "a.pt2", onnx=False)  # fmt: skip
+
+    class Loud(torch.nn.Module):
+        def look(self, images, keep):
+            return {"lengths": images.mean((1, 2, 3))[:, None] * float(images.sum())}
+
+    monkeypatch.setattr(
+        export,
+        "abilities",
+        lambda model: type("A", (), {"gives": lambda *_: True, "decodes": False}),
+    )
+    with pytest.raises(ValueError, match="cannot be exported: "):
+        export.to_file(Loud(), images, ("lengths",), tmp_path / "a.pt2", onnx=False)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install onnx onnxscript"):
+        export.to_file(Loud(), images, ("lengths",), tmp_path / "a.onnx", onnx=True)
+
+
+def test_a_folder_is_opened_again(tmp_path, images):
+    network = capsviz.load("digits")
+    export.to_folder(network, "digits", tmp_path / "hub")
+    again = capsviz.load(tmp_path / "hub")
+    assert torch.equal(again(images).lengths, network(images).lengths)
+    config = json.loads((tmp_path / "hub/config.json").read_text())
+    assert config["config"]["types"] == 8
+    assert "Test accuracy: 99.72%" in (tmp_path / "hub/README.md").read_text()
