@@ -320,16 +320,21 @@ def binding(words: str) -> str:
               "types in both wholes", "one position alone", "follows the unseen part, %",
               "distractor follows, %"]  # fmt: skip
     rows = []
-    for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
+    named = {
+        (KINDS[path.stem.split("-")[2]], path.stem.split("-")[3].replace("_", "-")): path
+        for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json"))
+    }
+    small = ROOT / "figures/binding-assemblies-300-images-far.json"
+    named[KINDS["type"], "dynamic, `assemblies`"] = small
+    for (matrices, routing), path in named.items():
         result = read_result(path)[0]
-        matrices, routing = path.stem.split("-")[2:4]
         coupling, alone = (
             result.assignment[result.scored.index(name)]
             for name in ("coupling", "one position alone (probe)")
         )
         shares = [*result.viewpoint, result.follows[0, -1], result.follows[1, -1]]
         inside, outside, *follow = (percent(one).removesuffix(" %") for one in shares)
-        rows.append([routing.replace("_", "-"), KINDS[matrices], inside, outside,
+        rows.append([routing, matrices, inside, outside,
                      *map(plain, (coupling[0], coupling[1], alone[0])), *follow])  # fmt: skip
     return markdown(header, rows).rstrip()
 

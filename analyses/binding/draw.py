@@ -9,8 +9,7 @@ from matplotlib.colors import ListedColormap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.common_panels import band
-from capsviz.results.panels import name_rows, percent, points, rule, show
+from capsviz.results.panels import band, name_rows, percent, points, rule, show
 
 GREY = "#7F7F7F"
 CONTROLS = ("mean coupling", "coupling, untrained", "one position", "votes from", "random")
