@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
+from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity, preregistered
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import LAWS, cards, shipped
 from capsviz import checks, discovery
@@ -327,4 +327,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
+    "verdicts": preregistered.verdicts,
 }  # fmt: skip

@@ -17,14 +17,14 @@ def forms(result, width):
     """Draw the forms of one image above the AUROC of all scores."""
     wide = width >= WIDE
     S, B = result.auroc.value.shape
-    cell = min(0.9, (width - 0.2) / (B + 1))
-    heights = [cell + 0.55, 0.26 * S + (0.95 if wide else 1.25)]
+    examples = [] if result.examples is None else result.examples  # none of several runs
+    cell = min(0.9, (width - 0.2) / (B + 1)) + 0.55 if len(examples) else 0.01
+    heights = [cell, 0.26 * S + (0.95 if wide else 1.25)]
     figure = Figure(figsize=(width, sum(heights)))
     top, bottom = figure.subfigures(2, 1, height_ratios=heights)
     names = ["intact", *result.kinds]
-    for axes, image, name in zip(
-        top.subplots(1, B + 1, squeeze=False)[0], result.examples, names, strict=True
-    ):
+    for k, (image, name) in enumerate(zip(examples, names, strict=False)):
+        axes = top.add_subplot(1, B + 1, k + 1)
         show(axes, image)
         axes.set_title(
             textwrap.fill(name, 13 if wide else 9, break_long_words=False), fontsize=6, pad=2
