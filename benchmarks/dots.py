@@ -9,7 +9,7 @@ from html import escape
 from capsviz.results import COLOURS
 
 LEFT, WIDTH, ROW, TOP, BOTTOM = 300, 720, 26, 34, 46  # pixels
-SERIES = (COLOURS[0], "#8C8C8C", COLOURS[1])  # the value first, then controls
+GREY = "#8C8C8C"  # of controls
 STYLE = "text{font:12px sans-serif;fill:#222}.label{text-anchor:end}.tick{text-anchor:middle}"
 
 
@@ -30,13 +30,15 @@ def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str
     Parameters
     ----------
     axis   what the numbers are, with their unit.
-    names  of the series, at most three.
+    names  of the series; one that begins with "control" is grey.
     rows   a label and, for each series, a `Number`, or another text where there is none.
     """
     ends = [
         end for _, cells in rows for cell in cells if isinstance(cell, Number) for end in cell.ends
     ]
     ticks = _ticks(min(ends), max(ends))
+    colours = iter(COLOURS)
+    series = [GREY if name.startswith("control") else next(colours) for name in names]
     right, height = WIDTH - 20, TOP + ROW * len(rows) + BOTTOM
 
     def x(value: float) -> float:
@@ -51,7 +53,7 @@ def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str
     middle = f'x="{(LEFT + right) / 2:.1f}" y="{height - 10}"'
     parts.append(f'<text class="tick" {middle}>{escape(axis)}</text>')
     place = 10
-    for name, colour in zip(names, SERIES, strict=False):
+    for name, colour in zip(names, series, strict=True):
         if len(names) > 1:
             parts.append(f'<circle cx="{place}" cy="14" r="4" fill="{colour}"/>')
             parts.append(f'<text x="{place + 9}" y="18">{escape(name)}</text>')
@@ -59,7 +61,7 @@ def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str
     for k, (label, cells) in enumerate(rows):
         y = TOP + ROW * (k + 0.5)
         parts.append(f'<text class="label" x="{LEFT - 10}" y="{y + 4:.1f}">{escape(label)}</text>')
-        for n, (cell, colour) in enumerate(zip(cells, SERIES, strict=False)):
+        for n, (cell, colour) in enumerate(zip(cells, series, strict=True)):
             if isinstance(cell, Number):
                 value, low, high = map(x, cell.ends)
                 at = y + 6 * (n - (len(cells) - 1) / 2)

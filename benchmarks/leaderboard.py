@@ -5,9 +5,12 @@
 
 from collections.abc import Sequence
 
+from benchmarks.refuter import everywhere
+from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard
+from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 
 PAGE = root() / "docs/leaderboard.md"
@@ -52,11 +55,27 @@ GROUPS = {  # title: what its columns mean, and the columns
     ),
 }  # fmt: skip
 
+KINDS = (DONOR, SHUFFLED)  # whose couplings
+DOSES = """### Doses
+
+Factor of the deviation from uniform couplings at which half of the images follow the donor
+(`capsviz transplant --by dose`, from 0.25 to 8). All other networks were not measured.
+"""
+
 
 def cells(table, names: Sequence[str]) -> list[list[str]]:
     """Return some columns, of the rows of `leaderboard.table()`."""
     header, rows = leaderboard.cells(table)
     return [[row[header.index(name)] for name in names] for row in rows]
+
+
+def doses() -> str:
+    """Return the doses of every shipped network, or recipe with several runs, that has them."""
+    rows = [
+        [name.strip("`"), str(number_of_runs(one.half)), *(dose_text(one, kind) for kind in KINDS)]
+        for name, one in everywhere("transplant-*-by-dose-*", "Doses")
+    ]
+    return markdown(["network", "runs", *KINDS], rows)
 
 
 def page(table=None) -> str:
@@ -67,6 +86,8 @@ def page(table=None) -> str:
         rows = cells(table, names)
         measured = [row for row in rows if title == "Accuracy" or {*row[2:]} != {NONE}]
         parts += [f"## {title}\n\n{meaning}\n", markdown(names, measured)]
+        if title == "Routing":
+            parts += [DOSES, doses()]
     notices: dict[str, list[str]] = {}
     for row in table:
         if row.network.notice:

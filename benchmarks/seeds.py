@@ -1,6 +1,7 @@
 """Measure statistics over training runs of one recipe, to be shipped without the weights.
 
     python -m benchmarks.seeds NAME 'GLOB' [--n N]
+    python -m benchmarks.seeds NAME 'GLOB' --only cards     # accuracies alone
     python -m benchmarks.seeds NAME [--n N]
 
 Every analysis of `COMMANDS` that the networks have the parts for is run by its command, over all
@@ -36,16 +37,19 @@ ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
 LEFT_OUT = {  # pictures, and what is of the first run alone
-    **dict.fromkeys(("affine", "corrupt", "detect"), ("examples",)),
+    **dict.fromkeys(("affine", "corrupt", "detect", "parts"), ("examples",)),
     "routing": ("type_coupling",),
 }
 DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # of the many
-OF = {"law": "equivariance"}  # the command of those that are called otherwise
+OF = {"law": "equivariance", "dose": "transplant"}  # the command of those called otherwise
+CARDS = "cards"  # no analysis: runs.json alone
+MANY = 1000  # test images
 FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # these take long
 COMMANDS = {  # but for the images, what each is run with
     "affine": ["--n"],
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
+    "dose": ["--by", "dose", "--n"],
     "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],
     "faithfulness": ["--n"],
     "importance": ["--n"],
@@ -63,18 +67,28 @@ COMMANDS = {  # but for the images, what each is run with
 @click.command(help=__doc__.partition("\n")[0])
 @click.argument("name")
 @click.argument("patterns", nargs=-1, metavar="['GLOB']...")
-@click.option("--n", default=1000, show_default=True, help="Test images, or all if fewer.")
-@click.option("--only", multiple=True, metavar="COMMAND", help="These alone; several times.")
+@click.option(
+    "--n",
+    type=click.IntRange(1),
+    help="Test images, or all if fewer. [default: 1000, or fewer if it takes long]",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice([*COMMANDS, CARDS]),
+    help="These alone; may be given several times.",
+)
 def command(name, patterns, n, only):
     """Run the commands over the runs and keep their numbers."""
+    chosen = [one for one in only or COMMANDS if one != CARDS]
     if not patterns:
         columns = {one for column in leaderboard.columns.COLUMNS for one in column.analyses}
         total = checkpoint.read_card(checkpoint.find(name))["results"]["test"]["n"]
         folder = ROOT / "figures/leaderboard" / name
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
-            for one in only or [one for one in COMMANDS if one in columns]:
-                images = min(n, total, FEW.get(one, n))
+            for one in chosen if only else sorted(columns & COMMANDS.keys()):
+                images = min(n or FEW.get(one, MANY), total)
                 told = measure(folder, one, images, ["--checkpoint", name])
                 click.echo(f"{one}: {told}", err=True)
         return
@@ -83,11 +97,10 @@ def command(name, patterns, n, only):
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     renew(folder, summary(name, cards))
-    n = min(n, cards[0]["results"]["test"]["n"])
-    known = [one for one in COMMANDS if OF.get(one, one) in main.list_commands(None)]
+    total = cards[0]["results"]["test"]["n"]
     with gathered(name, named, [card["recipe"]["seed"] for card in cards]):
-        for one in only or known:
-            images = min(n, FEW.get(one, n))
+        for one in chosen:
+            images = min(n or FEW.get(one, MANY), total)
             runs_of = ["--seeds-of", f"runs/{name}-*"]
             click.echo(f"{one}: {measure(folder, one, images, runs_of)}", err=True)
     size = sum(path.stat().st_size for path in folder.iterdir())
@@ -119,7 +132,7 @@ def renew(folder: Path, about: dict) -> None:
         if digests[0] != digests[1]:
             for path in folder.glob("*.json"):
                 path.unlink()
-    write_text(place, json.dumps(about, indent=1) + "\n")
+    write_text(place, json.dumps(about, separators=(",", ":")) + "\n")
 
 
 def summary(name: str, cards: list[dict]) -> dict:
@@ -172,9 +185,10 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
     return f"{time.process_time() - begin:.0f} s of CPU"
 
 
-def kind(name: str) -> tuple[bool, bool]:
-    """Return whether a result is of a law, and whether its iterations were set."""
-    return "-law" in name, re.search(r"-iterations-\d+\.json$", name) is not None
+def kind(name: str) -> tuple[bool, ...]:
+    """Return whether a result is of a law, by dose, and with a set number of iterations."""
+    iterations = re.search(r"-iterations-\d+\.json$", name) is not None
+    return "-law" in name, "-by-dose-" in name, iterations
 
 
 def rounded(value, decimals: int | None = None):

@@ -1,12 +1,13 @@
 """Open what is shipped: results in figures/ and trained/seeds, and the cards of the weights."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.results import read_result
 
 ROOT = discovery.root()
+SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
 LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # in figures/: how poses follow a warp
 
 
@@ -16,6 +17,7 @@ class Source(NamedTuple):
     result: Any  # a NamedTuple of its analysis
     runs: int
     path: str  # from the root of the checkout
+    seeds: Sequence[int] = ()  # of these runs
 
 
 def shipped(pattern: str) -> Source:
@@ -32,21 +34,22 @@ def shipped(pattern: str) -> Source:
     return max(found, key=lambda one: getattr(one.result, "n", 0))
 
 
-def over_runs(recipe: str, analysis: str, **fields) -> Source:
+def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
     """Return statistics over the training runs of a recipe, where the result has these fields.
+
+    Its kind is `Statistics` or `Result` unless another is named.
 
     Raises
     ------
     FileNotFoundError  if there are none.
     """
-    folder = Path("seeds", recipe)
-    for path in sorted((discovery.folder(checkpoint.SHIPPED) / folder).glob(f"{analysis}-*.json")):
+    for path in sorted((SEEDS / recipe).glob(f"{analysis}-*.json")):
         result, about = read_result(path)
         alike = all(getattr(result, name, None) == value for name, value in fields.items())
-        if about["kind"] in ("Statistics", "Result") and alike:
-            runs = len(about["runs"]["seeds"])
-            return Source(result, runs, f"trained/{folder.as_posix()}/{path.name}")
-    raise FileNotFoundError(f"trained/{folder.as_posix()}/{analysis}-*.json")
+        if about["kind"] in ([kind] if kind else ["Statistics", "Result"]) and alike:
+            seeds = about["runs"]["seeds"]
+            return Source(result, len(seeds), f"trained/seeds/{recipe}/{path.name}", seeds)
+    raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
 
 
 def cards() -> dict[str, dict]:

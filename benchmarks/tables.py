@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
+from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity, preregistered
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import LAWS, ROOT, cards, shipped
 from capsviz import checks, discovery
@@ -393,4 +393,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
     "binding": binding, "attacks": attacks,
+    "verdicts": preregistered.verdicts,
 }  # fmt: skip

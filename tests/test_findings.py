@@ -1,6 +1,7 @@
 """docs/findings.md states what the shipped results support, and nothing that they do not."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -22,16 +23,25 @@ def test_a_finding_holds_and_its_table_and_picture_are_up_to_date(name):
     assert f"](findings/{name}.svg)" in page
 
 
+def test_the_page_is_short():
+    page = findings.PAGE.read_text(encoding="utf-8")
+    prose = re.sub(r"<!-- .*?<!-- end -->|```.*?```", "", page, flags=re.DOTALL)
+    assert 500 < len(prose.split()) < 1400
+
+
 def test_every_finding_of_the_page_is_in_the_readme():
     titles = findings.titles().splitlines()
     assert len(titles) == len(findings.FINDINGS) == 10
     assert not any(character.isdigit() for title in titles for character in title.partition(" ")[2])
 
 
-def test_numbers_are_drawn_where_they_lie():
+def test_numbers_are_drawn_where_they_lie_and_controls_are_grey():
     number = dots.Number("2 [1, 3]", (2.0, 1.0, 3.0))
-    picture = dots.draw("points", ["value", "control"], [("a & b", [number, "–"])])
-    assert "a &amp; b" in picture and picture.count("<circle") == 3  # two in the legend
+    names = ["value", "control: a", "another"]
+    picture = dots.draw("points", names, [("a & b", [number, "–", number])])
+    assert "a &amp; b" in picture and picture.count("<circle") == 5  # three in the legend
+    assert picture.count(f'fill="{dots.GREY}"') == 1  # in the legend: it has no number
+    assert picture.count(f'fill="{dots.COLOURS[1]}"') == 2
     assert dots._ticks(1.0, 3.0) == [1, 1.5, 2, 2.5, 3] and dots._ticks(-0.3, 0.9)[0] == -0.5
 
 

@@ -25,7 +25,7 @@ class Result(NamedTuple):
     kinds: list[str]  # (B,) of breaking, and controls
     auroc: Estimate  # (S, B); differences are to the first score
     beyond: Estimate  # (S, 2) AUROC minus that of its control, as in OF
-    examples: np.ndarray  # (1 + B, C, H, W) uint8, the first image intact and in each form
+    examples: np.ndarray | None  # (1 + B, C, H, W) uint8: the first image intact, in each form
     networks: list[str]
     n: int
     dataset: str

@@ -158,21 +158,17 @@ def _recipe(name: str, runs: list[tuple[int, float, tuple]]) -> Recipe:
 
 def sentence(one: Comparison) -> str:
     """Return the verdict as one plain sentence."""
-    return verdict(one.accuracy, one.first, one.second)
-
-
-def verdict(tested: Paired, first: str, second: str, unit: str = "points") -> str:
-    """Return the verdict on two recipes, of differences in some unit, as one plain sentence."""
+    tested = one.accuracy
     value, (low, high) = float(tested.difference.value), tested.difference.ci95
-    higher, lower = (first, second) if value > 0 else (second, first)
-    by = f"{higher} is higher by {abs(value):.2f} {unit} than {lower}"
+    higher, lower = (one.first, one.second) if value > 0 else (one.second, one.first)
+    by = f"{higher} is higher by {abs(value):.2f} points than {lower}"
     if tested.verdict == equivalence.EQUIVALENT:
         shown = f", although {by}" if tested.p_different < equivalence.LEVEL else ""
-        return f"equivalent within ±{tested.margin:g} {unit}{shown}"
+        return f"equivalent within ±{tested.margin:g} points{shown}"
     if tested.verdict == equivalence.DIFFERENT:
         return f"different: {by} [{min(abs(low), abs(high)):.2f}, {max(abs(low), abs(high)):.2f}]"
     return (
-        f"not settled: with {tested.n} pairs only differences above {tested.detectable:.2f} {unit} "
+        f"not settled: with {tested.n} pairs only differences above {tested.detectable:.2f} points "
         "could have been shown"
     )
 

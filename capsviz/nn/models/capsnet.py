@@ -112,6 +112,8 @@ def check(config: Config) -> None:
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
     require_known(config, primary=["auto", *children.KINDS])
+    if config.transform == "type" and config.children == config.types:
+        raise ValueError("transform=type is for several positions, got one: take own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(

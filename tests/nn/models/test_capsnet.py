@@ -79,6 +79,7 @@ def test_the_grid_is_that_of_the_convolutions(side):
         ({"primary": "crush"}, "unknown primary 'crush'"),
         ({"objective": "hinge"}, "unknown objective 'hinge'"),
         ({"stem": "slim", "preset": "authors"}, "the preset 'authors' has the paper's stem"),
+        ({"stem": "slim", "transform": "type"}, "for several positions, got one"),
         ({"iterations": 0}, "iterations must be at least 1, got 0"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass"),
         ({"hidden": [8, 0]}, r"hidden must be at least 1, got \(8, 0\)"),
