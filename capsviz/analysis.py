@@ -168,6 +168,8 @@ class Analysis:
             return self.panels
         file, _, name = self.panels.partition(":")
         package = importlib.import_module(type(self).__module__).__package__
+        if not package or importlib.util.find_spec(f"{package}.{file}") is None:
+            raise NotImplementedError("it has neither `panels` nor a `draw`")
         return getattr(importlib.import_module(f"{package}.{file}"), name)
 
     def draw(
@@ -191,9 +193,8 @@ class Analysis:
 
         shown = {name: one for name, one in self.all_panels.items() if one.of(result)}
         names = [panel] if isinstance(panel, str) else list(panel)
-        for name in names:
-            if name not in shown:
-                raise ValueError(discovery.unknown("panel", name, list(shown)))
+        if wrong := [name for name in names if name not in shown]:
+            raise ValueError(discovery.unknown("panel", wrong[0], list(shown)))
         if axes is not None:
             if len(names) != 1:
                 raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from capsviz.analyses.perturb.measure import clear, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import GAP, beside, mosaic, room, show, split, wrapped
+from capsviz.results.panels import GAP, beside, mosaic, room, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page
@@ -26,8 +26,9 @@ NAMES = {
 
 def _image(axes, result):
     """Draw the image and its reconstruction."""
-    for one, name in zip(split(axes, 1, 2)[0], ("input", "reconstruction"), strict=True):
-        show(one, getattr(result, name), name)
+    _, x = mosaic(axes, np.stack([result.input, result.reconstruction])[None], 2)
+    axes.set(yticks=[])
+    axes.set_xticks(x, ["input", "decoded"])
 
 
 def _layout(result, width: float) -> tuple[bool, float, float, np.ndarray]:

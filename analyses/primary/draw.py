@@ -42,10 +42,11 @@ def _capsules(axes, result):
         row[-1].set_axis_off()
     last = grid[K // 2, -1]
     last.set_axis_on()
-    show(last, result.whole, f"all {result.children:,}")
-    last.set_xlabel(f"predicted\nas {result.classes[result.predicted]}", fontsize=6.5, labelpad=2)
-    for text in (last.title, last.xaxis.label):  # the row is no taller for them
-        text.set_in_layout(False)
+    show(last, result.whole)
+    words = (f"all {result.children:,}", f"predicted\nas {result.classes[result.predicted]}")
+    for text, y, va in zip(words, (1.08, -0.08), ("bottom", "top"), strict=True):
+        where = {"transform": last.transAxes, "ha": "center", "va": va, "fontsize": 6.5}
+        last.text(0.5, y, text, **where).set_in_layout(False)  # the row is no taller for it
     scale = axes.figure.colorbar(
         picture, ax=grid.ravel().tolist(), fraction=0.05, aspect=8 * K, pad=0.02
     )

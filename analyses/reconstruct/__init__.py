@@ -141,7 +141,7 @@ class Reconstruct(Analysis):
         return f"{text}."
 
     def heading(self, result, part="") -> str:
-        return super().heading(result) if part else f"test images of {result.dataset}"
+        return super().heading(result) if part else ""
 
     def caption(self, result, part="") -> str:
         if part == "errors":

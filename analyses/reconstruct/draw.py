@@ -60,7 +60,7 @@ def _title(kind: str, result) -> str:
     drawn = set(result.example_labels.tolist())
     absent = [name for k, name in enumerate(result.classes) if k not in drawn]
     none = f"; none of {', '.join(absent)} among them" if absent else ""
-    return f"test images of each class{none}"
+    return f"test images of {result.dataset} by class{none}"
 
 
 def rotation_of(names, inches) -> int:

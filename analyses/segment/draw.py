@@ -15,7 +15,7 @@ BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
 WRONG, CONTROL = "#882255", "#D55E00"
 ROWS = ("input", "digits", "recon-\nstructed", "wrong\npair *")
 NAMES, LINE = 0.5, 0.12  # inches: names of rows, a line of text
-CELL, SMALLEST = 0.64, 0.44  # inches of a picture, at most and at least
+CELL, SMALLEST = 0.6, 0.44  # inches of a picture, at most and at least
 
 
 def _some(wrong: bool, result) -> list[int]:
@@ -59,7 +59,7 @@ def _pictures(wrong: bool, axes, result):
 def _tall(wrong: bool, result, width: float) -> float:
     columns, count = _columns(wrong, result, width), len(_some(wrong, result))
     cell = min(CELL, (width - NAMES) / columns) * result.inputs.shape[2] / result.inputs.shape[3]
-    return -(-count // columns) * (len(ROWS) * cell + 4.5 * LINE) + 1.5 * LINE
+    return -(-count // columns) * (len(ROWS) * cell + 6 * LINE) + 2.5 * LINE
 
 
 def overlay(pairs: np.ndarray) -> np.ndarray:

@@ -50,20 +50,18 @@ def _evidence(k: int, axes, result):
         drawn = by_capsule(grid, both, scale, "capsule")
         class_ticks(grid[0].yaxis, result.classes, step=2)
     else:
-        both = {"routed": result.maps[name], "uniform": result.uniform_maps[name]}
+        kinds = {"routed": result.maps[name], "uniform": result.uniform_maps[name]}
         sums = {"routed": result.sums[k], "uniform": result.uniform_sums[k]}
-        pairs = [(j, kind) for kind in both for j in result.shown]
-        scale = CenteredNorm(0, halfrange(np.stack([one[result.shown] for one in both.values()])))
-        grid = split(axes, 2, len(result.shown), wspace=0.02, hspace=0.02)
-        for one, (j, kind) in zip(grid.flat, pairs, strict=True):
+        pairs = [(j, kind) for j in result.shown for kind in kinds]
+        scale = CenteredNorm(0, halfrange(np.stack([one[result.shown] for one in kinds.values()])))
+        grid = split(axes, 1, len(pairs), wspace=0.02)[0]
+        for one, (j, kind) in zip(grid, pairs, strict=True):
             place = result.extents_px[name]
-            drawn = one_map(one, result.image, place, both[kind][j], scale)
-            if kind == "routed":
-                one.set_title(f"for {result.classes[j]}", fontsize=6.5, pad=2)
-            if j == result.shown[0]:
-                one.set_ylabel(kind, fontsize=6.5)
+            drawn = one_map(one, result.image, place, kinds[kind][j], scale)
+            one.set_title(f"for {result.classes[j]},\n{kind}", fontsize=6.5, pad=2)
             one.set_xlabel(f"Σ {sums[kind][j]:.2f}", labelpad=1, fontsize=6)
-    bar = colour_bar(drawn, grid, "evidence", shrink=0.8, aspect=10)
+        grid[0].set_ylabel(name, fontsize=6.5)
+    bar = colour_bar(drawn, grid, "evidence", aspect=10)
     bar.locator = MaxNLocator(3, symmetric=True)
 
 
@@ -71,7 +69,7 @@ def _activations(k: int, axes, result):
     """Draw activations of a network, routed and with uniform couplings."""
     at = np.arange(len(result.classes))
     dumbbells(axes, at, result.activations[k], result.uniform_activations[k])
-    axes.set(title=f"activations of {result.networks[k]}", xlabel="class", ylim=(-0.05, 1.05))
+    axes.set(title="activations", xlabel="class", ylim=(-0.05, 1.05))
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes, step=2)
 
@@ -110,13 +108,13 @@ def _tall(result, width: float) -> float:
 
 
 PANELS = {
-    f"{name}-{network}": Panel(partial(draw, k), tall, *shares)
+    f"{name}-{network}": Panel(partial(draw, k), tall, share, narrow)
     for some in (
-        (("couplings", _couplings, 1.9, (0.21, 0.45)), ("evidence", _evidence, 1.9, (0.29, 0.55))),
-        (("activations", _activations, 1.3, (0.5, 0.5)),),
+        (("couplings", _couplings, 1.6, 0.27, 0.5), ("activations", _activations, 1.6, 0.23, 0.5)),
+        (("evidence", _evidence, 1.25, 0.5, 1.0),),
     )
     for k, network in enumerate(NETWORKS)
-    for name, draw, tall, shares in some
+    for name, draw, tall, share, narrow in some
 }
 MANY = {
     "accuracy": Panel(_accuracy, _tall, 1 / 3),

@@ -98,7 +98,7 @@ def _bars(axes, result, k):
 
 
 def _name_conditions(axes, result, label: str):
-    """Name a row for each condition between pale lines, the s.d. of its couplings at its end."""
+    """Name a row for each condition, between pale lines."""
     rows_from(axes, result.names, -0.03, label)
     for edge in np.arange(0.5, len(result.names) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)

@@ -33,7 +33,6 @@ class Exchange(Analysis):
     any_input = True
 
     def heading(self, result, part="") -> str:
-        """Return the number of pairs, and what the intervals are."""
         if not hasattr(result, "n"):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"

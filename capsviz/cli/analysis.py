@@ -230,9 +230,8 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
             text = inspect.getdoc(getattr(one.draw, "func", one.draw)) or ""
             click.echo(f"{name:24}{text.partition(chr(10))[0]}".rstrip())
         return True
-    for name in names:
-        if name not in known:
-            raise ValueError(discovery.unknown("panel", name, list(known)))
+    if wrong := [name for name in names if name not in known]:
+        raise ValueError(discovery.unknown("panel", wrong[0], list(known)))
     return False
 
 

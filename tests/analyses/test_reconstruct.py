@@ -126,9 +126,10 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
     names = ["aeroplane", "automobile", "bird", "cat"]
     found = measured(model, images, labels, classes=names, dataset="x", per_class=2)
     assert len(found.failures) == (0 if right else 6) and found.examples.shape[1:] == (3, 3, 20, 24)
-    figure = results.draw("reconstruct", found, width)
-    assert_fits(figure)
-    texts = " ".join(text.get_text() for text in figure.findobj(Text))
+    figures = [results.draw("reconstruct", found, width, part) for part in ("", "errors")]
+    for figure in figures:
+        assert_fits(figure)
+    texts = " ".join(text.get_text() for one in figures for text in one.findobj(Text))
     assert ("misclassified" in texts) is not right
 
 

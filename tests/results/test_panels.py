@@ -1,6 +1,7 @@
 """Panels: each is drawn into anybody's axes, some make a figure, and what has no room is named."""
 
 import json
+from unittest import TestCase
 
 import numpy as np
 import pytest
@@ -74,11 +75,12 @@ def test_a_panel_is_redrawn_beside_the_whole_figure(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
 
 
-def test_what_has_no_room_is_named_in_the_log(routing, tmp_path, caplog):
+def test_what_has_no_room_is_named_in_the_log(tmp_path):
     path = SHIPPED / "tsne-mnist-poses-1000-images.json"
     result, _ = results.read_result(path)
-    results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
-    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    with TestCase().assertLogs("capsviz.results", "WARNING") as logged:
+        results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
+    (line,) = [one.getMessage() for one in logged.records]
     assert line == "x has no room for pixels: draw it with --panel pixels"
 
 

@@ -1,7 +1,4 @@
-"""A figure of named panels: rows of those that fit, one key, and names at the ends of lines.
-
-It knows nothing of analyses: a panel is what `capsviz.analysis.Panel` describes.
-"""
+"""A figure of named panels: rows of those that fit, one key, and names at the ends of lines."""
 
 from __future__ import annotations
 
@@ -89,9 +86,9 @@ def split(axes, rows: int, columns: int, **how):
     else:
         grid = place.subgridspec(rows, columns, **how)
     axes.set_axis_off()
-    axes.parts = grid.subplots(squeeze=False, **shared)
-    axes.parts = axes.parts.ravel().tolist()
-    return np.array(axes.parts, object).reshape(rows, columns)
+    every = grid.subplots(squeeze=False, **shared)
+    axes.parts = every.ravel().tolist()
+    return every
 
 
 def room(axes) -> float:
