@@ -185,7 +185,8 @@ def command(
     words = opening.in_words(others)
     if not paths:
         raise ValueError(f"no picture in {', '.join(map(repr, nothing))}{words and f': {words}'}")
-    click.echo(f"{len(paths)} pictures{words and f'; left out: {words}'}", err=True)
+    count = "1 picture" if len(paths) == 1 else f"{len(paths):,} pictures"
+    click.echo(f"{count}{words and f'; left out: {words}'}", err=True)
     model, source, notice = open_model(
         checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
         data_dir=data_dir, device=device,

@@ -49,7 +49,7 @@ def truth():
 
 def test_a_line_for_each_picture(run, truth):
     result = run("photos", "--topk", 2)
-    assert result.exit_code == 0 and result.stderr == ""
+    assert result.exit_code == 0 and result.stderr == "3 pictures\n"
     lines = result.stdout.splitlines()
     assert [line.partition(": ")[0] for line in lines] == [f"photos/{k}.jpg" for k in range(3)]
     for line, label in zip(lines, truth, strict=True):
@@ -105,8 +105,8 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 4
     lines = result.stderr.splitlines()
-    assert len(lines) == 4 and lines[-1].startswith("Error: 3 of the pictures")
-    for name, line in zip(("nothing*.png", "1b.png", "none.png"), lines, strict=False):
+    assert len(lines) == 5 and lines[-1].startswith("Error: 3 of the pictures")
+    for name, line in zip(("nothing*.png", "1b.png", "none.png"), lines[1:], strict=False):
         assert name in line
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
 
 def test_a_network_without_capsules_is_flagged_by_its_probability(run):
     result = run("photos", "--checkpoint", "mnist-resnet", "--json")
-    assert result.stderr == ""
+    assert result.stderr == "3 pictures\n"
     limit = checkpoint.load("mnist-resnet").card["thresholds"]["length"]
     for record in json.loads(result.stdout):
         assert record["reconstruction_sse"] is None
@@ -142,7 +142,7 @@ def test_what_is_not_known_is_said_once(run, tmp_path):
     card = json.loads((tmp_path / "mnist-resnet.json").read_text())
     (tmp_path / "mnist-resnet.json").write_text(json.dumps(card | {"thresholds": {}}))
     result = run("photos", "--checkpoint", "mnist-resnet.safetensors", "--json")
-    (line,) = result.stderr.splitlines()
+    _, line = result.stderr.splitlines()
     assert line.startswith("not known which pictures are unlike") and "no validation" in line
     assert {record["unlike_training_data"] for record in json.loads(result.stdout)} == {None}
 
@@ -193,6 +193,6 @@ def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_r
         bright = CliRunner().invoke(main, ["predict", str(tmp_path), "--range", "4095"])
     assert dark.exit_code == bright.exit_code == 0, dark.output
     said = dark.stderr.splitlines()
-    assert said[0] == "1 pictures; left out: 1 files that are not pictures (1 .heix)"
+    assert said[0] == "1 picture; left out: 1 files that are not pictures (1 .heix)"
     assert said[-1].startswith("WARN no pixel is brighter than 15 of 255") and "4095" in said[-1]
     assert "WARN" not in bright.stderr
