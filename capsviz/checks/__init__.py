@@ -114,7 +114,7 @@ def _report(candidate: Candidate, made: dict[str, Check]) -> Report:
     stops: dict[str, tuple[str, ...] | None] = {}  # checks that a failed one makes meaningless
     for name, one in made.items():
         about = one.about
-        failed = (verdicts[k] for k in about.after if stops.get(k) is None or name in stops[k])
+        failed = (verdicts[k] for k in about.after if name in (stops[k] or (name,)))
         cause = next((v.cause or v.check for v in failed if v.cause or v.status == "FAIL"), None)
         judgement = _judge(one, candidate) if cause is None else skipped(f"{cause} fails")
         stops[name] = judgement.stops

@@ -41,7 +41,7 @@ class Check(NamedTuple):
 
     name: str
     about: About
-    examine: Callable[..., Judgement]
+    examine: Callable  # (candidate), or (candidate, layer), -> Judgement; a plug-in's may err
 
 
 def check(examine: Callable[..., Judgement]) -> Check:

@@ -9,7 +9,7 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.primary import GROWTH, PRODUCTS, last_before, noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping import grid
-from capsviz.wrapping.vectors import voting
+from capsviz.wrapping.layers import voting
 
 POSITIONS = 64
 CLOSE, ALIKE = 1e-4, 1e-3
