@@ -1,4 +1,4 @@
-"""`capsviz.wrap(network, example=...)`: inputs that are no images; and capsules that are no classes."""
+"""Inputs of a wrapped network that are no images, and capsules that are no classes."""
 
 import pytest
 import torch

@@ -16,7 +16,7 @@ from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
 from capsviz.wrapping.grid import NOWHERE, Places
-from capsviz.wrapping.recorder import outputs_of, watching
+from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
     ChildEntry,
     Entry,
@@ -301,7 +301,7 @@ class Wrapped(Bare):
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
-            whole = torch.stack(values) if part in PER_ITERATION else values[-1]
+            whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else values[-1]
             if order is not None and part != "poses":
                 axis = 2 if part in PER_ITERATION else 1
                 whole = whole.index_select(axis, order.to(whole.device))
