@@ -93,9 +93,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return to_float(self.images[position]), int(label) if label.dim() == 0 else label
 
     @property
-    def image_shape(self) -> tuple[int, ...]:
+    def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W); of inputs that are no images, the shape of one."""
-        return tuple(self.images.shape[1:])
+        return tuple(self.images.shape[1:])  # type: ignore[return-value]
 
     @cached_property
     def digest(self) -> str:

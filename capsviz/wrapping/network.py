@@ -117,7 +117,7 @@ class Bare(nn.Module):
         for name in discovery.names(analysis.PACKAGE):
             if name not in OF_FILES:
                 each = [missing(self, required(one)) for one in analysis.of(name)]
-                lacks = ", ".join(min(each, key=len))
+                lacks = ", ".join(sorted(each, key=len)[0])
                 by_lack.setdefault(lacks, []).append(name)
         lines.append(f"  {'can':<12}" + ", ".join(by_lack.pop("")))
         reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
