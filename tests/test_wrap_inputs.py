@@ -1,4 +1,4 @@
-"""`capsviz.wrap(network, example=...)`: inputs that are no images, capsules that are no classes."""
+"""Inputs of a wrapped network that are no images, and capsules that are no classes."""
 
 import pytest
 import torch
@@ -120,6 +120,38 @@ def test_capsules_that_are_no_classes_are_traced_and_not_taken_for_classes():
     assert can.split() == ["can", "trace"] and "no classes" in cannot
 
 
+class TwoLayers(zoo.Base):
+    """24 capsules to 8, and these to 3."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Parameter(torch.randn(24, 8, 5, 4))
+        self.second = nn.Parameter(torch.randn(8, J, E, 5))
+
+    def routed(self, u, matrices):
+        votes = torch.einsum("ijed,bid->bije", matrices, u)
+        return votes, Text.route(self, votes)[1]
+
+    def forward(self, x):
+        return self.routed(self.routed(self.encode(x), self.first)[1], self.second)[1].norm(dim=2)
+
+
+def test_each_of_several_routed_layers_can_be_traced():
+    network, images = TwoLayers().eval(), torch.rand(3, 1, 12, 10)
+    net = capsviz.wrap(network, (1, 12, 10), classes=J)
+    assert "24 children to 8 parents" in net.report() and "by capsules=8" in net.report()
+    below = capsviz.wrap(network, (1, 12, 10), capsules=8)
+    with torch.no_grad():
+        votes, poses = network.routed(network.encode(images), network.first)
+        last = network.routed(poses, network.second)
+    for one, own in ((below, (votes, poses)), (net, last)):
+        seen = capsviz.trace(one, images)
+        torch.testing.assert_close(seen.votes, own[0])
+        torch.testing.assert_close(seen.poses[-1], own[1])
+        assert "in doubt" not in one.report()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -128,7 +160,10 @@ def test_capsules_that_are_no_classes_are_traced_and_not_taken_for_classes():
         ({"example": ids(1)[0]}, "a tensor .* expected inputs along its first axis: one graph"),
         ({"example": "a sentence"}, "example= must hold tensors, got str"),
         ({"example": ids(2).float()}, "the network refuses inputs like the example"),
-        ({"example": ids(2), "capsules": J}, "expected a number of classes=, or of capsules="),
+        (
+            {"example": ids(2), "capsules": J},
+            "expected a number of classes, at least 2, or capsules=",
+        ),
         ({"example": ids(2), "classes": 5}, r"are the capsules no classes\? then capsules=3"),
     ],
 )

@@ -64,7 +64,8 @@ def _relevance(axes, result):
 
 PANELS = {
     "forms": Panel(
-        _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1
+        _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1,
+        shown=lambda result: result.examples is not None,
     ),
     "auroc": Panel(_auroc, lambda result, width: 0.24 * len(result.scores) + 0.45, 1),
     "relevance": Panel(

@@ -110,9 +110,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self.kind or self.name
 
     @property
-    def image_shape(self) -> tuple[int, ...]:
+    def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W); of inputs that are no images, the shape of one."""
-        return tuple(self.images.shape[1:])
+        return tuple(self.images.shape[1:])  # type: ignore[return-value]
 
     @cached_property
     def digest(self) -> str:

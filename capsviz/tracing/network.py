@@ -130,10 +130,9 @@ def abilities(model: Any) -> Abilities:
     card, config = (getattr(model, name, None) for name in ("card", "config"))
     card, config = (one if isinstance(one, Mapping) else {} for one in (card, config))
     name = str(card.get("name") or type(model).__name__)
-    size = getattr(model, "image_bytes", 1)
+    size, draw = getattr(model, "image_bytes", 1), getattr(model, "draw", None)
     if not callable(getattr(model, "look", None)):
-        more = {"image_bytes": size, "config": config, "card": card}
-        return Abilities(name, False, draw=getattr(model, "draw", None), **more)
+        return Abilities(name, False, image_bytes=size, draw=draw, config=config, card=card)
     parts = getattr(model, "parts", None)
     if parts is not None:
         parts = frozenset({*parts, *(ALIASES[name] for name in ALIASES if name in parts)})
@@ -162,7 +161,7 @@ def abilities(model: Any) -> Abilities:
         routing=_routing(model),
         peculiar=getattr(model, "peculiar", {}),
         image_bytes=size,
-        draw=getattr(model, "draw", None),
+        draw=draw,
         config=config,
         card=card,
     )

@@ -337,8 +337,8 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     chosen[torch.arange(I), torch.arange(I) % J] += 0.9
     chosen = (chosen * float(couplings.sum(3).mean())).to(images)
     try:
-        parts = ("votes", "couplings", "poses", "lengths")
-        moved = shown(model, images, parts, couplings=chosen)
+        wanted = ("votes", "couplings", "poses", "lengths")
+        moved = shown(model, images, wanted, couplings=chosen)
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:

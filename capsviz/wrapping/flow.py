@@ -7,13 +7,14 @@ size 1 or of repeated numbers. Several axes may share I, E or D.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.recorder import Event
 
 Port = tuple[int, int]
@@ -43,14 +44,15 @@ class Step(NamedTuple):
 class Flow:
     """The graph of the events of a recording; those that depend on the images are `derived`."""
 
-    def __init__(self, events: list[Event], inputs: Collection[Tensor]):
+    def __init__(self, events: list[Event], inputs: Any):
         self.events = events
         self.sources: list[tuple[Port | None, ...]] = []
         self.readers: dict[Port, list[Step]] = {}
         self.derived: set[int] = set()
         makers: dict[int, Port] = {}
         aliases: dict[tuple, Port] = {}
-        given, wholes = {id(one) for one in inputs}, {_alias(one) for one in inputs}
+        given = {id(one) for one in tensors(inputs)}
+        wholes = {_alias(one) for one in tensors(inputs)}
         for event in events:
             sources = tuple(makers.get(id(t)) or aliases.get(_alias(t)) for t in event.inputs)
             self.sources.append(sources)

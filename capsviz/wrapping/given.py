@@ -64,11 +64,15 @@ def _named(name: str, function: Callable) -> Callable:
     return answer
 
 
-def whole_shape(image_shape) -> tuple[int, int, int]:
-    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes."""
+def whole_shape(image_shape, classes) -> tuple[int, int, int]:
+    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes, and
+    for other than a number of classes.
+    """
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
         raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
     channels, height, width = (1, *shape)[-3:]
     return channels, height, width
 

@@ -17,7 +17,7 @@ from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
 from capsviz.wrapping.grid import NOWHERE, Places
-from capsviz.wrapping.recorder import outputs_of, watching
+from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
     ChildEntry,
     Entry,
@@ -138,7 +138,7 @@ class Bare(nn.Module):
         for name in discovery.names(analysis.PACKAGE):
             if name not in OF_FILES:
                 each = [missing(self, required(one)) for one in analysis.of(name)]
-                lacks = ", ".join(min(each, key=len))
+                lacks = ", ".join(sorted(each, key=len)[0])
                 by_lack.setdefault(lacks, []).append(name)
         lines.append(f"  {'can':<12}" + ", ".join(by_lack.pop("")))
         reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
@@ -322,7 +322,7 @@ class Wrapped(Bare):
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
-            whole = torch.stack(values) if part in PER_ITERATION else values[-1]
+            whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else values[-1]
             if order is not None and part != "poses":
                 axis = 2 if part in PER_ITERATION else 1
                 whole = whole.index_select(axis, order.to(whole.device))

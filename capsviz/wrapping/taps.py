@@ -280,8 +280,8 @@ class TapPass(Pass):
         placed = embed(couplings, "BIJ", entry.roles, tuple(own.shape))
         self.exchanges += 1
         result = entry.product.with_weights(function, args, kwargs, placed.to(own))
-        own = written(function, args, kwargs)
-        return result if own is None or own is result else own.copy_(result)
+        to = written(function, args, kwargs)
+        return result if to is None or to is result else to.copy_(result)
 
 
 class ChangePass(TapPass):

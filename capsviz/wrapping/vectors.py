@@ -6,7 +6,7 @@ parallel to it, capsule by capsule, however they were made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 from math import prod
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from capsviz.wrapping.flow import (
     is_view,
     varying,
 )
-from capsviz.wrapping.layers import Place, Round, product, summed_dims, votes_base, voting
+from capsviz.wrapping.layers import Layer, Place, Round, product, summed_dims, votes_base, voting
 from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
@@ -129,7 +129,10 @@ class Poses(NamedTuple):
     doubt: str | None  # why these may be no poses
 
 
-def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor]) -> Poses:
+def poses(
+    flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor],
+    others: Iterable[Layer] = (),
+) -> Poses:  # fmt: skip
     """Find the poses of each iteration.
 
     They are the tensor, made of the sum over children, whose norms are the scores, or that the
@@ -140,8 +143,12 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
     ----------
     scores  (B, J), candidates for the scores of the recorded pass.
     output  all tensors that the network returned.
+    others  further layers; poses end where one makes votes of them.
     """
-    ends = [later.total.index for later in rounds[1:]] + [len(flow.events)]
+    made = [children(flow, one.rounds[0]) for one in others]
+    after = [one.event.index for one in made if isinstance(one, Place)]
+    after = [index for index in after if index > rounds[-1].total.index]
+    ends = [*(later.total.index for later in rounds[1:]), min(after, default=len(flow.events))]
     passes = [followed(flow, turn, end) for turn, end in zip(rounds, ends, strict=True)]
     masks = {mask.event.index for place in passes[-1] for mask in masked(flow, place)}
     masks |= {later for index in masks for later in flow.descendants(index)}
@@ -228,7 +235,8 @@ def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
     """Return which of the tensors that are made of a sum is compared with the votes, if one is."""
     base = votes_base(flow, turn)
     for k, place in reversed(list(enumerate(places))):
-        ports = [_port(flow, place.event, place.position)]
+        port = _port(flow, place.event, place.position)
+        ports = [] if port is None else [port]
         while ports:
             for step in flow.readers.get(ports.pop(), []):
                 if is_view(step.event):

@@ -153,13 +153,13 @@ def wrap(
     count = classes if capsules is None else capsules
     if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
         raise ValueError(
-            "expected a number of classes=, or of capsules= that are none, at least 2, got "
+            "expected a number of classes, at least 2, or capsules= that are no classes, got "
             f"classes={classes!r} and capsules={capsules!r}"
         )
     if (image_shape is None) == (example is None) or (normalise and example is not None):
         raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
     network, sample = as_written(network), None if example is None else Example(example)
-    shape = whole_shape(image_shape) if sample is None else sample.shape
+    shape = whole_shape(image_shape, count) if sample is None else sample.shape
     mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
     recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
@@ -264,7 +264,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
                 )
             others = tuple(other for other in known if other is not layer)
             return recipe, Recorded(images, output, flow, layer, others)
-    raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing))
+    raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing or ""))
 
 
 def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Flow, object]:
@@ -273,7 +273,7 @@ def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, F
     recorder = Recorder(network)
     try:
         output = recipe.run(recorder, network, inside)
-        return recipe, Flow(recorder.events, tensors(inside)), output
+        return recipe, Flow(recorder.events, inside), output
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
@@ -414,12 +414,13 @@ def capsules(
         values = outputs.values_of_scores(
             recorded.output, recorded.batch, recipe.classes, options.scores
         )
-        own = vectors.poses(flow, layer.rounds, values, tensors(recorded.output))
+        returned = tensors(recorded.output)
+        own = vectors.poses(flow, layer.rounds, values, returned, recorded.others)
         taps = {place.event.site: tap_of_place("poses", place) for place in own.places}
         readers["poses"] = tuple(taps.values())
         place = own.places[-1]
-        size = vectors.rows(place.tensor, place.roles).shape[2]
-        facts.append(Fact("poses", f"(B, {recipe.classes}, {size}), {place.made}"))
+        numbers = vectors.rows(place.tensor, place.roles).shape[2]
+        facts.append(Fact("poses", f"(B, {recipe.classes}, {numbers}), {place.made}"))
         if own.doubt is not None:
             facts.append(Fact("poses", own.doubt))
     return Inferred(readers, tuple(facts), None, entries, child_entry, children)
@@ -441,7 +442,7 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
     if isinstance(couplings, Watched):
         choices["couplings"].append(replace(couplings, unused=1))
     for pair in product(*choices.values()):
-        one = replace(known, readers=known.readers | dict(zip(choices, pair, strict=True)))
+        one = replace(known, readers={**known.readers, **dict(zip(choices, pair, strict=True))})
         shown.inferred = one
         traced = shown.look(recorded.images, keep=("votes", "couplings", "weights"))
         weights = traced.get("weights", traced["couplings"])[-1]
@@ -465,7 +466,7 @@ def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     facts.append(Fact("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}"))
-    return facts + [Fact("also", str(other)) for other in others]
+    return facts + [Fact("also", f"{one}: trace it by capsules={one.parents}") for one in others]
 
 
 def _scores(
