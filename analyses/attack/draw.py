@@ -34,7 +34,7 @@ def checks(result, width):
     handles, labels = panels[0].get_legend_handles_labels()
     panels[1].legend(handles, labels, fontsize=6, loc="best")
     marks = [panels[0].plot([], [], **_look(k))[0] for k in range(len(result.networks))]
-    _legend(figure, result, marks, across)
+    _legend(figure, result, marks, across, about="")
     return figure
 
 
@@ -138,8 +138,8 @@ def _look(k):
     return {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
 
 
-def _legend(figure, result, marks, across):
+def _legend(figure, result, marks, across, about="; bands and bars: 95 %"):
     figure.legend(
         marks, result.networks, loc="outside lower center", ncols=across, title_fontsize=6.5,
-        title=f"{result.n:,} images of {result.dataset}; bands and bars: 95 %",
+        title=f"{result.n:,} images of {result.dataset}{about}",
     )  # fmt: skip

@@ -7,11 +7,12 @@ import torch
 from conftest import build_tiny
 from helpers.attackable import Linear, OfScores
 
-from capsviz import checkpoint, tracing
+from capsviz import checkpoint, data, tracing
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import Ball
 from capsviz.nn.functional import lengths, squash
 from capsviz.tracing.outputs import activations_and_distance
+from capsviz.transforms.augment import to_float
 
 LABELS = torch.arange(8) % 3
 BALLS = [Ball(0.25), Ball(1.5, "l2")]
@@ -146,6 +147,22 @@ def test_apgd_follows_algorithm_1(tiny, tiny_images):
         found = attacks.apgd(model, look, origin, label, Ball(eps), **how)
         ours = float(look(found.images, label)[0].detach())
         assert ours == pytest.approx(best[0], abs=1e-9) or found.done.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "ball", "survivors"),
+    [
+        ("apgd-dlr", Ball(0.1), 32),
+        ("apgd-dlr", Ball(1.5, "l2"), 32),
+        ("apgd-ce", Ball(1.5, "l2"), 19),
+    ],
+)
+def test_as_many_images_survive_as_under_the_authors_code(trained, loss, ball, survivors):
+    """What fra31/auto-attack at a392200 left of 60 images, from the same starts."""
+    part = data.load("digits", "test").sample(60)
+    found = by_apgd(trained, to_float(part.images), part.labels, ball, loss=loss, steps=30)
+    assert abs(int((~found.done).sum()) - survivors) <= 1
 
 
 def test_an_image_that_leaves_early_is_fooled_and_one_that_stays_is_not(trained, digits):
