@@ -13,9 +13,6 @@ from capsviz.analysis import Analysis, Default, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within, within_one
 
-CEILING, FLOOR = "votes from the true poses", "votes from part types alone"
-UNTRAINED = "coupling, untrained network"
-
 
 class Result(NamedTuple):
     """Of one network; AUROC is 0.5 for what knows nothing. Intervals are over images."""
@@ -118,7 +115,7 @@ class Binding(Analysis):
         options = {"parts": trained.get("parts", 2), "rotation": trained.get("rotation", 30)}
         options |= {"distance": distance or trained.get("distance", "near")}
         options |= {"distractors": distractors, "jitter": trained.get("jitter", 0.5)}
-        return evaluate.evaluate(inputs.model, n, options, seed, progress)
+        return Result(**evaluate.evaluate(inputs.model, n, options, seed, progress))
 
     def verdict(self, result) -> str:
         from capsviz.analyses.binding.measure import ALONE, COUPLING

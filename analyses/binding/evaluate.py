@@ -1,4 +1,4 @@
-"""All scores of one network, as a result."""
+"""All scores of one network, as the fields of a result."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import numpy as np
 import torch
 
 from capsviz import checkpoint
-from capsviz.analyses.binding import CEILING, FLOOR, UNTRAINED, Result, measure, truth
-from capsviz.analyses.binding.measure import ALONE, COUPLING, PRIOR, SEES
+from capsviz.analyses.binding import measure, truth
+from capsviz.analyses.binding.measure import (
+    ALONE,
+    CEILING,
+    COUPLING,
+    FLOOR,
+    PRIOR,
+    SEES,
+    UNTRAINED,
+)
 from capsviz.data import assemblies
 from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
@@ -19,7 +27,7 @@ SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
 BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
 
 
-def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
+def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     """Measure a network on images that `assemblies` makes with these options from the seed."""
     if n < measure.COMPONENTS:
         raise ValueError(f"binding needs at least {measure.COMPONENTS} images, got {n}")
@@ -74,7 +82,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> Result:
     )
     bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
     in_bins = np.stack([np.where(chosen, right.numpy(), np.nan) for chosen in bins])
-    return Result(
+    return dict(
         scored=list(areas),
         subsets=list(measure.SUBSETS),
         assignment=_mean(np.stack(list(areas.values())), 0, 1),

@@ -14,8 +14,8 @@ from torch.nn.functional import normalize
 
 from capsviz.analyses.binding import truth
 from capsviz.analyses.binding.truth import Grid
-from capsviz.analyses.faithfulness import maps as attribution
 from capsviz.data.assemblies import Assemblies, render
+from capsviz.experiments import maps as attribution
 from capsviz.statistics.detection import auroc
 from capsviz.tracing import evidence, scores, trace
 from capsviz.transforms.augment import to_float
@@ -26,6 +26,8 @@ NOTHING = 1e-6  # of the largest coupling: differences below it are rounding
 COUPLING, LONG, EVIDENCE = "coupling", "coupling times length of the vote", "evidence"
 AGREEMENT, UNIFORM = "agreement", "evidence with uniform couplings"
 OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
+CEILING, FLOOR = "votes from the true poses", "votes from part types alone"
+UNTRAINED = "coupling, untrained network"
 ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
 SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
 SEES = ("positions of the other part", "positions of a distractor")

@@ -11,7 +11,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
-from capsviz.analyses.faithfulness import maps
+from capsviz.experiments import maps
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate

@@ -65,7 +65,8 @@ class OneImage(Faithfulness):
         import torch
         from torch.nn.functional import interpolate
 
-        from capsviz.analyses.faithfulness import maps, measures
+        from capsviz.analyses.faithfulness import measures
+        from capsviz.experiments import maps
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
         from capsviz.transforms.augment import to_uint8
@@ -195,7 +196,8 @@ class OverImages(Faithfulness):
         """
         import torch
 
-        from capsviz.analyses.faithfulness import maps, measures
+        from capsviz.analyses.faithfulness import measures
+        from capsviz.experiments import maps
         from capsviz.experiments.attacks import frozen
         from capsviz.nn.images import like_of
         from capsviz.statistics.intervals import mean_interval, require_two

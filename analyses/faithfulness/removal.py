@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, max_pool2d
 
-from capsviz.analyses.faithfulness import maps, measures
+from capsviz.analyses.faithfulness import measures
 from capsviz.data import Dataset, multimnist
+from capsviz.experiments import maps
 from capsviz.experiments.attacks import frozen
 from capsviz.nn.images import like_of
 from capsviz.statistics.detection import auroc

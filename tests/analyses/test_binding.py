@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import capsviz
-from capsviz.analyses.binding import evaluate, measure, truth
+from capsviz.analyses.binding import Result, evaluate, measure, truth
 from capsviz.data import assemblies
 from capsviz.nn import models
 from capsviz.nn.functional import squash
@@ -75,7 +75,7 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
 
 
 def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
-    result = evaluate.evaluate(network, 24, OPTIONS, 0)
+    result = Result(**evaluate.evaluate(network, 24, OPTIONS, 0))
     low, high = result.assignment.ci95[result.scored.index("coupling"), 0]
     assert low < 0.5 < high
     assert result.unequal == 0
@@ -111,6 +111,6 @@ def test_a_wrapped_network_is_scored_as_well():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = capsviz.wrap(Own(), image_shape=(1, 64, 64), classes=10)
-    result = evaluate.evaluate(network, 16, OPTIONS, 0)
+    result = Result(**evaluate.evaluate(network, 16, OPTIONS, 0))
     assert result.example_true.shape == (6, 6)
     assert result.unequal == 0 and result.follows.value[0, 0] == 0.5

@@ -10,7 +10,8 @@ from conftest import build_tiny
 from helpers.linear_capsnet import SHAPE, Exact, Plain
 from helpers.plain_capsnet import Foreign
 
-from capsviz.analyses.faithfulness import maps, measures
+from capsviz.analyses.faithfulness import measures
+from capsviz.experiments import maps
 from capsviz.experiments.attacks import frozen
 from capsviz.nn import models
 from capsviz.nn import routing as routings
