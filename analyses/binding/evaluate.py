@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from capsviz import checkpoint
-from capsviz.analyses.binding import measure, truth
+from capsviz.analyses.binding import measure
 from capsviz.analyses.binding.measure import (
     ALONE,
     CEILING,
@@ -19,6 +19,7 @@ from capsviz.analyses.binding.measure import (
     UNTRAINED,
 )
 from capsviz.data import assemblies
+from capsviz.experiments import wholes as truth
 from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import student, wilson

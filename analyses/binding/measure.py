@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.analyses.binding import truth
-from capsviz.analyses.binding.truth import Grid
 from capsviz.data.assemblies import Assemblies, render
 from capsviz.experiments import maps as attribution
+from capsviz.experiments import wholes as truth
+from capsviz.experiments.wholes import Grid
 from capsviz.statistics.detection import auroc
 from capsviz.tracing import evidence, scores, trace
 from capsviz.transforms.augment import to_float

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import capsviz
-from capsviz.analyses.binding import Result, evaluate, measure, truth
+from capsviz.analyses.binding import Result, evaluate, measure
 from capsviz.data import assemblies
+from capsviz.experiments import wholes as truth
 from capsviz.nn import models
 from capsviz.nn.functional import squash
 
