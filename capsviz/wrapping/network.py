@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -70,9 +71,8 @@ class Inferred:
 
 
 def _wrapped_again(network: nn.Module, image_shape, classes: int, options: Mapping) -> Bare:
-    from capsviz.wrapping.wrapping import wrap  # which imports this file
-
-    return wrap(network, image_shape, classes, **options)
+    wrapping = importlib.import_module("capsviz.wrapping")  # which imports this file
+    return wrapping.wrap(network, image_shape, classes, **options)
 
 
 class Bare(nn.Module):
