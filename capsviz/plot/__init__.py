@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -205,7 +206,7 @@ def overlay(
     axes.set_facecolor("white")  # as paper, whatever the style
     axes.imshow(picture(pixels), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
     norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
-    place = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else tuple(extent)
+    place: Any = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else tuple(extent)
     drawn = axes.imshow(
         values, cmap=cmap, norm=norm, extent=place, interpolation="none", zorder=2,
         alpha=0.7 if extent is None else 1,
