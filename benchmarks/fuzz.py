@@ -75,7 +75,8 @@ def command(*words: object) -> str:
     if done.exit_code == 0:
         return done.output
     assert done.exit_code in (1, 2), f"exit status {done.exit_code}"
-    assert lines and lines[-1].startswith("Error: "), f"no line says why: {lines[-3:]}"
+    helped = bool(lines) and lines[0].startswith("Usage: ")  # what a bare `capsviz` prints
+    assert helped or (lines and lines[-1].startswith("Error: ")), f"no line says why: {lines[-3:]}"
     raise Refused(lines[-1])
 
 
@@ -370,7 +371,6 @@ def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
 
 def run(seeds, seconds: float, kind: str | None = None) -> Counter:
     """Try inputs until the time is over; print failures, and a table of the ends by kind."""
-
 
     end, counts = time.perf_counter() + seconds, Counter()
     for seed in seeds:

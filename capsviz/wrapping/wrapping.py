@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,7 @@ def wrap(
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
         wrapped = kind(network, recipe, inferred, card)
         verify(wrapped, recorded.images)
-    wrapped.again = again
+    wrapped.again = partial(wrap, **again)
     return wrapped
 
 
