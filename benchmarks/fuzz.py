@@ -75,7 +75,8 @@ def command(*words: object) -> str:
     if done.exit_code == 0:
         return done.output
     assert done.exit_code in (1, 2), f"exit status {done.exit_code}"
-    assert lines and lines[-1].startswith("Error: "), f"no line says why: {lines[-3:]}"
+    helped = bool(lines) and lines[0].startswith("Usage: ")  # what a bare `capsviz` prints
+    assert helped or (lines and lines[-1].startswith("Error: ")), f"no line says why: {lines[-3:]}"
     raise Refused(lines[-1])
 
 

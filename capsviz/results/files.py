@@ -76,7 +76,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
-    kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(name)
+    kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(str(name))
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
     values = {name: _decode(value, arrays) for name, value in values.items()}
     for name, hint in getattr(kind, "__annotations__", {}).items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -70,15 +69,10 @@ class Inferred:
     peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
 
 
-def _wrapped_again(network: nn.Module, image_shape, classes: int, options: Mapping) -> Bare:
-    wrapping = importlib.import_module("capsviz.wrapping")  # which imports this file
-    return wrapping.wrap(network, image_shape, classes, **options)
-
-
 class Bare(nn.Module):
     """A network without capsules, or of which only scores are known: it can be evaluated."""
 
-    again: Mapping[str, Any] = {}  # options of `wrap` that made it
+    again: Callable  # wraps a network (network, image_shape, classes) as this one was
 
     def __init__(
         self,
@@ -96,7 +90,7 @@ class Bare(nn.Module):
         """Pickle the network inside: when it is read it is wrapped again, with the same options."""
         shape, classes = self.recipe.image_shape, self.recipe.classes
         state = {"training": self.training, "card": self.card}
-        return _wrapped_again, (self.network, shape, classes, self.again), state
+        return self.again, (self.network, shape, classes), state
 
     def __deepcopy__(self, memo):
         """Copy what was found, too: nothing is wrapped again."""

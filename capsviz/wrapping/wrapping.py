@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -174,7 +175,7 @@ def wrap(
         wrapped = kind(network, recipe, inferred, card)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
-    wrapped.again = again
+    wrapped.again = partial(wrap, **again)
     return wrapped
 
 
