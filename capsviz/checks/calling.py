@@ -106,7 +106,9 @@ class Caller:
     def require_time(self) -> None:
         """Raise SkippedError if the checks of a slow network have taken their time."""
         if time.process_time() > self.end:
-            raise SkippedError(f"the network is slow: {SECONDS} s of computing went before")
+            raise SkippedError(
+                f"the network is slow, and {SECONDS} s of computing are over: make it by only="
+            )
 
     def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
         """Return the tensors of floating-point numbers in that output that are not random."""

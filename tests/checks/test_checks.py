@@ -11,6 +11,7 @@ from helpers.planted_bugs import CLASSES, SHAPE, examined, of_status
 
 import capsviz
 from capsviz import checkpoint, checks, discovery
+from capsviz.checks import calling
 from capsviz.nn import models
 from capsviz.nn.functional import margin_loss
 from capsviz.testing import assert_capsnet
@@ -228,6 +229,13 @@ def test_some_checks_can_be_chosen():
         examined(planted.Correct(), only="squash")
     with pytest.raises(ValueError, match="no verdict of 'mixed_batch', expected one of: "):
         report.verdict("mixed_batch")
+
+
+def test_checks_of_a_slow_network_end_and_say_so(monkeypatch):
+    monkeypatch.setattr(calling, "SECONDS", 0)
+    report = examined(planted.Correct())
+    assert all("the network is slow" in one.message for one in report.verdicts if not one.cause)
+    assert {one.status for one in report.verdicts} == {"SKIPPED"}
 
 
 def test_few_images_are_repeated_and_are_not_noise():
