@@ -169,7 +169,7 @@ def overlay(
     image: Tensor,
     values: Tensor | np.ndarray,
     *,
-    extent: Sequence[float] | None = None,
+    extent: tuple[float, float, float, float] | None = None,
     spread: float | None = None,
     axes: Axes | None = None,
     colorbar: str | None = "",
@@ -205,7 +205,7 @@ def overlay(
     axes.set_facecolor("white")  # as paper, whatever the style
     axes.imshow(picture(pixels), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
     norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
-    place = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else tuple(extent)
+    place = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else extent
     drawn = axes.imshow(
         values, cmap=cmap, norm=norm, extent=place, interpolation="none", zorder=2,
         alpha=0.7 if extent is None else 1,
