@@ -52,7 +52,7 @@ def results() -> str:
             percent(accuracy, 2).removesuffix(" %"), f"{test['n']:,}",
             NONE if sse is None else f"{sse:.1f}",
             f"{training['epochs']} epochs of {training['images']:,} images, "
-            f"{training['precision']}, {training['hardware']}",
+            f"{training['precision']}, {_clock(training['seconds'])} on {training['hardware']}",
         ])  # fmt: skip
     return "\n".join([markdown(header, rows), *notes]).rstrip()
 

@@ -8,7 +8,7 @@ from capsviz.cli import options
 
 EXAMPLES = """
 capsviz explore --checkpoint mnist  # 10 s until the page is there
-capsviz explore --host 0.0.0.0      # for a class in the same network
+capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
 """
 
 

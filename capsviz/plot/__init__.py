@@ -170,7 +170,7 @@ def overlay(
     image: Tensor,
     values: Tensor | np.ndarray,
     *,
-    extent: Sequence[float] | None = None,
+    extent: tuple[float, float, float, float] | None = None,
     spread: float | None = None,
     axes: Axes | None = None,
     colorbar: str | None = "",

@@ -112,7 +112,7 @@ def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monke
     page = out.read_text(encoding="utf-8")
     assert "<h1>mnist beside mnist-resnet</h1>" in page and "difference to mnist, paired" in page
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
-    assert "Not measured: reconstruct of mnist-resnet." in page
+    assert "Not measured: " in page and "reconstruct of mnist-resnet" in page
     assert "Not checked: it has no capsules" in page
     (_, networks, settings), _ = compared
     assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8

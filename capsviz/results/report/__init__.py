@@ -37,6 +37,7 @@ NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains it
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
 ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
+NUMBERS = 4  # lines of each
 PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
 LIMIT_BYTES = 8_000_000
@@ -237,15 +238,12 @@ def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
 
 
 def answers(contents: Contents) -> list[tuple[Section, str]]:
-    """Return the first sentence of what each analysis of `ANSWERS` found, in that order."""
-    found = []
-    for section in sorted(
-        (one for one in contents.sections if one.analysis in ANSWERS),
-        key=lambda one: ANSWERS.index(one.analysis),
-    ):
-        texts = [figure.findings for figure in section.figures if figure.findings]
-        found += [(section, text.partition("\n")[0]) for text in texts[-1:]]
-    return found
+    """Return what each analysis of `ANSWERS` found in that order, and its first numbers."""
+    found = [one for one in contents.sections if one.analysis in ANSWERS]
+    found.sort(key=lambda one: ANSWERS.index(one.analysis))
+    texts = [[figure.findings for figure in one.figures if figure.findings] for one in found]
+    lines = [" ".join(text[-1].splitlines()[:NUMBERS]) if text else "" for text in texts]
+    return [(one, " ".join(line.split())) for one, line in zip(found, lines, strict=True) if line]
 
 
 def pictures(contents: Contents) -> list[tuple[Section, Figure]]:
