@@ -10,11 +10,6 @@ from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
-NAMES = {
-    "apgd-ce": "APGD, CE", "apgd-dlr": "APGD, DLR", "apgd-margin": "APGD, margin loss",
-    "vote": "vote attack", "square": "Square", "transfer": "transfer",
-    "adaptive": "adaptive, with detector",
-}  # fmt: skip
 EPS = {  # where none is given, by norm and whether images are grey
     ("linf", True): (0.1, 0.2, 0.3), ("linf", False): (2 / 255, 4 / 255, 8 / 255),
     ("l2", True): (1.0, 2.0, 3.0), ("l2", False): (0.25, 0.5, 1.0),

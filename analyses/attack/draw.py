@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.analyses.attack import NAMES
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, groups, legend_columns, name_rows
 
+NAMES = {
+    "apgd-ce": "APGD, CE", "apgd-dlr": "APGD, DLR", "apgd-margin": "APGD, margin loss",
+    "vote": "vote attack", "square": "Square", "transfer": "transfer",
+    "adaptive": "adaptive, with detector",
+}  # fmt: skip
 WIDE = 5.0  # inches from which panels stand side by side
 LINE = 0.11  # inches of a network under one attack
 LINES = ("-", "--", "-.", ":")

@@ -13,21 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from capsviz.analyses.detect import measure as detecting
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import LOSSES, Ball
 from capsviz.files import write_bytes
+from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images
 from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
 from capsviz.statistics.detection import threshold
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import LENGTH, score_name, scores
+from capsviz.tracing import LENGTH, score_name, scores, trace
 from capsviz.tracing.network import abilities
+from capsviz.tracing.outputs import distance, require_reconstruction
 
 PIECE = 128  # images of a piece of work: what a command that was killed loses at most
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
+HELD_OUT = 1000  # images behind the detector's threshold, where there are as many
 TIMED = 16  # images that a pass is timed on
 FORWARD = 0.4  # time of a pass without gradients, as a share of one with gradients
 LARGE, FLAT = "large", "flat"  # work that is no attack of the user's: checks
@@ -82,9 +84,8 @@ class Work:
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
-                held, _ = detecting.held_out(model, detecting.validation_images(inputs))
-                self.limits[k] = threshold(held)
-                self.flagged[row] = detecting.held_out(model, images)[0] > self.limits[k]
+                self.limits[k] = threshold(_far(model, other_images(inputs, HELD_OUT).images))
+                self.flagged[row] = _far(model, images) > self.limits[k]
 
     def _lacks(self, k: str, name: str, inputs) -> str:
         """Return why an attack does not apply to a network; "": it does."""
@@ -323,6 +324,12 @@ def _warnings(work: Work, alone: Estimate, unbounded, stuck, curve) -> list[str]
 
 def _right(model, images, labels) -> np.ndarray:
     return (predict(scores(model, images)) == labels).numpy()
+
+
+def _far(model, images) -> np.ndarray:
+    """Return the distance of each image to the winning capsule's reconstruction."""
+    reconstruction = trace(model, images, keep=("reconstruction",)).reconstruction
+    return distance(images, require_reconstruction(reconstruction)).numpy()
 
 
 def _digest(model) -> str:

@@ -116,15 +116,14 @@ def score(model, images, places, n, seed):
     return values.numpy(), won.numpy(), own
 
 
-def validation_images(inputs):
-    """Return the validation images behind a threshold (V, C, H, W), always the same ones."""
-    part = inputs.load("validation")
-    return replace(inputs, dataset=part).images(min(VALIDATION, len(part)))[0]
-
-
 def beside(inputs, n: int) -> tuple:
     """Return validation images, n images of another data set by its name, and what is missing."""
-    held = validation_images(inputs)
+
+    def drawn(part, count):
+        return replace(inputs, dataset=part).images(count)[0]
+
+    validation = inputs.load("validation")
+    held = drawn(validation, min(VALIDATION, len(validation)))
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
     try:
         other = data.load(name, "test", inputs.data_dir, download=False)
@@ -134,7 +133,7 @@ def beside(inputs, n: int) -> tuple:
         actual = f"{len(other)} images {other.image_shape}"
         expected = f"expected {n} of {inputs.dataset.image_shape}"
         return held, {}, [f"{name} is left out: it has {actual}, {expected}"]
-    return held, {name: replace(inputs, dataset=other).images(n)[0]}, []
+    return held, {name: drawn(other, n)}, []
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
