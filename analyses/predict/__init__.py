@@ -185,14 +185,14 @@ def command(
     words = opening.in_words(others)
     if not paths:
         raise ValueError(f"no picture in {', '.join(map(repr, nothing))}{words and f': {words}'}")
-    count = "1 picture" if len(paths) == 1 else f"{len(paths):,} pictures"
-    click.echo(f"{count}{words and f'; left out: {words}'}", err=True)
     model, source, notice = open_model(
         checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
         data_dir=data_dir, device=device,
     )  # fmt: skip
     if notice is not None:
         click.echo(notice, err=True)
+    count = "1 picture" if len(paths) == 1 else f"{len(paths):,} pictures"
+    click.echo(f"{count}{words and f'; left out: {words}'}", err=True)
     able, score = abilities(model), score_name(model).split()[-1]
     top = min(top, able.config["classes"])
     limits, why = thresholds.limits(model)
