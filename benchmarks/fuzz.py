@@ -115,12 +115,13 @@ def picture(draw: random.Random, path: Path) -> bool:
 def folders(draw: random.Random, folder: Path) -> str:
     """A folder of class folders with what else lies there; every whole picture must be counted."""
     splits = draw.choice(SPLITS)
-    classes = draw.sample(CLASSES, draw.randint(1, 4))
+    usual = draw.random() < 0.7
+    classes = draw.sample(CLASSES[:8] if usual else CLASSES, draw.randint(1 + usual, 4))
     whole = hidden = 0
     for place in [folder / "data" / split for split in splits] or [folder / "data"]:
         for name in classes if draw.random() > 0.1 else classes[:-1]:
             (place / name).mkdir(parents=True)
-            for k in range(draw.randint(1, 8) if name != "empty" else 0):
+            for k in range(draw.randint(3 if usual else 1, 9) if name != "empty" else 0):
                 good = picture(draw, place / name / f"{k}.{draw.choice(ENDINGS)}")
                 whole, hidden = whole + good, hidden + (good and name.startswith("."))
             for other in draw.sample(OTHER_FILES, draw.randint(0, 2)):
@@ -280,7 +281,7 @@ def recipes(draw: random.Random, folder: Path) -> str:
     """A recipe in TOML with random fields, and the network that it describes."""
     sources = sorted((ROOT / "trained").glob("*.toml"))
     lines = draw.choice(sources).read_text().splitlines()
-    for _ in range(draw.randint(1, 3)):
+    for _ in range(draw.randint(0, 2)):
         place = draw.randrange(len(lines))
         name = lines[place].partition(" =")[0]
         value = draw.choice(['""', "-1", "0", "1e99", "nan", "[]", "true", '"x"', "{}", "10 ** 3"])

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, gpu, layers, parity, speed, tables
+from benchmarks import RESULTS, clock, fuzz, gpu, layers, parity, speed, tables
 from benchmarks.networks import Floor, capsnet, literal
 from capsviz.nn import routing
 
@@ -100,3 +100,20 @@ def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_pa
     assert rows[2].startswith("| `dynamic` | 1.00 | 1.00")
     (em,) = [row for row in rows if row.startswith("| `em`")]
     assert "| 2.00 |" in em
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        (lambda: "used", "used"),
+        (lambda: fuzz.command("evaluate", "--checkpoint", "nothing"), "refused"),
+        (lambda: fuzz.command("evaluate", "--split"), "refused"),
+        (lambda: {}["a key"], "FAILED"),
+        (lambda: fuzz.command("describe", "--option"), "refused"),
+    ],
+)
+def test_a_fuzzed_input_ends_in_a_result_in_words_or_as_a_failure(monkeypatch, capsys, end, how):
+    monkeypatch.setitem(fuzz.KINDS, "planted", lambda draw, folder: end())
+    assert fuzz.run([3], 60, "planted") == {("planted", how): 1}
+    said = capsys.readouterr().out
+    assert ("FAILED planted, seed 3: KeyError: 'a key'" in said) == (how == "FAILED")

@@ -137,7 +137,10 @@ def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--network", "networks.py:build", "--weights", "other.pt"), "missing .* not the network"),
+        (
+            ("--network", "networks.py:build", "--weights", "other.pt"),
+            "missing: .* not the network",
+        ),
         (("--network", "networks.py:build", "--weights", "none.pt"), "no file 'none.pt'"),
         (("--weights", "other.pt"), "--network FILE.py:FUNCTION"),
     ],

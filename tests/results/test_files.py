@@ -122,3 +122,12 @@ def test_an_unknown_field_is_refused(mine, tmp_path):
     path = write_old(tmp_path / "x", lambda values: values.update(more=1))
     with pytest.raises(ValueError, match="another version of 'mine'"):
         results.read_result(path)
+
+
+@pytest.mark.parametrize("field", ["analysis", "kind"])
+@pytest.mark.parametrize("value", [{}, [], True, 3, None])
+def test_a_name_of_another_type_is_refused_in_words(tmp_path, field, value):
+    about = {"analysis": "routing", "kind": "Result", "width": "single", "result": {}}
+    (tmp_path / "a.json").write_text(json.dumps(about | {field: value}))
+    with pytest.raises(ValueError, match=r"unknown analysis|another version of 'routing'"):
+        results.read_result(tmp_path / "a.json")
