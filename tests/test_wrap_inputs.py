@@ -173,6 +173,11 @@ def test_what_is_no_input_is_refused_in_one_line(options, said):
     assert "\n" not in str(error.value)
 
 
+def test_whole_numbers_do_not_go_through_half_precision():
+    with pytest.raises(ValueError, match="need a network in float32 or float64"):
+        capsviz.wrap(Text().eval().bfloat16(), classes=J, example=ids(2))
+
+
 def test_inputs_of_another_shape_than_the_example_are_refused():
     net = capsviz.wrap(Text().eval(), classes=J, example=ids(2))
     with pytest.raises(

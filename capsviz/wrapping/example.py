@@ -52,7 +52,7 @@ class Example:
         return first if not more else (sum(map(prod, (first, *more))),)
 
     def rows(self, value: Any) -> Tensor:
-        """Return inputs, nested as the example, as float32 rows (N, ...).
+        """Return inputs, nested as the example, as rows (N, ...) in float32, or float64 if one is.
 
         A tensor of rows is returned as it is. ValueError for inputs that differ from the example.
         """
@@ -68,7 +68,8 @@ class Example:
             raise ValueError("expected inputs as the example, {}, got {}".format(*shapes))
         if any(not one.is_floating_point() and one.abs().max() >= WHOLE for one in given):
             raise ValueError(f"expected whole numbers below {WHOLE:,}, as float32 holds them")
-        flat = [one.float().reshape(len(one), -1) for one in given]
+        kind = torch.float64 if any(one.dtype == torch.float64 for one in given) else torch.float32
+        flat = [one.to(kind).reshape(len(one), -1) for one in given]
         return torch.cat(flat, 1).reshape(len(flat[0]), *self.shape)
 
     def nested(self, rows: Tensor) -> Any:

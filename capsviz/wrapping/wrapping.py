@@ -160,6 +160,8 @@ def wrap(
     if (image_shape is None) == (example is None) or (normalise and example is not None):
         raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
     network, sample = as_written(network), None if example is None else Example(example)
+    if sample is not None and like_of(network).element_size() < 4:
+        raise ValueError("inputs by example= need a network in float32 or float64: network.float()")
     shape = whole_shape(image_shape, count) if sample is None else sample.shape
     mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
     recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
