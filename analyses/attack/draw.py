@@ -36,7 +36,7 @@ def checks(result, width):
     by_step(result, panels[1], result.margin, "margin of another class")
     without_gradient(result, panels[2])
     handles, labels = panels[0].get_legend_handles_labels()
-    panels[1].legend(handles, labels, fontsize=6, loc="best")
+    panels[2].legend(handles, labels, fontsize=6, loc="best")
     marks = [panels[0].plot([], [], **_look(k))[0] for k in range(len(result.networks))]
     _legend(figure, result, marks, across, about="")
     return figure

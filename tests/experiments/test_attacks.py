@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 from conftest import build_tiny
+from helpers import wrappable_capsnet
 from helpers.attackable import Linear, OfScores
 
+import capsviz
 from capsviz import checkpoint, data, tracing
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import Ball
@@ -199,6 +201,16 @@ def test_the_vote_attack_raises_the_cross_entropy_of_averaged_votes(tiny, tiny_i
     loss, _, hit = attacks.on_votes(tiny)(tiny_images, LABELS)
     torch.testing.assert_close(loss, -(own / averaged.sum(1)).log(), rtol=1e-3, atol=1e-5)
     assert torch.equal(hit, tiny(tiny_images).lengths.argmax(1) != LABELS)
+
+
+def test_a_wrapped_network_is_attacked_through_its_scores_and_votes():
+    net = capsviz.wrap(wrappable_capsnet.build().eval(), image_shape=(1, 28, 28), classes=10)
+    images = torch.rand(6, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    labels = attacks.logits(net, images).argmax(1).detach()
+    attacks.require_steady(net, images)
+    for attack in (by_apgd, by_votes):
+        found = attack(net, images, labels, Ball(0.3))
+        assert found.done.all() and not found.stuck.any()
 
 
 def test_hard_saturation_has_no_gradient_and_rounding_hides_it_from_apgd_alone(trained, digits):
