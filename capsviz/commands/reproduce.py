@@ -1,4 +1,4 @@
-"""Reproduce a published table or one of our findings: train or measure, and print the numbers."""
+"""Reproduce a published table or a finding: train or measure, and print the numbers."""
 
 from __future__ import annotations
 

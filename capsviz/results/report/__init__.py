@@ -37,7 +37,7 @@ NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains it
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
 ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
-NUMBERS = 4  # lines of each
+NUMBERS = 3  # of each
 PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
 LIMIT_BYTES = 8_000_000
@@ -242,8 +242,14 @@ def answers(contents: Contents) -> list[tuple[Section, str]]:
     found = [one for one in contents.sections if one.analysis in ANSWERS]
     found.sort(key=lambda one: ANSWERS.index(one.analysis))
     texts = [[figure.findings for figure in one.figures if figure.findings] for one in found]
-    lines = [" ".join(text[-1].splitlines()[:NUMBERS]) if text else "" for text in texts]
-    return [(one, " ".join(line.split())) for one, line in zip(found, lines, strict=True) if line]
+    return [(one, _short(text[-1])) for one, text in zip(found, texts, strict=True) if text]
+
+
+def _short(findings: str) -> str:
+    """Return the first sentence and the first numbers, which are indented, in one line."""
+    first, *more = findings.splitlines()
+    numbers = [" ".join(line.split()) for line in more if line.startswith("  ")]
+    return "; ".join([first.rstrip("."), *numbers[:NUMBERS]]) + "."
 
 
 def pictures(contents: Contents) -> list[tuple[Section, Figure]]:
