@@ -40,7 +40,8 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
         count -= 1
     figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+    pad = 0.03 if width >= WIDE else 0.05
+    figure.get_layout_engine().set(w_pad=pad, h_pad=0.03, wspace=0.02, hspace=0.02)
     ends: list[tuple] = []
     shares = [[share for _, share in row] for row in rows[:count]]
     alike = all(one == shares[0] for one in shares)
@@ -96,13 +97,13 @@ def room(axes) -> float:
     figure, share, place = axes.figure, 1.0, axes.get_subplotspec()
     wide = figure.bbox.width / figure.dpi
     if place is None:
-        return wide * axes.get_position().width
+        return float(wide * axes.get_position().width)
     while place is not None:
         grid = place.get_gridspec()
         ratios = grid.get_width_ratios()
         share *= sum(ratios[k] for k in place.colspan) / sum(ratios)
         place = getattr(grid, "_subplot_spec", None)
-    return wide * share
+    return float(wide * share)
 
 
 def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:
