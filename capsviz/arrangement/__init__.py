@@ -40,8 +40,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
         count -= 1
     figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
-    pad = 0.03 if width >= WIDE else 0.05
-    figure.get_layout_engine().set(w_pad=pad, h_pad=0.03, wspace=0.02, hspace=0.02)
+    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
     ends: list[tuple] = []
     shares = [[share for _, share in row] for row in rows[:count]]
     alike = all(one == shares[0] for one in shares)
