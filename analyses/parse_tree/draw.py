@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import MARKERS, percent, points, show
+from capsviz.results.panels import MARKERS, percent, points, room, rule, show
 from capsviz.statistics.estimate import stack
 
 FRESH = "freshly initialised"  # of the networks of a result
@@ -30,6 +30,7 @@ WORDS = {  # of these names, on pictures
 }
 OTHER, NONE = "#8C8C8C", "#E4E4E4"  # of another class, and of a child that favours none
 LEAVES = 40  # branches of a tree at most
+NARROW = 3.4  # inches: below it a key of long names has one column
 MOST = 4  # images that a result has at most
 
 NAMES = {
@@ -184,17 +185,18 @@ def _dots(axes, title, unit, rows, series):
     axes.set_yticks(range(len(rows)), [_folded(name) for name in rows], fontsize=6)
     low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
     axes.set(xlim=(low, 1.03), ylim=(len(rows) - 0.5, -0.5), xlabel=unit)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
-    axes.set_axisbelow(True)
+    rule(axes)
     axes.tick_params(axis="y", length=0)
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
-    axes.legend(title=title, title_fontsize=6.5, fontsize=6, ncols=2, handletextpad=0.2, **above)
+    above["ncols"] = 1 if room(axes) < NARROW and len(series) > 2 else 2
+    axes.legend(title=title, title_fontsize=6.5, fontsize=6, handletextpad=0.2, **above)
 
 
 def _tall(field: str, result, width: float) -> float:
     """Inches in which the names of rows have room."""
-    rows = getattr(result, field) or ()
-    return 0.45 + max(1.2, 0.19 * sum(1 + _folded(name).count("\n") for name in rows))
+    lines = sum(1 + _folded(name).count("\n") for name in getattr(result, field) or ())
+    key = 0.6 if field == "controls" and width < NARROW else 0
+    return 0.45 + key + max(1.2, 0.19 * lines)
 
 
 def _of_networks(result, estimate):
@@ -314,22 +316,12 @@ PANELS = {
     )
 }
 MANY = {
-    "shares": Panel(
-        _shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1
-    ),
+    "shares": Panel(_shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1),
     "favourites": Panel(_favourites, partial(_tall, "choices")),
-    "sources": Panel(
-        _sources, partial(_tall, "sources"), shown="sources"
-    ),
-    "frozen": Panel(
-        _frozen, partial(_tall, "frozen"), figure="moved",
-        shown="accuracy",
-    ),
-    "moved": Panel(
-        _moved, partial(_tall, "controls"), figure="moved",
-        shown="correlation",
-    ),
-}  # fmt: skip
+    "sources": Panel(_sources, partial(_tall, "sources"), shown="sources"),
+    "frozen": Panel(_frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy"),
+    "moved": Panel(_moved, partial(_tall, "controls"), figure="moved", shown="correlation"),
+}
 EPOCHS = {
     "activation": Panel(_active, 1.8, 1 / 3),
     "gradient": Panel(_gradient, 1.8, 1 / 3),

@@ -59,7 +59,7 @@ def _own_parents(axes, result):
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
     iterations = np.arange(1, len(result.couplings) + 1)
-    more = "\nband: 5 to 95 % of capsules"
+    more = "\nband: 5 to 95 %" + " of capsules" * (room(axes) > 2)
     parents_axes(axes, iterations, counts.mean(1), band, len(result.classes), more)
 
 
@@ -99,7 +99,7 @@ def parents_axes(axes, iterations, mean, band, J, more):
         axes.fill_between(iterations, *band.T, color=BLUE, alpha=0.25, linewidth=0)
     else:
         axes.vlines(iterations, *band.T, color=BLUE, alpha=0.5, linewidth=3)
-    axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
+    axes.set(ylabel="effective " * (room(axes) > 2) + "parents", ylim=(1, J * 1.03))
     number = f"{mean[-1]:.2f}" if round(mean[-1], 2) < J else f"{mean[-1]:.3f}"
     axes.set_title(f"{'last: ' * (len(iterations) > 1)}{number} of {J}{more}")
     axes.spines["right"].set_visible(True)
@@ -170,7 +170,7 @@ def _maps(axes, result):
 
 def _tall_maps(result, width: float) -> float:
     _, lines, columns = _cells(result, width)
-    return 2 * lines * (min(0.86 * width / columns, 1.2) + 0.2)
+    return 2 * lines * (min(0.86 * width / columns, 1.2) + (0.2 if width >= WIDE else 0.3))
 
 
 def _evidence(axes, result):
@@ -194,7 +194,8 @@ def _sums(axes, result):
     axes.plot(result.map_sums, at, "o", color=RED, label="routed")
     axes.plot(result.uniform_map_sums, at, "o", color=BLUE, mfc="white", label="uniform")
     axes.margins(x=0.12)  # whole markers
-    axes.set(title="sum Σ over capsules", xlabel="Σ", ylabel=result.parent)
+    title = "sum Σ" + " over capsules" * (room(axes) > 1.5)
+    axes.set(title=title, xlabel="Σ", ylabel=result.parent)
     axes.set_ylim(len(at) - 0.5, -0.5)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     class_ticks(axes.yaxis, result.classes)
@@ -335,9 +336,7 @@ PANELS = {
     "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
-    "maps": Panel(
-        _maps, _tall_maps, 1, figure="maps", shown="maps"
-    ),
+    "maps": Panel(_maps, _tall_maps, 1, figure="maps", shown="maps"),
     **{
         name: Panel(
             draw, 2.1, share, share, "evidence",

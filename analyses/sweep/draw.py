@@ -87,14 +87,14 @@ def _tall(result, width: float) -> float:
 
 
 PANELS = {
-    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3, 0.5),
-    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3, 0.5),
+    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3),
+    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3),
     "difference": Panel(
-        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3, 0.5,
+        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3,
         shown=lambda result: len(result.names) > 1,
     ),
     "calibration": Panel(
-        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3, 0.5
+        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3
     ),
     "summary": Panel(_summary, _tall, 0.4),
 }  # fmt: skip

@@ -55,7 +55,7 @@ def _couplings(axes, result):
             if k == 0:
                 one.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
     if maps is not None:
-        label = "own coupling by position, mean over types"
+        label = "own coupling, mean over types"
         place = {"location": "bottom", "aspect": 25, "pad": 0.02}
         coupling_bar(drawn, grid[:, 1:], result.even, label, **place)
 

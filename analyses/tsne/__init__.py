@@ -122,8 +122,8 @@ class Tsne(Analysis):
 
     def heading(self, result, part="") -> str:
         name = "t-SNE" if result.method == "tsne" else "PCA"
-        signs = "; ○ with − and +: an image rotated to −60° and +60°"
-        signs = signs if len(result.path_labels) and part == "" else ""
+        rotated = len(result.path_labels) > 0 and not part
+        signs = "; ○ with − and +: an image rotated to −60° and +60°" * rotated
         return f"{name} of {result.n:,} images of {result.dataset}{signs}"
 
     def verdict(self, result) -> str:

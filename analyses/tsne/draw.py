@@ -60,7 +60,8 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
 
 def _map(which: int, axes, result):
     """Draw the map, with images that are misclassified, or rotated."""
-    share = max(SHARE, THUMBNAIL / room(axes))
+    side = room(axes) if room(axes) > 3.4 else 2.2  # in a column its height limits it
+    share = max(SHARE, THUMBNAIL / side)
     axes.set_title(f"{_titles(result)[which]}, {result.dimensions[which]:,} numbers")
     points, paths = result.positions[which], result.paths[which]
     wrong = result.labels != result.predicted

@@ -96,13 +96,13 @@ def room(axes) -> float:
     figure, share, place = axes.figure, 1.0, axes.get_subplotspec()
     wide = figure.bbox.width / figure.dpi
     if place is None:
-        return wide * axes.get_position().width
+        return float(wide * axes.get_position().width)
     while place is not None:
         grid = place.get_gridspec()
         ratios = grid.get_width_ratios()
         share *= sum(ratios[k] for k in place.colspan) / sum(ratios)
         place = getattr(grid, "_subplot_spec", None)
-    return wide * share
+    return float(wide * share)
 
 
 def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.ticker import Locator, MaxNLocator
 
+from capsviz.arrangement import WIDE
 from capsviz.results import COLOURS
 from capsviz.results.panels import picture
 
@@ -52,7 +53,8 @@ def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **pla
 def colour_bar(drawn, axes, label: str, **place):
     """Draw a labelled colour bar beside axes, at their right if no other place is named."""
     several = np.ravel(axes).tolist()
-    place = {"fraction": 0.05, "aspect": 13, "pad": 0.015, **place}
+    aspect = 13 if several[0].figure.get_figwidth() >= WIDE else 9
+    place = {"fraction": 0.05, "aspect": aspect, "pad": 0.015, **place}
     bar = several[0].figure.colorbar(drawn, ax=several, label=label, **place)
     bar.outline.set_visible(False)
     return bar
