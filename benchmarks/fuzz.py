@@ -372,7 +372,7 @@ def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
 
 def run(seeds, seconds: float, kind: str | None = None) -> Counter:
     """Try inputs until the time is over; print failures, and a table of the ends by kind."""
-
+    command("describe", "--checkpoint", "digits")  # imports what must not be stopped half-way
     end, counts = time.perf_counter() + seconds, Counter()
     for seed in seeds:
         if time.perf_counter() > end:
