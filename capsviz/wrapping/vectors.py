@@ -162,9 +162,9 @@ def poses(
     chosen = (fits or [len(last) - 1])[-1]
     if not fits:
         compared = _compared(flow, rounds[-1], passes[-1]) or _compared(flow, rounds[-1], passes[0])
-        others = returned or [last[min(compared or 0, chosen)]]
-        if returned or parallel(others[0], last[chosen].tensor) is None:
-            listed = "; or ".join(one.made for one in others)
+        rivals = returned or [last[min(compared or 0, chosen)]]
+        if returned or parallel(rivals[0], last[chosen].tensor) is None:
+            listed = "; or ".join(one.made for one in rivals)
             doubt = (
                 f"in doubt: or {listed}; the scores are the norms of neither and none of them "
                 "alone is returned, so say which by poses='method:variable'"
