@@ -72,7 +72,7 @@ class Inferred:
 class Bare(nn.Module):
     """A network without capsules, or of which only scores are known: it can be evaluated."""
 
-    again: Callable  # wraps a network (network, image_shape, classes) as this one was
+    again: Callable[[nn.Module], nn.Module]  # wraps a network as this one was
 
     def __init__(
         self,
@@ -88,9 +88,7 @@ class Bare(nn.Module):
 
     def __reduce__(self):
         """Pickle the network inside: when it is read it is wrapped again, with the same options."""
-        shape, classes = self.recipe.image_shape, self.recipe.classes
-        state = {"training": self.training, "card": self.card}
-        return self.again, (self.network, shape, classes), state
+        return self.again, (self.network,), {"training": self.training, "card": self.card}
 
     def __deepcopy__(self, memo):
         """Copy what was found, too: nothing is wrapped again."""

@@ -142,7 +142,8 @@ def wrap(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"
         )
-    again = {
+    again: dict[str, Any] = {
+        "image_shape": image_shape, "classes": classes, "capsules": capsules, "example": example,
         "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
         "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
     }  # fmt: skip
