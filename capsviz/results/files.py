@@ -78,7 +78,10 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
     kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(str(name))
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
-    values = {name: _decode(value, arrays) for name, value in values.items()}
+    try:
+        values = {name: _decode(value, arrays) for name, value in values.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"'{path}' is damaged ({type(error).__name__}: {error})") from error
     for name, hint in getattr(kind, "__annotations__", {}).items():
         if _name(hint) == "float" and values.get(name, 0.0) is None:
             values[name] = math.nan
