@@ -32,7 +32,7 @@ from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
 PARALLEL = 1e-5  # 1 - cosine, at most
-TINY = 1e-9  # of norms
+TINY = 1e-6  # of norms: no two are told apart that are as close
 
 
 def children(flow: Flow, turn: Round) -> Place | str:

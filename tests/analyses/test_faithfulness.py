@@ -16,11 +16,11 @@ from capsviz.analyses.faithfulness import (
     OneImage,
     OverImages,
     OverUnits,
-    maps,
     measures,
     removal,
 )
 from capsviz.data import Dataset
+from capsviz.experiments import maps
 from capsviz.inputs.opening import Inputs
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import from_children, scores, trace

@@ -151,7 +151,7 @@ def test_a_declared_number_of_iterations_is_compared_with_those_made():
 
 SMALL = {"channels": 6, "types": 3, "primary_dimensions": 4, "hidden": (8,)}
 AGREEMENT = {  # of routings unlike the paper's
-    "em": ("WARN", "by 0.27, expected 1"),
+    "em": ("WARN", "by 0.20, expected 1"),
     "inverted_attention": ("WARN", "logits are replaced"),
     "k_means": ("WARN", "logits are replaced"),
     "max_min": ("SKIPPED", "no softmax weighs votes"),

@@ -92,7 +92,7 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     """Each with a result of NaN; a new command with --json is to be added here."""
     monkeypatch.chdir(tmp_path)
     digits = ["--checkpoint", "digits", "--json"]
-    evaluation = of_nan(evaluate.Evaluation, n=3)
+    evaluation = of_nan(evaluate.Evaluation, n=3, per_class={"0": math.nan}, confusion=[[3]])
     monkeypatch.setattr(evaluate, "evaluate", lambda *args, **values: evaluation)
     description = of_nan(describe.Description, layers=[])
     monkeypatch.setattr(describe, "describe", lambda *args, **values: description)
@@ -106,13 +106,14 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
         "describe": ["describe", *digits],
         "check": ["check", *digits],
         "compare": ["compare", "digits", "--json"],
+        "data": ["data", "digits", "--json"],
         "reproduce": ["reproduce", "paper", "--show", "--json"],
     }
     assert set(lines) == COMMANDS - set(ANALYSES)
     for name, words in lines.items():
         done = CliRunner().invoke(main, words)
         assert done.exit_code == 0, (name, done.output)
-        assert "null" in done.stdout or name == "compare", "made of files alone"
+        assert "null" in done.stdout or name in ("compare", "data"), "made of files alone"
         strict(done.stdout)
 
 
@@ -120,8 +121,9 @@ def test_predictions_are_strict_json(tmp_path, monkeypatch):
     image = data.load("digits", "test").images[0, 0].numpy()
     Image.fromarray(image).save(tmp_path / "x.png")
     reading = prediction.Reading(
-        tmp_path / "x.png", prediction.Prediction(["1"], [math.nan], math.inf, None), {}
-    )
+        tmp_path / "x.png", prediction.Prediction(["1"], [math.nan], math.inf, None),
+        {"picture": np.zeros((2, 2))},
+    )  # fmt: skip
     monkeypatch.setattr(prediction, "of_files", lambda *args, **values: [reading])
     words = ["predict", str(tmp_path / "x.png"), "--checkpoint", "digits", "--json"]
     done = CliRunner().invoke(main, words)

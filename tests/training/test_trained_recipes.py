@@ -19,6 +19,7 @@ HOLDS = {
     "svhn": ((3, 32, 32), 10),
     "smallnorb": ((2, 48, 48), 5),
     "multimnist": ((1, 36, 36), 10),
+    "assemblies": ((1, 64, 64), 10),
 }
 NAMES = sorted(path.stem for path in folder("capsviz.trained").glob("*.toml"))
 
