@@ -52,7 +52,7 @@ class Result(NamedTuple):
     n: int
     dataset: str
     version: str  # of capsviz
-    printed: bool  # the table is printed
+    printed: bool = False  # of earlier results: whether the table was printed
 
     axes = {
         "clean": ("networks",), "flagged": ("networks",),
@@ -75,7 +75,7 @@ class Attack(Analysis):
     Result = Result
     examples = """
     capsviz attack --n 200 --only apgd-ce  # about 2 min for the two networks it takes
-    capsviz attack --network mine.py:build --n 200 --table  # about 20 min for a CapsNet
+    capsviz attack --network mine.py:build --n 200  # about 20 min for a CapsNet
     """
     usual_n = 200
     figure_set = None
@@ -107,7 +107,6 @@ class Attack(Analysis):
         steps: Annotated[int, Range(1), "Steps of APGD."] = 50,
         restarts: Annotated[int, Range(1), "Random starts of APGD."] = 1,
         queries: Annotated[int, Range(1), "Queries of Square."] = 500,
-        table: Annotated[bool, "Print rows of the robustness table, with provenance."] = False,
         seed: Seed = 0,
     ) -> Result:
         """Attack N images (N, C, H, W) in [0, 1] of K networks, until each is fooled or not."""
@@ -136,7 +135,6 @@ class Attack(Analysis):
             n=len(images),
             dataset=dataset,
             version=__version__,
-            printed=table,
         )
 
     def check(self, *, only, eps, norm, **_) -> None:
@@ -149,13 +147,9 @@ class Attack(Analysis):
         if eps:
             attacks.check(eps, norm=norm)
 
-    def parts(self, result) -> tuple[str, ...]:
-        return ("", "checks")
-
-    def draw(self, result, *, width=7.16, part=""):
-        from capsviz.analyses.attack import draw
-
-        return (draw.checks if part else draw.sheet)(result, width)
+    def heading(self, result, part="") -> str:
+        text = super().heading(result, part)
+        return text.partition(";")[0] if part else text  # checks have no intervals
 
     def verdict(self, result) -> str:
         last = f"{result.norm} ε = {result.eps[-1]:.3g}"
@@ -167,15 +161,6 @@ class Attack(Analysis):
             texts = [f"No image survives all attacks at {last}."]
         told = [f"Warning: {one}." for one in result.warnings] or ["No check of the attacks fails."]
         return " ".join([*texts, *told, *(f"{one}." for one in result.missing)])
-
-    def findings(self, result) -> str:
-        from capsviz.analyses.attack import draw
-        from capsviz.results.tables import markdown
-
-        if not result.printed:
-            return super().findings(result)
-        header, rows, caption = draw.table(result)
-        return f"{markdown(header, rows)}\n{caption}"
 
     def caption(self, result, part="") -> str:
         about = f"{result.n:,} {result.dataset} images"

@@ -1,102 +1,108 @@
-"""Drawings for `attack`: accuracy against the bound, each attack, checks; and the table."""
+"""Panels of `attack`: accuracy against the bound, each attack, checks; and the table."""
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.figure import Figure
+from functools import partial
 
-from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, groups, legend_columns, name_rows
+import numpy as np
+
+from capsviz.analysis import Panel
+from capsviz.results.panels import groups, look, name_rows
 
 NAMES = {
     "apgd-ce": "APGD, CE", "apgd-dlr": "APGD, DLR", "apgd-margin": "APGD, margin loss",
     "vote": "vote attack", "square": "Square", "transfer": "transfer",
     "adaptive": "adaptive, with detector",
 }  # fmt: skip
-WIDE = 5.0  # inches from which panels stand side by side
+NORMS = {"linf": "L∞", "l2": "L2"}
 LINE = 0.11  # inches of a network under one attack
 LINES = ("-", "--", "-.", ":")
-ABOVE = 0.3  # inches of the legend's title and the edges
+GREY = "#7F7F7F"
 
 
-def sheet(result, width):
-    """Accuracy against the bound, and under each attack."""
-    rows = (len(result.attacks) + 1) * (len(result.networks) + 1) * LINE + 0.5
-    figure, panels, across = _frame(result, width, 2, max(1.9, rows))
-    curves(result, panels[0])
-    marks = by_attack(result, panels[1])
-    _legend(figure, result, marks, across)
-    return figure
-
-
-def checks(result, width):
-    """Accuracy and margin by share of the steps, and shares of images without a gradient."""
-    figure, panels, across = _frame(result, width, 3, 2.0)
-    by_step(result, panels[0], result.curve, "accuracy")
-    by_step(result, panels[1], result.margin, "margin of another class")
-    without_gradient(result, panels[2])
-    handles, labels = panels[0].get_legend_handles_labels()
-    panels[2].legend(handles, labels, fontsize=6, loc="best")
-    marks = [panels[0].plot([], [], **_look(k))[0] for k in range(len(result.networks))]
-    _legend(figure, result, marks, across, about="")
-    return figure
-
-
-def curves(result, axes):
+def curves(axes, result):
     """Draw the accuracy of each network under the worst of all attacks against the bound."""
     bounds = [0.0, *result.eps]
-    for k in range(len(result.networks)):
-        look = _look(k)
+    for k, network in enumerate(result.networks):
         value = np.append(result.clean.value[k], result.worst.value[k])
         ends = np.concatenate([result.clean.ci95[k : k + 1], result.worst.ci95[k]])
-        axes.plot(bounds, value, markersize=3.5, **look)
-        axes.fill_between(bounds, *ends.T, color=look["color"], alpha=0.2, linewidth=0)
-    norm = {"linf": "L∞", "l2": "L2"}[result.norm]
-    axes.set(xlabel=f"ε, {norm} bound of the change", ylabel="accuracy, worst of all attacks")
-    axes.set(xlim=(0, None), ylim=(-0.02, 1.02))
+        axes.plot(bounds, value, label=network, **look(k))
+        axes.fill_between(bounds, *ends.T, color=look(k)["color"], alpha=0.2, linewidth=0)
+    axes.set(xlabel=f"ε, {NORMS[result.norm]} bound of the change", xlim=(0, None))
+    axes.set(ylabel="accuracy, worst of all attacks", ylim=(-0.02, 1.02))
 
 
-def by_attack(result, axes):
-    """Draw the accuracy under each attack at the smallest bound; return marks of the networks."""
+def by_attack(axes, result):
+    """Draw the accuracy under each attack at the smallest bound."""
     names = [*(NAMES[one] for one in result.attacks), "worst of all"]
     each = [result.accuracy[:, a, 0] for a in range(len(result.attacks))]
-    marks = groups(axes, [*each, result.worst[:, 0]], names)
+    groups(axes, [*each, result.worst[:, 0]], names, result.networks)
     axes.set(xlim=(-0.02, 1.02), xlabel=f"accuracy at ε = {result.eps[0]:.3g}")
-    return marks
 
 
-def by_step(result, axes, values, label):
+def by_step(field, label, axes, result):
     """Draw values (K, A, E, T) at the smallest bound by share of the steps, or of the queries."""
+    values = getattr(result, field)[:, :, 0]
     shares = np.linspace(0, 100, values.shape[-1])
-    drawn = [a for a, name in enumerate(result.attacks) if np.isfinite(values[:, a, 0]).any()]
+    drawn = [a for a in range(len(result.attacks)) if np.isfinite(values[:, a]).any()]
     for place, a in enumerate(drawn):
+        style = LINES[place % len(LINES)]
+        each = {"linewidth": 0.9, "alpha": 1 if place < len(LINES) else 0.5}
+        axes.plot([], [], style, color=GREY, label=NAMES[result.attacks[a]], **each)
         for k in range(len(result.networks)):
-            axes.plot(
-                shares, values[k, a, 0], LINES[place % len(LINES)], linewidth=0.9,
-                color=COLOURS[k % len(COLOURS)], alpha=1 if place < len(LINES) else 0.5,
-                label=f"{'_' if k else ''}{NAMES[result.attacks[a]]}",
-            )  # fmt: skip
+            axes.plot(shares, values[k, a], style, color=look(k)["color"], **each)
+    for k, network in enumerate(result.networks):
+        axes.plot([], [], label=network, **look(k))
     axes.set(xlabel="steps or queries, %", ylabel=label, xlim=(0, 100))
 
 
-def without_gradient(result, axes):
+def without_gradient(axes, result):
     """Draw shares of images without a gradient: hollow before the attack, filled during all."""
-    drawn = [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
-    K = len(result.networks)
-    for k in range(K if drawn else 0):
+    drawn, K = _steep(result), len(result.networks)
+    for k, network in enumerate(result.networks):
         rows = np.arange(len(drawn)) + (k - (K - 1) / 2) * 0.5 / K
-        look = {"linestyle": "none", "markersize": 3.5, "clip_on": False, **_look(k)}
-        axes.plot(100 * result.stuck[k, drawn], rows, **look)
-        axes.plot(100 * result.zero[k, drawn], rows, **look | {"markerfacecolor": "white"})
-        name_rows(axes, [NAMES[result.attacks[a]].replace(", ", ",\n") for a in drawn])
+        own = {"linestyle": "none", "clip_on": False, **look(k)}
+        axes.plot(100 * result.stuck[k, drawn], rows, label=network, **own)
+        axes.plot(100 * result.zero[k, drawn], rows, **own, markerfacecolor="white")
+    name_rows(axes, [NAMES[result.attacks[a]].replace(", ", ",\n") for a in drawn])
     axes.set(xlim=(0, 100), xlabel="images without gradient, %")
+
+
+def _steep(result) -> list[int]:
+    """Return the numbers of the attacks that take gradients of the network that is attacked."""
+    return [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
+
+
+def _tall(result, width: float) -> float:
+    return max(1.9, (len(result.attacks) + 1) * (len(result.networks) + 1) * LINE + 0.5)
+
+
+PANELS = {
+    "curves": Panel(curves, 1.9),
+    "by_attack": Panel(by_attack, _tall),
+    "accuracy": Panel(partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks"),
+    "margin": Panel(
+        partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks"
+    ),
+    "without_gradient": Panel(
+        without_gradient, share=1 / 3, figure="checks", shown=lambda result: bool(_steep(result))
+    ),
+}
 
 
 def table(result):
     """Header, rows and caption: a row for each network and bound, in percent."""
-    norm = {"linf": "L∞", "l2": "L2"}[result.norm]
     names = [NAMES[one] for one in result.attacks]
-    header = ["network", "parameters", f"ε, {norm}", "clean", *names, "worst", "Δ worst", "weights"]
+    header = [
+        "network",
+        "parameters",
+        f"ε, {NORMS[result.norm]}",
+        "clean",
+        *names,
+        "worst",
+        "Δ worst",
+        "weights",
+    ]
     rows = []
     for k, network in enumerate(result.networks):
         for e, eps in enumerate(result.eps):
@@ -126,24 +132,3 @@ def table(result):
 
 def _cell(one) -> str:
     return "–" if np.isnan(one.value) else f"{100 * one:.1f}"
-
-
-def _frame(result, width, count, tall):
-    """Return a figure, its panels, and how many networks stand side by side in its legend."""
-    columns = count if width >= WIDE else 1
-    across = legend_columns(width, result.networks)
-    rows = -(-count // columns)
-    height = rows * tall + ABOVE + 0.16 * -(-len(result.networks) // across)
-    figure = Figure(figsize=(width, height))
-    return figure, figure.subplots(rows, columns).ravel(), across
-
-
-def _look(k):
-    return {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
-
-
-def _legend(figure, result, marks, across, about="; bands and bars: 95 %"):
-    figure.legend(
-        marks, result.networks, loc="outside lower center", ncols=across, title_fontsize=6.5,
-        title=f"{result.n:,} images of {result.dataset}{about}",
-    )  # fmt: skip

@@ -163,10 +163,12 @@ def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch)
         "    layers = torch.nn.Flatten(), torch.nn.Linear(784, 10), torch.nn.Softmax(1)\n"
         "    return torch.nn.Sequential(*layers)\n"
     )
-    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60", "--table"]
+    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60"]
     asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
-    header, _, row = (line for line in done.stdout.splitlines() if line.startswith("|"))
-    assert "APGD, CE" in header and "7,850" in row and "seed 0, capsviz" in done.stdout
+    (table,) = (tmp_path / "out").glob("*.md")
+    text = table.read_text("utf-8")
+    header, _, row = (line for line in text.splitlines() if line.startswith("|"))
+    assert "APGD, CE" in header and "7,850" in row and "seed 0, capsviz" in text
     assert not list((tmp_path / "out").glob(".attack*"))
