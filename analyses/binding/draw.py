@@ -77,7 +77,7 @@ def context(axes, result):
                    g + (0.12 if last else -0.12))  # fmt: skip
     name_rows(axes, short(result.pairs))
     axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(xlim=(-0.02, 1.02), xlabel="pairs whose couplings follow the unseen part")
+    axes.set(xlim=(-0.02, 1.02), xlabel="pairs whose couplings\nfollow the unseen part")
     percent(axes.xaxis)
     rule(axes)
 
@@ -117,7 +117,7 @@ def relevance(axes, result):
         points(axes, result.relevance[m : m + 1], colour, "o", shift=m)
     name_rows(axes, short(result.maps))
     axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(xlim=(0.2, 1.02), xlabel="AUROC of the whole against distractors")
+    axes.set(xlim=(0.2, 1.02), xlabel="AUROC of the whole\nagainst distractors")
     rule(axes)
 
 

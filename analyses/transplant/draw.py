@@ -237,9 +237,9 @@ PANELS = {
 }
 MANY = {"pairs": Panel(_pairs, _tall, 0.55), "activations": Panel(_activations, _tall, 0.45)}
 PARTS = {
-    "positions": Panel(_positions, 1.5, 0.38, shown="kinds:places"),
-    "types": Panel(partial(_changes, "types"), 1.5, 0.3, shown="kinds:types"),
-    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, shown="kinds:children"),
+    "positions": Panel(_positions, 1.6, 0.38, shown="kinds:places"),
+    "types": Panel(partial(_changes, "types"), 1.5, 0.3, 1 / 2, shown="kinds:types"),
+    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, 1 / 2, shown="kinds:children"),
     "shares": Panel(_shares, 1.5, 0.3),
 }
 ITERATIONS = {

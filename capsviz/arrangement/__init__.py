@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import offset_copy
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+FULL = 7.16  # inches: the width that the shares of panels are for, two columns
 PAGE, SLENDER = 4.5, 1.2  # half a page in inches; the height of a figure in a column, of its width
 SQUEEZED = 0.78  # of their heights that rows keep at least before the last one is left out
 KEY, LINE, LETTERS = 0.35, 0.145, 6.5  # inches kept for a key, and of its line; points
@@ -55,8 +56,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
             ends += panels[name].draw(axes, result) or []
         _names_once(drawn)
     lines = _key(figure, width, heading)
-    most = max(tallest(width), heights[0] + LINE)  # a single row is never cut
-    figure.set_size_inches(width, min(most, sum(heights[:count]) + lines * LINE + 0.05))
+    figure.set_size_inches(width, min(tallest(width), sum(heights[:count]) + lines * LINE + 0.05))
     label_lines(figure, ends)
     figure.left_out = [name for row in rows[count:] for name, _ in row]
     return figure
@@ -107,7 +107,12 @@ def room(axes) -> float:
 
 def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:
     """Return rows of (name, share of the width), as evenly filled as as few rows can be."""
-    wanted = {name: one.share if width >= WIDE else one.narrow for name, one in panels.items()}
+    wanted = {name: one.narrow for name, one in panels.items()}
+    if width >= WIDE:  # as wide as on a full page, or at least as half of a smaller one
+        wanted = {
+            name: max(one.share, min(one.share * FULL / width, 1 / 2))
+            for name, one in panels.items()
+        }
 
     def filled(most: float) -> list[list[str]]:
         rows: list[list[str]] = []

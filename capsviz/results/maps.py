@@ -53,7 +53,7 @@ def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **pla
 def colour_bar(drawn, axes, label: str, **place):
     """Draw a labelled colour bar beside axes, at their right if no other place is named."""
     several = np.ravel(axes).tolist()
-    aspect = 13 if several[0].figure.get_figwidth() >= WIDE else 9
+    aspect = 13 if several[0].figure.get_figwidth() > WIDE + 1 else 9
     place = {"fraction": 0.05, "aspect": aspect, "pad": 0.015, **place}
     bar = several[0].figure.colorbar(drawn, ax=several, label=label, **place)
     bar.outline.set_visible(False)
