@@ -90,7 +90,6 @@ class Attack(Analysis):
         dataset,
         inputs=None,
         progress=iter,
-        say=None,
         scratch=None,
         only: Annotated[
             tuple[str, ...],
@@ -122,7 +121,7 @@ class Attack(Analysis):
             networks=list(networks),
             attacks=work.names,
             eps=list(eps),
-            **by.statistics(work, work.run(progress, say, scratch)),
+            **by.statistics(work, work.run(progress, scratch)),
             missing=work.missing,
             parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
             weights=list(work.digests.values()),

@@ -11,7 +11,6 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
 SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")
-PIECE = 64  # images at a time, at most
 SHARES = ("misread", "flagged", "undetected")
 
 
@@ -87,12 +86,10 @@ class Detect(Analysis):
     ) -> Result:
         """Attack and rotate N images (N, C, H, W), at least 2, and score them by reconstruction.
 
-        The threshold is set on validation images of the same data set. No result depends on how
-        many images are attacked together.
+        The threshold is set on validation images of the same data set.
         """
-        import torch
-
         from capsviz.analyses.detect import measure as by
+        from capsviz.experiments import attacks
         from capsviz.statistics import detection
         from capsviz.statistics.intervals import require_two, wilson_each
 
@@ -100,17 +97,16 @@ class Detect(Analysis):
         n = len(images)
         require_two(n)
         validation, others, missing = by.beside(inputs, n)
-        others = {name: other.cpu() for name, other in others.items()}
-        makers = by.makers(network, others, eps, steps, seed, images.shape)
-        distances, averages = by.held_out(network, validation.cpu())
+        validation, others = validation.cpu(), {k: other.cpu() for k, other in others.items()}
+        sets = by.sets(network, images, labels, others, eps, steps, seed)
+        distances = attacks.distances(network, validation)
         threshold = detection.threshold(distances)
-        pieces = torch.arange(n).tensor_split(-(-n // PIECE))
-        chance = np.random.default_rng([seed, 1]).random((len(makers), 1, n), dtype=np.float32)
-        values, predicted, examples = by.score_all(
-            network, makers, averages, images, labels, pieces, seed, progress
-        )
-        values = np.concatenate([values, chance], 1)
-        foreign = np.array([name in others for name in makers])
+        averages = by.averages(network, validation)
+        scored = [by.score(network, make(), averages, seed) for _, make in progress(sets.values())]
+        scores, predicted, examples = map(np.stack, zip(*scored, strict=True))
+        chance = np.random.default_rng([seed, 1]).random((len(sets), 1, n), dtype=np.float32)
+        values = np.concatenate([scores, chance], 1, dtype=np.float32)
+        foreign = np.array([name in others for name in sets])
         wrong = (predicted != labels.numpy()) | foreign[:, None]
         far = values[:, 0] > threshold
         shares = {
@@ -119,8 +115,8 @@ class Detect(Analysis):
         }
         auroc, gain = by.areas(values, foreign, seed)
         return Result(
-            sets=list(makers),
-            kinds=[kind for kind, _ in makers.values()],
+            sets=list(sets),
+            kinds=[kind for kind, _ in sets.values()],
             scores=list(SCORES),
             values=values,
             predicted=predicted,

@@ -2,138 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from capsviz import data
 from capsviz.experiments import attacks
+from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import predict
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.outputs import distance, require_capsules, require_reconstruction
+from capsviz.tracing.outputs import distance, require_capsules
 from capsviz.transforms import warps
 from capsviz.transforms.augment import to_uint8
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
-VALIDATION = 1000  # images behind the threshold, where there are as many
 
 
-def makers(model, others, eps, steps, seed, shape):
-    """Return name -> (kind, function of images, labels and their indices), unchanged first.
+def sets(
+    model, images: Tensor, labels: Tensor, others: Mapping[str, Tensor], eps, steps: int, seed: int
+) -> dict[str, tuple[str, Callable[[], Tensor]]]:
+    """Return name -> (kind, function that makes N images), the unchanged ones (N, C, H, W) first.
 
-    `shape` is (N, C, H, W), of all images. Random draws belong to an index among the N.
+    ValueError for a network without capsules, and for attacks that cannot be made.
     """
     require_capsules(model)
     attacks.check(eps, steps)
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
-    angles = low + (high - low) * torch.rand(shape[0], generator=draws)
-    starts = attacks.noise(shape, seed)
+    angles = low + (high - low) * torch.rand(len(images), generator=draws)
+    how = {"steps": steps, "start": attacks.noise(images.shape, seed), "leave": False}
 
     def attacked(look, one):
-        def make(images, labels, piece):
-            how = {"steps": steps, "start": starts[piece], "leave": False}
-            found = attacks.apgd(model, look, images, labels, attacks.Ball(one), **how)
-            return found.images.to(images)
+        ball = attacks.Ball(one)
+        return lambda: attacks.apgd(model, look, images, labels, ball, **how).images.to(images)
 
-        return make
-
-    def rotated(by):
-        return lambda images, labels, piece: warps.rotate(images, by[piece]).clamp(0, 1)
-
-    kinds = {"unchanged": ("clean", lambda images, labels, piece: images)}
+    kinds: dict = {"unchanged": ("clean", lambda: images)}
+    by_score = attacks.on_scores(model, attacks.LOSSES["apgd-ce"])
     for one in eps:
-        kinds |= {
-            f"APGD {one:g}": (
-                "attack", attacked(attacks.on_scores(model, attacks.LOSSES["apgd-ce"]), one)
-            ),
-            f"adaptive {one:g}": ("adaptive", attacked(attacks.on_detector(model), one)),
-        }  # fmt: skip
-    kinds["rotated 90°"] = ("shifted", rotated(torch.full((shape[0],), 90.0)))
-    kinds[f"rotated {low}°–{high}°"] = ("shifted", rotated(angles))
-    for name, other in others.items():
-        kinds[name] = ("foreign", lambda images, labels, piece, other=other: other[piece])
-    return kinds
+        kinds[f"APGD {one:g}"] = "attack", attacked(by_score, one)
+        kinds[f"adaptive {one:g}"] = "adaptive", attacked(attacks.on_detector(model), one)
+    for name, by in (("90°", torch.full_like(angles, 90)), (f"{low}°–{high}°", angles)):
+        kinds[f"rotated {name}"] = "shifted", lambda by=by: warps.rotate(images, by).clamp(0, 1)
+    return kinds | {k: ("foreign", lambda other=other: other) for k, other in others.items()}
 
 
-def held_out(model, images):
-    """Return distances (V,) of validation images, and averages (J, C, H, W) by class.
-
-    Distances are to the winning capsule's reconstruction; an average is of the images with the
-    class predicted, of all images where there are none.
-    """
-    traced = trace(model, images, keep=("lengths", "reconstruction"))
-    distances = distance(images, require_reconstruction(traced.reconstruction))
-    winner, J = predict(traced.require("lengths")), traced.require("lengths").shape[1]
-    alike = [images[winner == j] if (winner == j).any() else images for j in range(J)]
-    return distances.numpy(), torch.stack([some.mean(0) for some in alike])
+def averages(model, images: Tensor) -> Tensor:
+    """Return averages (J, C, H, W) of the images of each predicted class, of all where are none."""
+    lengths = trace(model, images, keep=("lengths",)).require("lengths")
+    won = predict(lengths)
+    alike = [images[won == j] if (won == j).any() else images for j in range(lengths.shape[1])]
+    return torch.stack([some.mean(0) for some in alike])
 
 
-def score_all(model, makers, averages, images, labels, pieces, seed, progress):
-    """Score the A sets that `makers` makes of N images, by pieces: indices that are taken together.
+class Scored(NamedTuple):
+    """N images of a set."""
 
-    Returns
-    -------
-    (A, 4, N) float32: distance to the winning capsule's reconstruction, to that of a random other
-    capsule, to that of the next image's winning capsule, after the last image the first one's, and
-    to the average of the predicted class; (A, N) predicted classes;
-    (A, 2, C, H, W) uint8, first images and their reconstructions.
-    """
-    n = len(images)
-    values = np.empty((len(makers), 4, n), np.float32)
-    predicted = np.empty((len(makers), n), np.int64)
-    parts, examples = [], []
-    for a, piece in progress([(a, piece) for a in range(len(makers)) for piece in pieces]):
-        changed = list(makers.values())[a][1](images[piece], labels[piece], piece)
-        values[a][:2, piece], predicted[a][piece], own = score(model, changed, piece, n, seed)
-        parts.append((changed, own))
-        if len(parts) == len(pieces):
-            changed, own = map(torch.cat, zip(*parts, strict=True))
-            values[a, 2] = distance(changed, own.roll(-1, 0)).numpy()
-            values[a, 3] = distance(changed, averages[predicted[a]]).numpy()
-            examples.append(to_uint8(torch.stack([changed[0], own[0]])))
-            parts = []
-    return values, predicted, np.stack(examples)
+    values: np.ndarray  # (4, N) distance to the reconstruction of the winning capsule, of a random
+    # other one, of the next image (of the last: the first), and to the average of the class
+    predicted: np.ndarray  # (N,)
+    example: np.ndarray  # (2, C, H, W) uint8: the first image, and its reconstruction
 
 
-def score(model, images, places, n, seed):
-    """Return distances (2, P), predicted classes (P,) and reconstructions of some of N images.
-
-    Distances are to the reconstruction of the winning capsule, which is returned, and of a random
-    other one, whose draw belongs to an image's index among `places`.
-    """
+def score(model, images: Tensor, averages: Tensor, seed: int) -> Scored:
+    """Score images by their distance to reconstructions, and to averages (J, C, H, W)."""
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
     J, won = lengths.shape[1], predict(lengths)
-    draws = torch.Generator().manual_seed(seed)
-    offset = torch.randint(1, J, (n,), generator=draws)[places]
-    own = decode(model, poses, won)
-    other = decode(model, poses, (won + offset) % J)
-    values = torch.stack([distance(images, one) for one in (own, other)])
-    return values.numpy(), won.numpy(), own
+    offset = torch.randint(1, J, (len(won),), generator=torch.Generator().manual_seed(seed))
+    own, other = decode(model, poses, won), decode(model, poses, (won + offset) % J)
+    values = [distance(images, one) for one in (own, other, own.roll(-1, 0), averages[won])]
+    example = to_uint8(torch.stack([images[0], own[0]]))
+    return Scored(torch.stack(values).numpy(), won.numpy(), example)
 
 
-def beside(inputs, n: int) -> tuple:
+def beside(inputs, n: int) -> tuple[Tensor, dict[str, Tensor], list[str]]:
     """Return validation images, n images of another data set by its name, and what is missing."""
-
-    def drawn(part, count):
-        return replace(inputs, dataset=part).images(count)[0]
-
-    validation = inputs.load("validation")
-    held = drawn(validation, min(VALIDATION, len(validation)))
+    held = other_images(inputs, attacks.HELD_OUT).images
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
     try:
         other = data.load(name, "test", inputs.data_dir, download=False)
+        if other.image_shape != inputs.dataset.image_shape or len(other) < n:
+            actual = f"{len(other)} images {other.image_shape}"
+            raise ValueError(f"it has {actual}, expected {n} of {inputs.dataset.image_shape}")
     except (FileNotFoundError, ValueError) as error:
         return held, {}, [f"{name} is left out: {error}"]
-    if other.image_shape != inputs.dataset.image_shape or len(other) < n:
-        actual = f"{len(other)} images {other.image_shape}"
-        expected = f"expected {n} of {inputs.dataset.image_shape}"
-        return held, {}, [f"{name} is left out: it has {actual}, {expected}"]
-    return held, {name: drawn(other, n)}, []
+    return held, {name: replace(inputs, dataset=other).images(n)[0]}, []
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:

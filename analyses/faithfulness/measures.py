@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from capsviz.experiments import maps
+from capsviz.experiments.attacks import logits
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -166,7 +167,7 @@ def stages(model, image: Tensor) -> dict[str, list[nn.Parameter]]:
     model.requires_grad_(True)
     hooks = [w.register_hook(lambda _, n=name: order.append(n)) for name, w in weights.items()]
     try:
-        values = maps.explained(model, image).sum()
+        values = logits(model, image).sum()
         torch.autograd.grad(values, list(weights.values()), allow_unused=True)
     finally:
         for hook, one, before in zip(hooks, weights.values(), learning, strict=True):

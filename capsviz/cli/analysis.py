@@ -206,7 +206,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
                 analysis, runs[number], own, n=n, picture=shown, digit=digit,
-                progress=writing.progress, say=writing.line, scratch=scratch,
+                progress=writing.progress, scratch=scratch,
             )  # fmt: skip
 
         scratch = writing.scratch(name, figure)

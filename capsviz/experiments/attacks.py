@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy as softmax_cross_entropy
 
 from capsviz.nn.functional import cross_entropy, lengths, margin_loss, predict, squash
 from capsviz.nn.images import check_images, like_of
-from capsviz.tracing import evaluating
+from capsviz.tracing import evaluating, trace
 from capsviz.tracing.forward import images_at_a_time
 from capsviz.tracing.network import abilities
-from capsviz.tracing.outputs import activations_and_distance
+from capsviz.tracing.outputs import activations_and_distance, distance, require_reconstruction
 from capsviz.tracing.record import last_activations
 
 TINY = 1e-12
@@ -36,6 +37,7 @@ WINDOWS = (0.22, 0.03, 0.06)  # shares of the steps: first window, less for each
 SQUARE = 0.8  # share of the image that Square changes at first
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of it, in 10,000 queries
 LIFT = 1000.0  # above every cross-entropy: an image that is misclassified is worth more
+HELD_OUT = 1000  # images behind a detector's threshold, where there are as many
 CHECKED = 8  # images that a network is looked at for chance and for effects of the batch
 SAME = 1e-3  # difference of scores by rounding, as a share of the largest
 
@@ -218,6 +220,12 @@ def on_detector(model: Any, threshold: float = -math.inf) -> Look:
         return loss, margin(scores, labels), fooled & (far <= threshold)
 
     return look
+
+
+def distances(model: Any, images: Tensor) -> np.ndarray:
+    """Return the L2 distance (N,) of images to the winning capsule's reconstruction."""
+    reconstruction = trace(model, images, keep=("reconstruction",)).reconstruction
+    return distance(images, require_reconstruction(reconstruction)).numpy()
 
 
 def apgd(

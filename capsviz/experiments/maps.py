@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.overrides import TorchFunctionMode
 
+from capsviz.experiments.attacks import logits
 from capsviz.nn.computation import literal
 from capsviz.nn.images import like_of
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import abilities, evidence, trace
-from capsviz.tracing.record import last_activations
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, COUPLING = "|u| map", "couplings"
@@ -136,13 +136,6 @@ def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
     return None if quantity is ALONG_POSE else quantity._asdict()
 
 
-def explained(model, images):
-    """Return the activations (B, J) of classes with their gradients, or logits without capsules."""
-    if not abilities(model).has_capsules:
-        return model(images).logits
-    return last_activations(model.look(images, keep=("lengths",)))
-
-
 class _Convolutions(TorchFunctionMode):
     """Collects the results of convolutions, which need not be modules, in their order."""
 
@@ -161,7 +154,7 @@ def _watched(model, images: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Return images that ask for gradients, their scores, and the results of convolutions."""
     images = images.detach().clone().requires_grad_()
     with literal(), _Convolutions() as met:
-        return images, explained(model, images), met.results
+        return images, logits(model, images), met.results
 
 
 def convolutions(model, image: Tensor) -> list[int]:
@@ -197,7 +190,7 @@ def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
     like, (B, K) = like_of(model), masks.shape[:2]
     forms = torch.cat([images, (images[:, None] * ~masks[:, :, None]).flatten(0, 1)])
     with torch.no_grad():
-        each = torch.cat([explained(model, some.to(like)).cpu() for some in forms.split(64)])
+        each = torch.cat([logits(model, some.to(like)).cpu() for some in forms.split(64)])
     own = each[:B].double().gather(1, classes[:, None])
     return own - each[B:].double().view(B, K, -1)[torch.arange(B), :, classes]
 
@@ -211,14 +204,14 @@ def _in_pixels(model, fields, name, images, classes) -> Maps:
 def _gradient(model, images, classes) -> Maps:
     """Pixels by |∂f/∂x|; ∂f/∂x times a pixel is predicted to be lost with it."""
     images = images.detach().clone().requires_grad_()
-    picked = explained(model, images).gather(1, classes[:, None]).sum()
+    picked = logits(model, images).gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, images)
     steep = _summed(slope.abs())
     return steep._replace(contributions=_summed(slope * images).own)
 
 
 def _integrated(model, images, classes) -> Maps:
-    black, score = torch.zeros_like(images), partial(explained, model)
+    black, score = torch.zeros_like(images), partial(logits, model)
     return _summed(on_the_way(score, black, images, classes, INTEGRATED))
 
 

@@ -20,7 +20,6 @@ def measure_with(
     picture: Picture | None = None,
     digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
-    say: Callable[[str], None] | None = None,
     scratch: Path | None = None,
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
@@ -34,7 +33,6 @@ def measure_with(
     picture   the image of an analysis of one image.
     digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
-    say       prints a line, as what a long measurement will cost; None: nobody is there.
     scratch   folder for parts of a long measurement, from which it goes on; None: nothing is kept.
     """
     first, one = opened[0], cast(Picture, picture)  # chosen by whoever measures one image
@@ -50,7 +48,6 @@ def measure_with(
         "classes": lambda: part.classes,
         "dataset": lambda: part.name,
         "progress": lambda: progress(name),
-        "say": lambda: say,
         "scratch": lambda: scratch,
         "inputs": lambda: first,
         "opened": lambda: list(opened),

@@ -213,16 +213,6 @@ def test_a_wrapped_network_is_attacked_through_its_scores_and_votes():
         assert found.done.all() and not found.stuck.any()
 
 
-def test_hard_saturation_has_no_gradient_and_rounding_hides_it_from_apgd_alone(trained, digits):
-    images, labels = digits[0][:10], digits[1][:10]
-    hard = OfScores(trained, lambda one: (40 * (one - 0.5)).clamp(0, 1))
-    assert attacks.flat(hard, attacks.on_scores(hard), images, labels).float().mean() > 0.5
-    rounded = OfScores(trained, lambda one: (one * 100).round() / 100)
-    blocked = by_apgd(rounded, images, labels, Ball(0.3))
-    assert blocked.stuck.all() and not blocked.done.any()
-    assert by_square(rounded, images, labels, Ball(0.3), queries=100).done.any()
-
-
 @pytest.mark.parametrize(
     ("eps", "norm", "message"),
     [
