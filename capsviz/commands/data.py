@@ -45,7 +45,7 @@ def command(source, dataset, data_dir, sheet, force, as_json, **chosen):
     if not splits:
         raise absent
     first = next(iter(splits.values()))
-    describe = getattr(data.module_of(first.name), "describe", lambda *_, **__: [])
+    describe = getattr(data.module_of(first.loader), "describe", lambda *_, **__: [])
     lines = describe(data_dir, **chosen) + [data.summary(part) for part in splits.values()]
     lines += [*data.check(splits), *([f"WARN {absent}"] if absent else [])]
     if sheet is not None:

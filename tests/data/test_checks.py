@@ -78,7 +78,7 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     assert said.exit_code == 0, said.output
     lines = said.output.splitlines()
     assert "pictures: 40 PNG RGB of 8 bits; 30 x 20 to 30 x 20 pixels" in lines
-    assert "folder train: 18 images (1, 28, 28) of 2 classes (cat 9, dog 9)" in lines
+    assert "mine train: 18 images (1, 28, 28) of 2 classes (cat 9, dog 9)" in lines
     assert f"left out of {folder}: 1 files that are not pictures (1 .txt)" in lines
     assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)
     assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
