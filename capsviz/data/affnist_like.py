@@ -9,14 +9,15 @@ outside. Transforms and images are made on the CPU, so that they depend on the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from capsviz import memory
-from capsviz.data import SPLITS, Dataset, mnist
+from capsviz.data import Dataset, mnist
+from capsviz.data._made import draws, several
 from capsviz.transforms import warps
 
 PAD_PX = 6
@@ -50,21 +51,9 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
 
     The first n images are the same whatever the number of variants. MemoryError if they do not fit.
     """
-    if variants < 1:
-        raise ValueError(f"expected at least 1 variant of each image, got {variants}")
-    plain = mnist.load(split, root, download=download)
-    C, H, W = plain.image_shape
-    memory.require(
-        2 * variants * len(plain) * (C * (H + 2 * PAD_PX) * (W + 2 * PAD_PX) + 8),  # and joined
-        f"affnist_like {split} with {variants:,} variants of each image",
-        "ask for fewer variants",
-    )
-    parts = [make(plain, variant, seed=seed)[0] for variant in range(variants)]
-    return replace(
-        parts[0],
-        images=torch.cat([part.images for part in parts]),
-        labels=torch.cat([part.labels for part in parts]),
-    )
+    size = math.prod(IMAGE_SHAPE) + 8
+    drawn = lambda plain, variant: make(plain, variant, seed=seed)[0]  # noqa: E731
+    return several(drawn, "affnist_like", split, root, download, size, variants=variants)
 
 
 def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:
@@ -83,8 +72,7 @@ def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, T
 
 def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms:
     """Return the transforms of a variant as `make` draws them, without the images."""
-    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + variant
-    generator = torch.Generator().manual_seed(number % 2**63)
+    generator = draws(plain.split, variant, seed)
     return draw(plain.pad(PAD_PX).images, generator=generator)
 
 

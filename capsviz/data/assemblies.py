@@ -97,19 +97,23 @@ class Assemblies(NamedTuple):
         return best, wholes.where(best >= 0, -1)
 
 
+class Layout(NamedTuple):
+    """The options of `load`."""
+
+    objects: int = 1
+    parts: int = 2
+    distance: str = "near"
+    jitter: float = 0.5
+    distractors: int = 1
+    overlap: bool = True
+    rotation: int = 30
+    seed: int = 0
+
+
 def load(
-    split,
-    root=None,
-    *,
-    objects=1,
-    parts=2,
-    distance="near",
-    jitter=0.5,
-    distractors=1,
-    overlap=True,
-    rotation=30,
-    seed=0,
-):
+    split, root=None, *, objects=1, parts=2, distance="near", jitter=0.5, distractors=1,
+    overlap=True, rotation=30, seed=0,
+):  # fmt: skip
     """Load 20,000 train, 2,000 validation or 10,000 test images (N, 1, 64, 64).
 
     The split "test-outside" has rotations from the range of training up to 180 degrees in both
@@ -133,40 +137,26 @@ def load(
     ------
     ValueError  for values that are not possible together.
     """
-    options = (objects, parts, distance, jitter, distractors, overlap, rotation, seed)
-    made = make(split, SIZES[split], *options)
+    layout = Layout(objects, parts, distance, jitter, distractors, overlap, rotation, seed)
+    made = make(split, SIZES[split], **layout._asdict())
     alone = torch.stack([made.alone(k) for k in range(objects)], 1) if objects > 1 else None
     labels = made.classes if objects > 1 else made.classes[:, 0]
     return Dataset(made.images, labels, CLASSES, "assemblies", split, parts=alone)
 
 
 @lru_cache(maxsize=3)
-def make(
-    split: str,
-    n: int,
-    objects: int = 1,
-    parts: int = 2,
-    distance: str = "near",
-    jitter: float = 0.5,
-    distractors: int = 1,
-    overlap: bool = True,
-    rotation: int = 30,
-    seed: int = 0,
-) -> Assemblies:
+def make(split: str, n: int, **options) -> Assemblies:
     """Make n images and the truth about them; the first ones are the same for any n.
 
     Parameters and errors are those of `load`.
     """
-    _check(split, objects, parts, distance, jitter, distractors, rotation)
+    layout = Layout(**options)
+    _check(split, layout)
     chunks = []
     for number in range(-(-n // CHUNK)):
-        draw = torch.Generator().manual_seed(
-            ((seed * 101 + SPLITS.index(split)) * 1_000_003 + number) % 2**63
-        )
-        truth = _draw_truth(
-            draw, split, objects, parts, APART_PX[distance], jitter, distractors, overlap, rotation
-        )
-        chunks.append(truth)
+        seed = (layout.seed * 101 + SPLITS.index(split)) * 1_000_003 + number
+        draw = torch.Generator().manual_seed(seed % 2**63)
+        chunks.append(_draw_truth(draw, split, layout))
     joined = [torch.cat(values)[:n] for values in zip(*chunks, strict=True)]
     classes, poses, types, part_poses, wholes, bright = joined
     images = torch.cat(
@@ -178,21 +168,21 @@ def make(
     return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
 
 
-def _check(split, objects, parts, distance, jitter, distractors, rotation) -> None:
+def _check(split: str, layout: Layout) -> None:
     if split not in SPLITS:
         raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
     ranges = {
-        "objects": (objects, 1, 2), "parts": (parts, 2, 4), "jitter": (jitter, 0, 3),
-        "distractors": (distractors, 0, 6), "rotation": (rotation, 0, OUTSIDE_DEG),
+        "objects": (1, 2), "parts": (2, 4), "jitter": (0, 3), "distractors": (0, 6),
+        "rotation": (0, OUTSIDE_DEG),
     }  # fmt: skip
-    for name, (value, low, high) in ranges.items():
-        if not low <= value <= high:
+    for name, (low, high) in ranges.items():
+        if not low <= (value := getattr(layout, name)) <= high:
             raise ValueError(f"{name} of assemblies must be {low} to {high}, got {value!r}")
-    if distance not in APART_PX:
-        raise ValueError(f"distance of assemblies must be near or far, got {distance!r}")
-    if split == "test-outside" and rotation == OUTSIDE_DEG:
+    if layout.distance not in APART_PX:
+        raise ValueError(f"distance of assemblies must be near or far, got {layout.distance!r}")
+    if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
         raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
-    if split == "test-combinations" and objects == 1:
+    if split == "test-combinations" and layout.objects == 1:
         raise ValueError("one whole has no combinations: choose objects=2")
 
 
@@ -207,18 +197,19 @@ def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor
     return (pair + number) % len(KINDS), torch.stack(poses, 1)
 
 
-def _draw_truth(
-    draw, split, objects, parts, apart_px, jitter, distractors, overlap, rotation
-) -> tuple[Tensor, ...]:
+def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
     """Draw a chunk of images: the fields of `Assemblies` but the images."""
 
     def uniform(low, high, *shape):
         return low + (high - low) * torch.rand(*shape, generator=draw)
 
+    objects, parts, distance, jitter, distractors, overlap, rotation, _ = options
     N, P = CHUNK, objects * parts + distractors
     kinds, layout = (
         torch.stack(x)
-        for x in zip(*(arrangement(k, parts, apart_px) for k in range(len(CLASSES))), strict=True)
+        for x in zip(
+            *(arrangement(k, parts, APART_PX[distance]) for k in range(len(CLASSES))), strict=True
+        )
     )
     classes = _classes(draw, split, objects)
     angle = math.radians(rotation) * uniform(-1, 1, N, objects)
@@ -343,43 +334,18 @@ def _box(left: float, top: float, right: float, bottom: float):
     return _polygon((left, top), (right, top), (right, bottom), (left, bottom))
 
 
-TRIANGLE = _polygon((0, -1.2), (0.75, 0.8), (-0.75, 0.8))
-TRAPEZOID = _polygon((-0.3, -0.8), (0.3, -0.8), (1, 0.6), (-1, 0.6))
-UPRIGHT, FOOT = _box(-0.8, -1, -0.25, 1), _box(-0.8, 0.45, 0.9, 1)
-STEM, BAR = _box(-0.27, -1, 0.27, 1), _box(-0.9, -1, 0.9, -0.46)
+def _either(*shapes):
+    return lambda u, v: torch.stack([shape(u, v) for shape in shapes]).amin(0)
 
 
-def triangle(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to a triangle that points up."""
-    return TRIANGLE(u, v)
-
-
-def corner(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to an L."""
-    return torch.minimum(UPRIGHT(u, v), FOOT(u, v))
-
-
-def tee(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to a T."""
-    return torch.minimum(STEM(u, v), BAR(u, v))
-
-
-def half_disc(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to the upper half of a disc."""
-    return torch.maximum(torch.hypot(u, v) - 1, v)
-
-
-def arc(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to the upper half of a ring."""
-    return torch.maximum((torch.hypot(u, v) - 0.85).abs() - 0.25, v - 0.2)
-
-
-def trapezoid(u: Tensor, v: Tensor) -> Tensor:
-    """Return the signed distance to a trapezoid, narrow above."""
-    return TRAPEZOID(u, v)
-
-
-KINDS = (triangle, corner, tee, half_disc, arc, trapezoid)
+KINDS = (  # each the signed distance to a shape, from (u, v) in units of its radius
+    _polygon((0, -1.2), (0.75, 0.8), (-0.75, 0.8)),  # a triangle that points up
+    _either(_box(-0.8, -1, -0.25, 1), _box(-0.8, 0.45, 0.9, 1)),  # a corner, L
+    _either(_box(-0.27, -1, 0.27, 1), _box(-0.9, -1, 0.9, -0.46)),  # a tee, T
+    lambda u, v: torch.maximum(torch.hypot(u, v) - 1, v),  # the upper half of a disc
+    lambda u, v: torch.maximum((torch.hypot(u, v) - 0.85).abs() - 0.25, v - 0.2),  # of a ring
+    _polygon((-0.3, -0.8), (0.3, -0.8), (1, 0.6), (-1, 0.6)),  # a trapezoid, narrow above
+)
 REACH = 1.25  # no part is further from its centroid, in units of its radius
 
 

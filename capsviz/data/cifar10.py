@@ -8,10 +8,10 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from capsviz.data import Dataset, search_path
-from capsviz.data._torchvision import divide, read, to_tensor
+from capsviz.data._files import find, intact, split_of
+from capsviz.data._torchvision import read
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer",
@@ -39,12 +39,13 @@ def load(split, root=None, *, download=True):
     folders = search_path(root)
     batches = [name for name, _ in [*CIFAR10.train_list, *CIFAR10.test_list]]
     files = [f"{CIFAR10.base_folder}/{name}" for name in [*batches, CIFAR10.meta["filename"]]]
-    archives = [folder / ARCHIVE for folder in folders if (folder / ARCHIVE).is_file()]
-    if archives and not any((folder / files[0]).is_file() for folder in folders):
-        return _of_archive(archives[0], split)
+    archive = find(folders, [ARCHIVE])
+    if archive is not None and find(folders, files[:1]) is None:
+        return _of_archive(archive, split)
     source = read(CIFAR10, folders, files, [CIFAR10.url], download, train=split != "test")
-    images, labels = to_tensor(source.data.transpose(0, 3, 1, 2)), torch.tensor(source.targets)
-    return divide(images, labels, "cifar10", split, CLASSES, source.root)
+    return split_of(
+        source.data, source.targets, "cifar10", split, CLASSES, source.root, IMAGE_SHAPE
+    )
 
 
 def _of_archive(archive: Path, split: str) -> Dataset:
@@ -59,8 +60,8 @@ def _of_archive(archive: Path, split: str) -> Dataset:
         some = {"train": paths[:training], "validation": paths[training:], "test": paths}[split]
         chosen += [(turn, label, path) for turn, path in enumerate(some)]
     chosen.sort()
-    images = torch.from_numpy(_decode({path: pictures[path] for _, _, path in chosen}))
-    labels = torch.tensor([label for _, label, _ in chosen])
+    images = _decode({path: pictures[path] for _, _, path in chosen})
+    labels = [label for _, label, _ in chosen]
     lossy = any(path.suffix.lower() in LOSSY for _, _, path in chosen)
     return Dataset(images, labels, CLASSES, "cifar10", split, notice=NOTICE if lossy else None)
 
@@ -68,19 +69,16 @@ def _of_archive(archive: Path, split: str) -> Dataset:
 def _unpack(archive: Path, part: str) -> dict[Path, bytes]:
     """Return the contents of the pictures PART/CLASS/NAME.jpg in an archive, in memory."""
     pictures = {}
-    try:
-        with lzma.open(archive) as file:
-            with tarfile.open(fileobj=file, mode="r|") as tar:
-                for member in tar:
-                    path = Path(member.name)
-                    known = path.suffix.lower() in (*LOSSY, ".png") and path.parent.name in CLASSES
-                    content = tar.extractfile(member) if known else None
-                    if content is not None and path.parent.parent.name == part:
-                        pictures[path] = content.read()
-            while file.read(tarfile.RECORDSIZE):  # tarfile does not notice a cut file
-                pass
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{archive} is damaged or cut short ({error}): fetch it again") from error
+    with intact(archive), lzma.open(archive) as file:
+        with tarfile.open(fileobj=file, mode="r|") as tar:
+            for member in tar:
+                path = Path(member.name)
+                known = path.suffix.lower() in (*LOSSY, ".png") and path.parent.name in CLASSES
+                content = tar.extractfile(member) if known else None
+                if content is not None and path.parent.parent.name == part:
+                    pictures[path] = content.read()
+        while file.read(tarfile.RECORDSIZE):  # tarfile does not notice a cut file
+            pass
     return pictures
 
 
@@ -90,12 +88,9 @@ def _decode(pictures: dict[Path, bytes]) -> np.ndarray:
 
     images = np.empty((len(pictures), 3, SIDE, SIDE), np.uint8)
     for image, (path, content) in zip(images, pictures.items(), strict=True):
-        name = f"{path.parent.name}/{path.name} of CIFAR-10"
-        try:
+        with intact(f"{path.parent.name}/{path.name} of CIFAR-10"):
             picture = Image.open(io.BytesIO(content))
             if picture.size != (SIDE, SIDE):  # before it is decoded
                 raise ValueError(f"expected {SIDE} x {SIDE} pixels, got {picture.size}")
             image[:] = np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise ValueError(f"{name} cannot be read ({error})") from error
     return images

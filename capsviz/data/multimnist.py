@@ -11,14 +11,15 @@ comes first.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from capsviz import memory
-from capsviz.data import SPLITS, Dataset, mnist
+from capsviz.data import Dataset, mnist
+from capsviz.data._made import draws, several
 
 SHIFT_PX = 4  # at most; the canvas has that margin, so that no pixel of a frame is lost
 IMAGE_SHAPE, CLASSES = (1, 36, 36), mnist.CLASSES
@@ -30,19 +31,9 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
     The first n images are the same whatever the number of pairs (the paper has 1,000). MemoryError
     if they do not fit.
     """
-    if pairs < 1:
-        raise ValueError(f"expected at least 1 pair for each digit, got {pairs}")
-    plain = mnist.load(split, root, download=download)
-    C, H, W = plain.image_shape
-    each = 3 * C * (H + 2 * SHIFT_PX) * (W + 2 * SHIFT_PX) + 16  # with its two parts and labels
-    memory.require(
-        2 * pairs * len(plain) * each,  # as they are made, and joined
-        f"multimnist {split} with {pairs:,} pairs for each digit",
-        "ask for fewer pairs",
-    )
-    drawn = [make(plain, pair, seed=seed) for pair in range(pairs)]
-    joined = {k: torch.cat([getattr(m, k) for m in drawn]) for k in ("images", "labels", "parts")}
-    return replace(drawn[0], **joined)
+    size = 3 * math.prod(IMAGE_SHAPE) + 16  # with its two parts and labels
+    drawn = partial(make, seed=seed)
+    return several(drawn, "multimnist", split, root, download, size, pairs=pairs)
 
 
 def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
@@ -51,8 +42,7 @@ def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
     `pair` says which of the many partners of each digit, from 0. ValueError if all digits are of
     one class.
     """
-    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + pair
-    generator = torch.Generator().manual_seed(number % 2**63)
+    generator = draws(plain.split, pair, seed)
     n, (_, height, width) = len(plain), plain.image_shape
     both = torch.stack([torch.arange(n), partners(plain.labels, generator=generator)], 1)
     swapped = torch.rand(n, generator=generator) < 0.5

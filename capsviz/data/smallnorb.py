@@ -2,22 +2,15 @@
 
 https://cs.nyu.edu/~ylclab/data/norb-v1.0-small. The files are not downloaded: put the six
 `smallnorb-5x...-dat.mat`, `-cat.mat` and `-info.mat` of training and testing, packed (.gz) or not,
-in the folder smallNORB of the data folder. They are no MATLAB files but a binary format: a magic
-number, the number of dimensions, at least three dimensions (int32, little-endian), then the values.
+in the folder smallNORB of the data folder. They are no MATLAB files but a binary format.
 """
 
 from __future__ import annotations
 
-import gzip
-import math
-import struct
-import zlib
-from pathlib import Path
-
 import numpy as np
-import torch
 
-from capsviz.data import Dataset, search_path
+from capsviz.data import search_path
+from capsviz.data._files import find, intact, matrix, missing, split_of
 
 FOLDER, SIDE = "smallNORB", 96
 PAGE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"
@@ -28,10 +21,6 @@ PREFIX = {
 CLASSES = ("animal", "human", "plane", "truck", "car")
 EYES = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
 HELD_OUT = 9  # the instance of each class that validates
-KINDS: dict[int, np.dtype] = {  # by magic number
-    0x1E3D4C54: np.dtype("<i4"),
-    0x1E3D4C55: np.dtype("u1"),
-}
 CHUNK = 1_000  # images at a time
 
 
@@ -52,77 +41,23 @@ def load(split, root=None, *, eye="both", image_size=48):
         raise ValueError(f"eye must be one of {', '.join(EYES)}, got {eye!r}")
     if image_size < 1 or SIDE % image_size:
         raise ValueError(f"image_size must divide {SIDE}, e.g. 48, got {image_size}")
-    prefix = PREFIX["test" if split == "test" else "train"]
-    pairs = _read(_find(prefix, "dat", root), np.uint8, (None, 2, SIDE, SIDE))
-    labels = _read(_find(prefix, "cat", root), np.int32, (len(pairs),))
-    if not 0 <= labels.min() <= labels.max() < len(CLASSES):
-        raise ValueError(
-            f"{prefix}-cat.mat: expected categories from 0 to 4, "
-            f"got {labels.min()} to {labels.max()}"
-        )
-    index = np.arange(len(pairs))
-    if split != "test":
-        info = _read(_find(prefix, "info", root), np.int32, (len(pairs), 4))
-        index = np.flatnonzero((info[:, 0] == HELD_OUT) == (split == "validation"))
-        if len(index) == 0:
-            raise ValueError(
-                f"{prefix}-info.mat has no image for {split}: its instances are "
-                f"{sorted(set(info[:, 0].tolist()))}, expected 4, 6, 7, 8 and 9"
-            )
-    eyes = pairs[:, EYES[eye]]
-    images = np.empty((len(index), eyes.shape[1], image_size, image_size), np.uint8)
-    for start in range(0, len(index), CHUNK):
-        chunk = slice(start, start + CHUNK)
-        images[chunk] = _shrink(eyes[index[chunk]], image_size)
-    labels = torch.from_numpy(labels[index].astype(np.int64))
-    return Dataset(torch.from_numpy(images), labels, CLASSES, "smallnorb", split)
-
-
-def _find(prefix: str, what: str, root) -> Path:
-    folders = [folder / place for folder in search_path(root) for place in (FOLDER, "")]
-    for folder in folders:
-        for name in (f"{prefix}-{what}.mat", f"{prefix}-{what}.mat.gz"):
-            if (folder / name).is_file():
-                return folder / name
-    raise FileNotFoundError(
-        f"smallNORB's {prefix}-{what}.mat is not in {', '.join(map(str, folders))}, and is not "
-        f"downloaded: put it, or its .gz, from {PAGE} in {folders[-2]}, or name its folder by "
-        "--data-dir"
-    )
-
-
-def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
-    """Read the array of a file, None for any length; ValueError for anything else."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            magic, ndim = struct.unpack("<Ii", file.read(8))
-            if magic not in KINDS or not 1 <= ndim <= 8:
-                raise ValueError(
-                    f"{path}: expected the magic number of a byte or integer matrix "
-                    f"(0x1E3D4C55, 0x1E3D4C54) and its dimensions, got 0x{magic:08X} and {ndim}"
-                )
-            padded = max(ndim, 3)  # dimensions are at least three, unused ones 1
-            dims = struct.unpack(f"<{padded}i", file.read(4 * padded))[:ndim]
-            content = np.frombuffer(file.read(), np.uint8)
-    except (struct.error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged or cut short ({error}): fetch it again") from error
-    kind = KINDS[magic]
-    fits = len(dims) == len(shape) and all(
-        size == expected or (expected is None and size > 0)
-        for size, expected in zip(dims, shape, strict=True)
-    )
-    if kind != dtype or not fits:
-        expected = ", ".join("N" if size is None else str(size) for size in shape)
-        raise ValueError(
-            f"{path}: expected {np.dtype(dtype).name} ({expected}), got {kind.name} {dims}"
-        )
-    needed = math.prod(dims) * kind.itemsize
-    if len(content) != needed:
-        raise ValueError(
-            f"{path} holds {len(content):,} bytes of values, expected {needed:,} for {dims}: fetch "
-            "it again"
-        )
-    return content.view(kind).reshape(dims)
+    folders, arrays = search_path(root), []
+    for what in ("dat", "cat") if split == "test" else ("dat", "cat", "info"):
+        file = f"{PREFIX['test' if split == 'test' else 'train']}-{what}.mat"
+        path = find(folders, [f"{p}/{file}{end}" for p in (FOLDER, ".") for end in ("", ".gz")])
+        if path is None:
+            advice = f"put it, or its .gz, from {PAGE} in {folders[-1] / FOLDER}"
+            raise missing(f"smallNORB's {file}", folders, advice)
+        with intact(path):
+            arrays.append(matrix(path))
+    with intact(path.parent):
+        pairs, labels, *info = arrays
+        chosen = (info[0][:, 0] == HELD_OUT) == (split == "validation") if info else slice(None)
+        eyes, labels = pairs[:, EYES[eye]][chosen], labels[chosen]
+        chunks = np.array_split(eyes, len(eyes) // CHUNK + 1)
+        images = np.concatenate([_shrink(chunk, image_size) for chunk in chunks])
+    shape = (2 if eye == "both" else 1, image_size, image_size)
+    return split_of(images, labels, "smallnorb", split, CLASSES, path.parent, shape, cut=False)
 
 
 def _shrink(images: np.ndarray, size: int) -> np.ndarray:

@@ -1,9 +1,8 @@
 """SVHN: 99,289 house numbers, cropped to the middle digit, 3x32x32 (Netzer et al. 2011)."""
 
-import torch
-
 from capsviz.data import search_path
-from capsviz.data._torchvision import divide, read, to_tensor
+from capsviz.data._files import split_of
+from capsviz.data._torchvision import read
 
 IMAGE_SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
 FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data folder, is read too
@@ -21,5 +20,4 @@ def load(split, root=None, *, download=True):
     url, file, _ = SVHN.split_list[part]
     folders = [folder / place for folder in search_path(root) for place in ("", FOLDER)]
     source = read(SVHN, folders, [file], [url], download, split=part)
-    labels = torch.from_numpy(source.labels)
-    return divide(to_tensor(source.data), labels, "svhn", split, CLASSES, source.root)
+    return split_of(source.data, source.labels, "svhn", split, CLASSES, source.root, IMAGE_SHAPE)

@@ -97,54 +97,46 @@ def open_inputs(
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
-    if network is not None:
-        if checkpoint is not None:
-            raise ValueError("--checkpoint and --network: expected one of them")
-        return _open_own(network, weights, dataset, data_dir, split, device, capsules)
+    if network is not None and checkpoint is not None:
+        raise ValueError("--checkpoint and --network: expected one of them")
     part = notice = None
+    loaded: dict[str, Any] = {}
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
-    elif checkpoint is None and dataset is not None and dataset not in checkpoints.shipped():
-        name = data.load(dataset, split, data_dir).name  # refuses no data set, or none there
-        recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
-        raise ValueError(
-            f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
-            f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
-            f"runs/{name}"
-        )
-    source = str(checkpoint or dataset)
-    model: Any = checkpoints.load(source, device=choose_device(device))
-    trained_on = model.card["dataset"]
-    if part is None:
-        options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
-        part = data.load(dataset or trained_on["name"], split, data_dir, **options)
+    if network is not None:
+        part = data.load(str(dataset), split, data_dir) if part is None else part
+        device = choose_device(device)
+        model = own_network(network, weights, part, device=device, capsules=capsules)
+        shape, _ = images_and_classes(model)
+        if part.image_shape != shape and len(shape) == 3 and shape[1] == shape[2]:
+            with suppress(ValueError):  # the data set has one size only
+                resized = {"image_size": shape[1], "channels": shape[0]}
+                part, loaded = data.load(str(dataset), split, data_dir, **resized), resized
+    else:
+        if checkpoint is None and dataset not in checkpoints.shipped():
+            name = data.load(str(dataset), split, data_dir).name  # no data set, or none there
+            recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
+            raise ValueError(
+                f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
+                f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
+                f"runs/{name}"
+            )
+        model = checkpoints.load(str(checkpoint or dataset), device=choose_device(device))
+        about = model.card["dataset"]
+        own = about.get("options", {}) if dataset in (None, about["name"]) else {}
+        if part is None:
+            part = data.load(dataset or about["name"], split, data_dir, **own)
     check_fit(model, part)
     said = [notice or part.notice, other_classes(model, part), *data.check({split: part})]
-    known = trained_on.get("images", {}).get(split) if trained_on["name"] == part.loader else None
+    about = model.card["dataset"]
+    known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
         said.append(
             f"these {split} images of {part.name} are not those that the card of {_name(model)} "
             "tells of: some of them may have been trained on"
         )
-    return Inputs(model, part, source, "\n".join(filter(None, said)) or None, data_dir=data_dir)
-
-
-def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
-    """Open a custom network with the named data set, or else the default one, in its image size."""
-    if dataset is None:
-        dataset, part, notice = _default(split, data_dir)
-    else:
-        part, notice = data.load(dataset, split, data_dir), None
-    model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
-    options: dict = {}
-    shape, _ = images_and_classes(model)
-    if part.image_shape != shape and len(shape) == 3 and shape[1] == shape[2]:
-        with suppress(ValueError):  # the data set has one size only
-            resized = {"image_size": shape[1], "channels": shape[0]}
-            part, options = data.load(dataset, split, data_dir, **resized), resized
-    check_fit(model, part)
-    said = "\n".join(filter(None, [notice or part.notice, *data.check({split: part})])) or None
-    return Inputs(model, part, network, said, data_dir=data_dir, options=options)
+    source, notice = str(network or checkpoint or dataset), "\n".join(filter(None, said)) or None
+    return Inputs(model, part, source, notice, data_dir=data_dir, options=loaded)
 
 
 def open_module(

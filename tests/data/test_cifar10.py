@@ -1,11 +1,9 @@
 """CIFAR-10 from torchvision's batches, from class folders of pictures, and from their archive."""
 
-import functools
 import hashlib
 import io
 import pickle
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,7 +72,7 @@ def test_a_batch_that_is_cut_short_is_called_damaged(tmp_path, monkeypatch, kept
     write_batches(tmp_path, monkeypatch, per_batch=2)
     path = tmp_path / "cifar-10-batches-py/data_batch_3"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=r"CIFAR10 in .*damaged or truncated \(their checksums"):
+    with pytest.raises(ValueError, match=r"CIFAR10 in .* cannot be read .*their checksums"):
         data.load("cifar10", "train", tmp_path)
 
 
@@ -124,34 +122,5 @@ def test_an_archive_that_is_cut_short_is_called_damaged(tmp_path, kept):
     write_pictures(tmp_path, ending="jpeg")
     content = (tmp_path / ARCHIVE).read_bytes()
     (tmp_path / ARCHIVE).write_bytes(content[:kept])
-    with pytest.raises(ValueError, match=rf"{ARCHIVE} is damaged or cut short"):
+    with pytest.raises(ValueError, match=rf"{ARCHIVE} cannot be read"):
         data.load("cifar10", "train", tmp_path)
-
-
-@pytest.fixture(scope="module")
-def archive_root():
-    """The folder that holds the JPEG archive, or a skip."""
-    for folder in data.search_path():
-        if (folder / ARCHIVE).is_file():
-            return Path(folder)
-    pytest.skip(f"{ARCHIVE} is not here: set CAPSVIZ_DATA to the folder that holds it")
-
-
-@pytest.mark.slow
-def test_the_real_training_images_are_held_out_class_by_class(archive_root, monkeypatch):
-    """Unpacked once, and every seventh is decoded: the others are taken to be like it."""
-    decode = cifar10._decode
-    monkeypatch.setattr(cifar10, "_unpack", functools.cache(cifar10._unpack))
-
-    def seventh(some):
-        part = dict(list(some.items())[::7])
-        return np.repeat(decode(part), 7, axis=0)[: len(some)]
-
-    monkeypatch.setattr(cifar10, "_decode", seventh)
-    train, validation = (data.load("cifar10", s, archive_root) for s in ("train", "validation"))
-    assert torch.bincount(train.labels).tolist() == [4_500] * 10
-    assert torch.bincount(validation.labels).tolist() == [500] * 10
-    both = torch.cat([train.images, validation.images]).flatten(1)
-    means = both.double().mean(0).view(3, -1).mean(1) / 255
-    # of the original training images, as is well known: 0.4914, 0.4822, 0.4465
-    assert means.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.006)

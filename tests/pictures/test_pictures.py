@@ -48,20 +48,6 @@ def test_colour_networks_get_three_channels_resized(tmp_path):
     assert image.shape == (1, 3, 32, 20) and image[0, 0].max() > 0.9 and image[0, 1].max() < 0.1
 
 
-@pytest.mark.parametrize("size", [(1, 300), (300, 1), (3, 3), (2, 6400)])
-def test_pictures_of_a_pixel_or_three_are_refused(tmp_path, size):
-    path = save(tmp_path, Image.new("L", size, 255))
-    with pytest.raises(ValueError, match=rf"is {size[0]} x {size[1]} pixels"):
-        pictures.read(path, SHAPE)
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_not_a_picture_is_refused(tmp_path, content):
-    (tmp_path / "x.png").write_bytes(content)
-    with pytest.raises(ValueError, match="is not a picture that can be read"):
-        pictures.read(tmp_path / "x.png", SHAPE)
-
-
 @pytest.mark.parametrize("top", [1.0, 1023, 4095, 16383, 65535, 100_000])
 def test_grey_values_of_any_depth_are_read_alike(tmp_path, top):
     ramp = np.linspace(0, 1, 40 * 40, dtype=np.float32).reshape(40, 40)
@@ -70,31 +56,29 @@ def test_grey_values_of_any_depth_are_read_alike(tmp_path, top):
     np.testing.assert_allclose(read[..., 0], ramp, atol=2e-3)
 
 
-def test_values_that_are_no_numbers_are_refused(tmp_path):
-    pixels = np.zeros((40, 40), np.float32)
-    pixels[3, 3] = np.nan
-    with pytest.raises(ValueError, match="not numbers"):
-        pictures.read(save(tmp_path, Image.fromarray(pixels), "x.tif"), SHAPE)
-
-
-def test_a_truncated_picture_is_refused(tmp_path):
-    path = save(tmp_path, Image.effect_noise((200, 200), 80))
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(ValueError, match="is not a picture that can be read"):
-        pictures.read(path, SHAPE)
-
-
-def test_a_missing_file_a_folder_and_an_empty_sheet_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="there is no file"):
-        pictures.read(tmp_path / "none.png", SHAPE)
-    with pytest.raises(ValueError, match="is not a picture"):
-        pictures.read(tmp_path, SHAPE)
-    for grey in (0, 128, 255):
-        with pytest.raises(ValueError, match="is empty"):
-            pictures.read(save(tmp_path, Image.new("L", (50, 50), grey)), SHAPE)
-
-
-def test_a_gigantic_picture_is_refused_before_it_is_unpacked(tmp_path):
-    path = save(tmp_path, Image.new("1", (12_000, 12_000)))
-    with pytest.raises(ValueError, match="at most 50,000,000"):
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (Image.new("L", (1, 300), 255), "is 1 x 300 pixels, expected at least 4"),
+        (Image.new("L", (3, 3), 255), "is 3 x 3 pixels, expected at least 4"),
+        (Image.new("1", (12_000, 12_000)), "at most 50,000,000"),
+        (Image.fromarray(np.full((40, 40), np.nan, np.float32)), "not numbers"),
+        *((Image.new("L", (50, 50), grey), "is empty") for grey in (0, 128, 255)),
+        *((content, "is not a picture that can be read") for content in (b"", b"hello", 5_000)),
+        (None, "there is no file"),
+        ("folder", "is not a picture"),
+    ],
+    ids=range(12),
+)
+def test_what_cannot_be_read_as_a_picture_is_refused(tmp_path, picture, message):
+    path = tmp_path / "x.tif"
+    if isinstance(picture, Image.Image):
+        picture.save(path)
+    elif isinstance(picture, int):  # a picture that is cut short
+        path.write_bytes(save(tmp_path, Image.effect_noise((200, 200), 80)).read_bytes()[:picture])
+    elif isinstance(picture, bytes):
+        path.write_bytes(picture)
+    elif picture == "folder":
+        path.mkdir()
+    with pytest.raises(ValueError, match=message):
         pictures.read(path, SHAPE)

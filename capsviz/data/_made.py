@@ -1,0 +1,51 @@
+"""Data sets that are made of MNIST's images: several of each, drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from capsviz import memory
+from capsviz.data import SPLITS, Dataset, mnist
+
+
+def draws(split: str, number: int, seed: int) -> torch.Generator:
+    """Return the generator of one image of each, by its number."""
+    whole = (seed * 1_000_003 + SPLITS.index(split)) * 1_000_003 + number
+    return torch.Generator().manual_seed(whole % 2**63)
+
+
+def several(
+    make: Callable[[Dataset, int], Dataset],
+    name: str,
+    split: str,
+    root,
+    download: bool,
+    size: int,
+    **counted: int,
+) -> Dataset:
+    """Return what `make` makes of a split of MNIST, for each number below a count: all of one
+    number, then all of the next.
+
+    `counted` is the option of the data set that counts them, `size` the bytes of one. ValueError
+    for less than 1, MemoryError if they do not fit.
+    """
+    ((option, count),) = counted.items()
+    if count < 1:
+        raise ValueError(f"{option} of the data set '{name}' must be at least 1, got {count}")
+    plain = mnist.load(split, root, download=download)
+    memory.require(
+        2 * count * len(plain) * size,  # as they are made, and joined
+        f"{name} {split} with {count:,} {option} of each image",
+        f"ask for fewer {option}",
+    )
+    made = [make(plain, number) for number in range(count)]
+    joined: dict[str, Any] = {
+        field: torch.cat([getattr(one, field) for one in made])
+        for field in ("images", "labels", "parts")
+        if getattr(made[0], field) is not None
+    }
+    return replace(made[0], **joined)

@@ -1,0 +1,231 @@
+"""Data sets in files of their own kinds: read as they were written; what is amiss is one line."""
+
+import gzip
+import io
+import struct
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import savemat
+
+from capsviz import data
+from capsviz.data.smallnorb import PREFIX
+from capsviz.inputs.opening import open_inputs
+from capsviz.training import run as pipeline
+from capsviz.training.recipe import Recipe
+
+LABELS = [0, 1, 2, 3, 4, 0]
+MAGIC = {"u1": 0x1E3D4C55, "<i4": 0x1E3D4C54}
+
+
+def noise(*shape):
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def matrix(values, kind="u1"):
+    """An array in NORB's format: unused dimensions, up to three, are 1."""
+    values = np.asarray(values, kind)
+    dims = [*values.shape, 1, 1][: max(values.ndim, 3)]
+    return struct.pack(f"<Ii{len(dims)}i", MAGIC[kind], values.ndim, *dims) + values.tobytes()
+
+
+def write_mnist_c(root, part="test", n=6, corruption="identity"):
+    folder = root / "mnist_c" / corruption
+    folder.mkdir(parents=True, exist_ok=True)
+    images = noise(n, 28, 28, 1)
+    np.save(folder / f"{part}_images.npy", images)
+    np.save(folder / f"{part}_labels.npy", np.resize(LABELS, n))
+    return images.transpose(0, 3, 1, 2)
+
+
+def write_smallnorb(root, part="test", packed=False, place="smallNORB"):
+    (root / place).mkdir(parents=True, exist_ok=True)
+    info = np.zeros((6, 4))
+    info[:, 0] = [4, 9, 6, 9, 8, 7]
+    pairs = noise(6, 2, 96, 96)
+    files = {"dat": matrix(pairs), "cat": matrix(LABELS, "<i4"), "info": matrix(info, "<i4")}
+    for what, content in files.items():
+        content, end = (gzip.compress(content), ".gz") if packed else (content, "")
+        (root / place / f"{PREFIX[part]}-{what}.mat{end}").write_bytes(content)
+    means = pairs.reshape(6, 2, 48, 2, 48, 2).astype(float).mean((3, 5))
+    return np.floor(means + 0.5).astype(np.uint8)
+
+
+def drawn(label, turned=False):
+    """A digit-like drawing: ones stand upright, the others lie, and a corner is marked."""
+    image = np.zeros((40, 40), np.uint8)
+    rows, columns = (slice(8, 32), slice(19, 22)) if label == 1 else (slice(17, 22), slice(6, 33))
+    image[rows, columns] = 200
+    image[3, 5] = label + 1
+    return image.T if turned else image
+
+
+def write_affnist(root, name="test.mat", labels=LABELS, turned=False):
+    """One image to a column, row by row."""
+    images = np.stack([drawn(k, turned) for k in labels])
+    fields = {
+        "image": images.reshape(len(labels), -1).T,
+        "label_int": np.array(labels, np.uint8)[None],
+        "human_readable_transform": np.zeros((6, len(labels))),
+    }
+    path = root / "affNIST" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    savemat(path, {"affNISTdata": fields})
+    return images[:, None]
+
+
+WRITERS = {"mnist_c": write_mnist_c, "smallnorb": write_smallnorb, "affnist": write_affnist}
+FILES = [  # of the test splits
+    ("mnist_c", "mnist_c/identity/test_images.npy"),
+    ("mnist_c", "mnist_c/identity/test_labels.npy"),
+    ("smallnorb", f"smallNORB/{PREFIX['test']}-dat.mat"),
+    ("smallnorb", f"smallNORB/{PREFIX['test']}-cat.mat"),
+    ("affnist", "affNIST/test.mat"),
+]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_data_set_is_read_as_it_was_written(tmp_path, name):
+    images = WRITERS[name](tmp_path)
+    part = data.load(name, "test", tmp_path)
+    assert part.images.dtype == torch.uint8 and np.array_equal(part.images, images)
+    assert part.labels.dtype == torch.int64 and part.labels.tolist() == LABELS
+    assert (part.name, part.split) == (name, "test") and part.images.is_contiguous()
+
+
+@pytest.mark.parametrize("place", ["", "smallNORB"])
+def test_packed_files_are_read_too(tmp_path, place):
+    images = write_smallnorb(tmp_path, packed=True, place=place)
+    assert np.array_equal(data.load("smallnorb", "test", tmp_path).images, images)
+
+
+@pytest.mark.parametrize(("name", "file"), FILES)
+@pytest.mark.parametrize("kept", [0, 20, -9])
+def test_a_file_that_is_cut_short_is_named(tmp_path, name, file, kept):
+    WRITERS[name](tmp_path)
+    path = tmp_path / file
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=rf"{path} cannot be read .*fetch it again") as error:
+        data.load(name, "test", tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mnist_c", r"MNIST-C is not in .*mnist_c: unpack mnist_c\.zip of .*--data-dir"),
+        ("smallnorb", r"-dat\.mat is not in .*: put it, or its \.gz, from .*nyu\.edu.*--data-dir"),
+        ("affnist", r"affNIST's test split is not in .*: put test\.mat or .*--data-dir"),
+    ],
+)
+def test_absence_says_where_the_files_belong(tmp_path, name, words):
+    with pytest.raises(FileNotFoundError, match=words):
+        data.load(name, "test", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "file"), [one for one in FILES if one[0] != "affnist"])
+def test_one_file_that_is_missing_is_named(tmp_path, name, file):
+    WRITERS[name](tmp_path)
+    (tmp_path / file).unlink()
+    with pytest.raises(FileNotFoundError, match=file.rpartition("/")[2]):
+        data.load(name, "test", tmp_path)
+
+
+def stored(array):
+    """A numpy file in memory."""
+    np.save(content := io.BytesIO(), array)
+    return content.getvalue()
+
+
+PAIRS = noise(6, 2, 96, 96)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        (0, stored(np.zeros((6, 14, 14, 1), np.uint8)), r"images \(1, 28, 28\), got \(1, 14, 14\)"),
+        (0, stored(np.full((6, 28, 28, 1), 256)), "whole numbers from 0 to 255"),
+        (1, stored(np.zeros(5, int)), "6 images, but 5 labels"),
+        (1, stored(np.full(6, 10)), "must be 0 to 9, got 10 to 10"),
+        (1, stored(np.array([{}] * 6)), "allow_pickle"),
+        (2, b"MATLAB 5.0 MAT-file" + bytes(200), "expected the magic number .*got 0x4C54414D"),
+        (2, struct.pack("<Ii", 0x1E3D4C55, -3), "expected the magic number"),
+        (2, matrix(PAIRS)[:-1], "110591 into shape"),
+        (2, matrix(PAIRS[:, :1]), r"images \(2, 48, 48\), got \(1, 48, 48\)"),
+        (3, matrix([0] * 5, "<i4"), "6 images, but 5 labels"),
+        (3, matrix([0, 1, 2, 3, 4, 5], "<i4"), "must be 0 to 4, got 0 to 5"),
+    ],
+    ids=range(11),
+)
+def test_a_file_that_holds_something_else_is_refused(tmp_path, file, content, message):
+    name, path = FILES[file]
+    WRITERS[name](tmp_path)
+    (tmp_path / path).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        data.load(name, "test", tmp_path)
+
+
+def test_validation_is_one_toy_of_each_class_that_training_does_not_see(tmp_path):
+    images = write_smallnorb(tmp_path, "train")
+    train, validation = (data.load("smallnorb", split, tmp_path) for split in data.SPLITS[:2])
+    assert train.labels.tolist() == [0, 2, 4, 0] and validation.labels.tolist() == [1, 3]
+    assert np.array_equal(train.images, images[[0, 2, 4, 5]])
+    assert np.array_equal(validation.images, images[[1, 3]])
+    info = tmp_path / "smallNORB" / f"{PREFIX['train']}-info.mat"
+    info.write_bytes(matrix(np.ones((6, 4)), "<i4"))
+    with pytest.raises(ValueError, match="more than 0 images for validation, got 0"):
+        data.load("smallnorb", "validation", tmp_path)
+
+
+def test_one_eye_is_one_channel_of_both(tmp_path):
+    both = write_smallnorb(tmp_path)
+    for channel, eye in enumerate(("left", "right")):
+        part = data.load("smallnorb", "test", tmp_path, eye=eye)
+        assert np.array_equal(part.images, both[:, channel : channel + 1])
+    for option, message in (
+        ({"eye": "third"}, "eye must be one of left, right, both, got 'third'"),
+        ({"image_size": 40}, "image_size must divide 96, e.g. 48, got 40"),
+        ({"image_size": -48}, "image_size must divide 96"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.load("smallnorb", "test", tmp_path, **option)
+
+
+@pytest.mark.parametrize(("split", "folder"), [("train", "training"), ("test", "test")])
+def test_batches_are_read_in_the_order_of_their_numbers(tmp_path, split, folder):
+    for number in (10, 2, 1):
+        write_affnist(tmp_path, f"{folder}_batches/{number}.mat", [number % 10, 1])
+    assert data.load("affnist", split, tmp_path).labels.tolist() == [1, 1, 2, 1, 0, 1]
+
+
+def test_images_in_another_order_of_pixels_are_recognised(tmp_path):
+    write_affnist(tmp_path, labels=[1, 1, 7], turned=True)
+    with pytest.raises(ValueError, match="lie on their side"):
+        data.load("affnist", "test", tmp_path)
+    fields = {"image": np.zeros((784, 2), np.uint8), "label_int": np.ones((1, 2))}
+    savemat(tmp_path / "affNIST/test.mat", {"affNISTdata": fields})
+    with pytest.raises(ValueError, match=r"images \(1600, 2\).*\(784, 2\)"):
+        data.load("affnist", "test", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["frog", "../mnist_c/fog"])
+def test_an_unknown_corruption_is_refused_with_those_there(tmp_path, name):
+    write_mnist_c(tmp_path, corruption="fog")
+    with pytest.raises(ValueError, match=r"unknown corruption in MNIST-C .*expected one of: fog"):
+        data.load("mnist_c", "test", tmp_path, corruption=name)
+
+
+def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
+    for corruption, n in (("fog", 20), ("identity", 10)):
+        write_mnist_c(tmp_path, "train", 5_040, corruption)
+        write_mnist_c(tmp_path, "test", n, corruption)
+    small = {"channels": 8, "types": 2, "hidden": [8, 9]}
+    fog = {"corruption": "fog"}
+    recipe = Recipe(dataset="mnist_c", dataset_options=fog, options=small, epochs=1, limit=32)
+    splits = {split: pipeline.load(recipe, split, tmp_path) for split in data.SPLITS}
+    splits["validation"] = splits["validation"].first(8)
+    path, _ = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
+    opened = open_inputs(checkpoint=path, data_dir=tmp_path)
+    assert torch.equal(opened.dataset.images, splits["test"].images)
+    assert len(opened.load("validation")) == 5_000 and len(opened.load("test")) == 20
