@@ -71,7 +71,7 @@ def _added(axes, result):
     _rows(axes, result, controls, result.sse.difference, "+.2f")
     axes.axvline(0, color="#7F7F7F", linewidth=0.6)
     axes.margins(x=0.3)
-    axes.set(xlabel="added to the SSE of all capsules")
+    axes.set(xlabel="added to the SSE\nof all capsules")
     axes.set_title("replacing the couplings")
 
 

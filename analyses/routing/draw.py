@@ -29,6 +29,7 @@ from capsviz.results.maps import (
 from capsviz.results.panels import room, show, split, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
+NARROWEST = 0.6  # inches of a map with what stands around it
 LINE = 0.14  # of the height of the axes, from a number to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
@@ -134,11 +135,11 @@ def iteration_ticks(axes, iterations):
 
 def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
     """Return the classes with a map, and lines and columns of the image and the maps."""
-    most = 11 if width >= WIDE else 5
+    most = int(width / NARROWEST)
     kept = min(SHOWN, 2 * most - 1)  # in two lines at most, the most active classes
     classes = np.sort(np.argsort(-result.activations, kind="stable")[:kept])
-    columns = min(len(classes) + 1, most)
-    return classes, -(-(len(classes) + 1) // columns), columns
+    lines = -(-(len(classes) + 1) // most)
+    return classes, lines, -(-(len(classes) + 1) // lines)
 
 
 def _maps(axes, result):

@@ -88,9 +88,9 @@ def test_without_a_package_of_an_extra_the_set_leaves_its_analysis_out(
     asked = ["--only", "detect", "--only", "reconstruct", "--n", 5, "--format", "png"]
     result = run(*asked, "--output", tmp_path)
     assert "detect left out: it needs no_such_package: pip install no_such_package" in result.stderr
-    assert result.stdout.startswith("1 figures")
+    assert result.stdout.startswith("2 figures")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["failed"] == {} and len(manifest["figures"]) == 1
+    assert manifest["failed"] == {} and len(manifest["figures"]) == 2
 
 
 def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monkeypatch):
@@ -134,13 +134,13 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 2
+    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 3
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", wilson_each)
     again = run(*words)
     assert again.exit_code == 0, again.stderr
-    assert "reconstruct: kept, 1 drawn before" in again.stderr
+    assert "reconstruct: kept, 2 drawn before" in again.stderr
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 3
+    assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 4
     (tmp_path / "x" / "rotate-digits-2-0.png").write_bytes(b"damaged")
     third = run(*words)
     assert "reconstruct: kept" in third.stderr and "rotate: kept" not in third.stderr
