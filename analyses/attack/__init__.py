@@ -1,4 +1,4 @@
-"""Attack networks by APGD, Square, votes, transfer and past a detector, and check the attacks."""
+"""Attack networks by APGD, Square, votes and transfer, and past a detector."""
 
 from __future__ import annotations
 
