@@ -41,7 +41,7 @@ def by_attack(axes, result):
 
 
 def by_step(field, label, axes, result):
-    """Draw values (K, A, E, T) at the smallest bound by share of the steps, or of the queries."""
+    """Draw a number at the smallest bound by the share of the steps, or of the queries."""
     values = getattr(result, field)[:, :, 0]
     shares = np.linspace(0, 100, values.shape[-1])
     drawn = [a for a in range(len(result.attacks)) if np.isfinite(values[:, a]).any()]

@@ -23,6 +23,7 @@ from capsviz.experiments import wholes as truth
 from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import student, wilson
+from capsviz.transforms.augment import to_float
 
 SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
 BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
@@ -41,7 +42,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     known = assemblies.make("train", max(n, 100), objects=2, **options, seed=seed)
     left_out = []
     try:
-        fresh = checkpoint.fresh(model, seed, images=measure.to_float(one.images[:64]))
+        fresh = checkpoint.fresh(model, seed, images=to_float(one.images[:64]))
     except ValueError as error:
         fresh, left_out = None, [f"no untrained network: {error}"]
 
@@ -62,7 +63,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         pairs.append(f"{SEES[0]}, untrained")
     rounds = own.change.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
-        change = measure.true_context(one, parts, apart, poses)[0]
+        change = measure.true_context(one, parts, apart, poses)
         wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
         changes.append(change[wanted])
         spreads.append(np.nan)
@@ -141,20 +142,15 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
 def _poses(model, fresh, one, outside, options, n, seed):
     """R² of true poses from poses, those of an untrained network, and pixels."""
     fit = assemblies.make("validation", n, **options, seed=seed)
-    rows = {"pose": [measure.poses(model, x) for x in (fit, one, outside)]}
+    made = fit, one, outside
+    rows = {"pose": [measure.poses(model, x) for x in made]}
     if fresh is not None:
-        rows["pose, untrained network"] = [measure.poses(fresh, x) for x in (fit, one, outside)]
+        rows["pose, untrained network"] = [measure.poses(fresh, x) for x in made]
     rows[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
     counts, found = draw_resamples(n, seed=seed), []
     for vectors in rows.values():
-        tests = list(zip(vectors[1:], (one, outside), strict=True))
-        errors, spreads = measure.pose_errors((vectors[0], fit), tests)
-        found.append(
-            stack(
-                compare_explained(e, s, counts).undrawn()
-                for e, s in zip(errors, spreads, strict=True)
-            )
-        )
+        errors = measure.pose_errors(list(zip(vectors, made, strict=True)))
+        found.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
     return stack(found), list(rows)
 
 
@@ -166,7 +162,7 @@ def _example(model, two, grid) -> dict:
     """The first image of two wholes of unlike parts, and the wholes of its positions."""
     unlike = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
     one = type(two)(*(values[unlike][:1] for values in two))
-    less = measure.of_classes(model, measure.to_float(one.images), (COUPLING,))[COUPLING]
+    less = measure.of_classes(model, to_float(one.images), (COUPLING,))[COUPLING]
     less, true = measure.between(less, one.classes)[0], measure.see(one, grid).whole[0]
     found = torch.where(true < 0, -1, (less < 0).long())
     return {

@@ -56,6 +56,12 @@ def batches(images: Tensor, progress=iter) -> Iterator[tuple[slice, Tensor]]:
         yield rows, to_float(images[rows])
 
 
+def collected(look, images: Tensor, progress=iter) -> dict[str, Tensor]:
+    """Return what `look(images, rows)` finds in batches, by name, of all images (N, ...)."""
+    found = [look(some, rows) for rows, some in batches(images, progress)]
+    return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+
+
 def by_position(values: Tensor, grid) -> Tensor:
     """Add up values (N, I, ...) over capsule types: (N, rows, columns, ...) double."""
     return values.double().cpu().unflatten(1, grid).sum(1)
@@ -88,11 +94,8 @@ def assignment(
     In an image of wholes of two classes A and B a score is that of A less that of B, at positions
     that see a part of A or B most of all. NaN where a subset has no positions of both wholes.
     """
-    found: dict[str, list[Tensor]] = {}
-    for rows, images in batches(made.images, progress):
-        for name, values in of_classes(model, images, names).items():
-            found.setdefault(name, []).append(between(values, made.classes[rows]))
-    return {name: right(torch.cat(one), made, grid) for name, one in found.items()}
+    found = collected(lambda x, _: of_classes(model, x, names), made.images, progress)
+    return {k: right(between(one, made.classes), made, grid) for k, one in found.items()}
 
 
 def between(values: Tensor, classes: Tensor) -> Tensor:
@@ -115,10 +118,8 @@ def _right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.
         same = bool(truth.partner(made.classes[n, 0]) == made.classes[n, 1])
         of_part = part[n].clamp(0)
         for k, among in enumerate((whole[n] >= 0, both[of_part], torch.tensor(same))):
-            chosen = (whole[n] >= 0) & among
-            first, second = chosen & (whole[n] == 0), chosen & (whole[n] == 1)
-            if first.any() and second.any():
-                areas[k, n] = auroc(scored[n, second].numpy(), scored[n, first].numpy())
+            first, second = (whole[n] == 0) & among, (whole[n] == 1) & among
+            areas[k, n] = _area(scored[n], first, second)
     return areas
 
 
@@ -157,11 +158,8 @@ def _alone(model, made: Assemblies, grid: Grid) -> Tensor:
 
 def prior(model, known: Assemblies, made: Assemblies, grid: Grid) -> np.ndarray:
     """Return AUROC as `assignment`, of mean couplings over other images."""
-    sums = [
-        of_classes(model, images, (COUPLING,))[COUPLING].sum(0)
-        for _, images in batches(known.images)
-    ]
-    total = torch.stack(sums).sum(0)
+    look = collected(lambda x, _: of_classes(model, x, (COUPLING,)), known.images)
+    total = look[COUPLING].sum(0)
     values = total.expand(len(made.images), *total.shape)
     return right(between(values, made.classes), made, grid)
 
@@ -220,7 +218,7 @@ def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
-    """Return the change of `context` (2, R, N) over votes from the true poses, or from types."""
+    """Return the change of `context` (R, N) of one part, by votes of true poses or of types."""
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
     less = []
     for one in (made, truth.turned(made)):
@@ -228,9 +226,7 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
         less.append(torch.stack([between(c, classes) for c in couplings]).double())
     change = less[0] - less[1]
     change[change.abs() <= NOTHING] = 0
-    none = np.full(change.shape[:2], np.nan)
-    return np.stack([change[..., 0].numpy(), change[..., parts].numpy() if parts <
-                     made.part_types.shape[1] else none])  # fmt: skip
+    return change[..., 0].numpy()
 
 
 def predicted(model, images: Tensor) -> Tensor:
@@ -253,20 +249,15 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
 
     NaN in images that do not show the part completely at the largest distance.
     """
-    whole = truth.inside(truth.moved(made, DISTANCES_PX[-1]))
+    whole, own = truth.inside(truth.moved(made, DISTANCES_PX[-1])), made.classes[:, 0]
     accuracy, agreement = [], []
     for distance in DISTANCES_PX:
         one = truth.moved(made, distance)
-        mask, own = see(one, grid).part == 0, made.classes[:, 0]
-        accuracy.append(
-            torch.where(whole, (predicted(model, one.images) == own).double(), torch.nan)
-        )
-        each = []
-        for rows, images in batches(one.images):
-            agreed = of_classes(model, images, (AGREEMENT,))[AGREEMENT]
-            agreed = agreed[torch.arange(len(agreed)), ..., own[rows]]
-            each.append(_mean_where(agreed[None], mask[rows])[0])
-        agreement.append(torch.where(whole, torch.cat(each), torch.nan))
+        mask, right = see(one, grid).part == 0, predicted(model, one.images) == own
+        agreed = collected(lambda x, _: of_classes(model, x, (AGREEMENT,)), one.images)[AGREEMENT]
+        agreed = agreed[torch.arange(len(own)), ..., own]
+        accuracy.append(torch.where(whole, right.double(), torch.nan))
+        agreement.append(torch.where(whole, _mean_where(agreed[None], mask)[0], torch.nan))
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
@@ -279,20 +270,24 @@ def poses(model, made: Assemblies) -> Tensor:
     return torch.cat(rows)
 
 
-def pose_errors(fit: tuple, tests: list[tuple]) -> tuple[np.ndarray, np.ndarray]:
-    """Return squared errors and spreads (T, 3, N) of true poses, predicted by ridge regression.
+def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return squared errors and spreads (3, N) of true poses, predicted by ridge regression.
 
-    `fit` and each of `tests` are vectors (N, E) and `Assemblies`; of `POSE`.
+    Each row is vectors (N, E) and their images; the regression is fitted on the first, and the
+    others are predicted. The three are those of `POSE`.
     """
-    ridge = RidgeCV(PENALTIES).fit(fit[0].numpy(), _targets(fit[1]))
-    errors: list = []
-    spreads: list = []
+    (fit, made), *tests = rows
+    ridge = RidgeCV(PENALTIES).fit(fit.numpy(), _targets(made))
+
+    def of_pose(squares):
+        return np.stack([squares[:, :2].sum(1), squares[:, 2:4].sum(1), squares[:, 4]])
+
+    found = []
     for vectors, made in tests:
         known = _targets(made)
-        off, spread = (ridge.predict(vectors.numpy()) - known) ** 2, (known - known.mean(0)) ** 2
-        for values, kept in ((off, errors), (spread, spreads)):
-            kept.append([values[:, :2].sum(1), values[:, 2:4].sum(1), values[:, 4]])
-    return np.array(errors), np.array(spreads)
+        off, spread = ridge.predict(vectors.numpy()) - known, known - known.mean(0)
+        found.append((of_pose(off**2), of_pose(spread**2)))
+    return found
 
 
 def _targets(made: Assemblies) -> np.ndarray:
@@ -305,7 +300,7 @@ def components(fit: Assemblies, others: list[Assemblies]) -> list[Tensor]:
     """Return principal components of pixels (N, 16), of the images that they are fitted on."""
     x = fit.images.flatten(1).double()
     mean = x.mean(0)
-    _, _, axes = torch.pca_lowrank(x - mean, COMPONENTS, center=False)
+    axes = torch.linalg.svd(x - mean, full_matrices=False).Vh[:COMPONENTS].T
     return [(one.images.flatten(1).double() - mean) @ axes for one in (fit, *others)]
 
 
@@ -319,26 +314,26 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
     seen, own = see(made, grid), made.classes[:, 0]
     free = made.part_brightness.where(made.part_wholes < 0, 0.0)
     of_whole, of_free = made.alone(0)[:, 0], render(made.part_types, made.part_poses, free)[:, 0]
-    on, off = of_whole > of_free, of_free > of_whole
-    areas: dict[str, list[float]] = {}
-    for rows, images in batches(made.images, progress):
+    masks = {
+        False: (seen.whole == 0, (seen.part >= 0) & (seen.whole < 0)),
+        True: (of_whole > of_free, of_free > of_whole),
+    }
+
+    def look(images, rows):
         classes = own[rows]
         values = of_classes(model, images, OF_ROUTING[:-1])
         maps = {n: v[torch.arange(len(v)), ..., classes] for n, v in values.items()}
         children = trace(model, images, keep=("children",)).require("children")
         maps[LENGTH] = by_position(children.norm(dim=2), model.grid)
-        for name, one in maps.items():
-            areas.setdefault(name, []).extend(
-                _area(v, seen.whole[n] == 0, (seen.part[n] >= 0) & (seen.whole[n] < 0))
-                for n, v in zip(range(rows.start, rows.stop), one, strict=False)
-            )
-        for name, method in methods.items():
-            drawn = method(images, classes).order
-            areas.setdefault(f"{name} (pixels)", []).extend(
-                _area(v, on[n], off[n])
-                for n, v in zip(range(rows.start, rows.stop), drawn, strict=False)
-            )
-    return np.array(list(areas.values())), list(areas), left_out
+        pixels = {f"{n} (pixels)": method(images, classes).order for n, method in methods.items()}
+        return maps | pixels
+
+    found = collected(look, made.images, progress)
+    areas = [
+        [_area(*each) for each in zip(one, *masks[name.endswith("(pixels)")], strict=True)]
+        for name, one in found.items()
+    ]
+    return np.array(areas), list(found), left_out
 
 
 def _area(values: Tensor, first: Tensor, second: Tensor) -> float:
