@@ -121,10 +121,6 @@ def test_without_mnist_the_digits_serve_and_one_line_says_so(blank, run):
     assert "embedded 'digits'" in first and "--data-dir" in first
 
 
-def test_asking_for_mnist_never_falls_back(run):
-    assert_refused(run("rotate", "--dataset", "mnist"), "MNIST", "--data-dir")
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -166,6 +162,7 @@ def test_asking_for_mnist_never_falls_back(run):
         (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
         (["train", "--dataset", "digits", "--save-every", 0], ["--save-every must be at least 1"]),
         (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
+        (["rotate", "--dataset", "mnist"], ["MNIST", "--data-dir"]),
     ],
 )
 def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
