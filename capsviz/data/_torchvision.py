@@ -55,7 +55,8 @@ def load_idx(
     for path in paths:
         with intact(path):
             arrays.append(matrix(path))
-    return split_of(*arrays, name, split, classes, paths[0].parent, (1, 28, 28))
+    images, labels = arrays
+    return split_of(images, labels, name, split, classes, paths[0].parent, (1, 28, 28))
 
 
 def read(

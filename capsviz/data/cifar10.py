@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from capsviz.data import Dataset, search_path
 from capsviz.data._files import find, intact, split_of
@@ -60,8 +61,8 @@ def _of_archive(archive: Path, split: str) -> Dataset:
         some = {"train": paths[:training], "validation": paths[training:], "test": paths}[split]
         chosen += [(turn, label, path) for turn, path in enumerate(some)]
     chosen.sort()
-    images = _decode({path: pictures[path] for _, _, path in chosen})
-    labels = [label for _, label, _ in chosen]
+    images = torch.from_numpy(_decode({path: pictures[path] for _, _, path in chosen}))
+    labels = torch.tensor([label for _, label, _ in chosen])
     lossy = any(path.suffix.lower() in LOSSY for _, _, path in chosen)
     return Dataset(images, labels, CLASSES, "cifar10", split, notice=NOTICE if lossy else None)
 

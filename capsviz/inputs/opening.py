@@ -99,14 +99,14 @@ def open_inputs(
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
     if network is not None and checkpoint is not None:
         raise ValueError("--checkpoint and --network: expected one of them")
-    part = notice = None
+    where, part, notice = choose_device(device), None, None
+    model: Any = None
     loaded: dict[str, Any] = {}
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
     if network is not None:
         part = data.load(str(dataset), split, data_dir) if part is None else part
-        device = choose_device(device)
-        model = own_network(network, weights, part, device=device, capsules=capsules)
+        model = own_network(network, weights, part, device=where, capsules=capsules)
         shape, _ = images_and_classes(model)
         if part.image_shape != shape and len(shape) == 3 and shape[1] == shape[2]:
             with suppress(ValueError):  # the data set has one size only
@@ -121,7 +121,7 @@ def open_inputs(
                 f"{'' if recipe else '--dataset '}{dataset}`, then name them by --checkpoint "
                 f"runs/{name}"
             )
-        model = checkpoints.load(str(checkpoint or dataset), device=choose_device(device))
+        model = checkpoints.load(str(checkpoint or dataset), device=where)
         about = model.card["dataset"]
         own = about.get("options", {}) if dataset in (None, about["name"]) else {}
         if part is None:

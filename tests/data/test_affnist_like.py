@@ -13,15 +13,6 @@ def sample(n=60):
     return data.load("digits", "test").first(n)
 
 
-def test_the_same_seed_makes_the_same_images_and_another_one_others():
-    part = sample()
-    (a, ta), (b, tb) = affnist_like.make(part, 3), affnist_like.make(part, 3)
-    assert torch.equal(a.images, b.images)
-    assert all(torch.equal(x, y) for x, y in zip(ta, tb, strict=True))
-    for other in (affnist_like.make(part, 4), affnist_like.make(part, 3, seed=1)):
-        assert not torch.equal(other[0].images, a.images)
-
-
 def test_images_follow_from_the_numbers_that_are_returned():
     part = sample(7)
     made, numbers = affnist_like.make(part)
@@ -79,20 +70,3 @@ def test_ink_that_fits_under_no_draw_is_refused(generator, monkeypatch):
     monkeypatch.setattr(affnist_like, "SCALE", (1.1, 1.2))
     with pytest.raises(ValueError, match="too large for a canvas of 40 x 40"):
         affnist_like.draw(torch.ones(2, 1, 40, 40), generator=generator)
-
-
-def test_variants_follow_one_another_and_do_not_depend_on_their_number(monkeypatch):
-    load = lambda split, root, *, download: sample(40)  # noqa: E731
-    monkeypatch.setattr("capsviz.data.mnist.load", load)
-    one = data.load("affnist_like", "test", variants=1)
-    two = data.load("affnist_like", "test", variants=2)
-    assert (one.image_shape, one.classes) == (affnist_like.IMAGE_SHAPE, affnist_like.CLASSES)
-    assert len(one) == 40 and len(two) == 80 and one.name == "affnist_like"
-    assert torch.equal(two.images[:40], one.images)
-    assert torch.equal(two.labels[40:], one.labels)
-    assert not torch.equal(two.images[40:], one.images)
-
-
-def test_more_variants_than_memory_are_refused_before_they_are_made(mnist_root):
-    with pytest.raises(MemoryError, match=r"affnist_like test .* fewer variants"):
-        data.load("affnist_like", "test", mnist_root, variants=100_000_000)

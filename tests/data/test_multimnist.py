@@ -111,25 +111,6 @@ def test_digits_of_one_class_cannot_be_paired(generator):
         partners(torch.ones(3, dtype=torch.long), generator=generator)
 
 
-def test_the_same_seed_gives_the_same_images_and_all_else_others(plain, overlaid):
-    again = make(plain)
-    assert torch.equal(again.images, overlaid.images) and torch.equal(again.parts, overlaid.parts)
-    for other in (make(plain, 1), make(plain, seed=1)):
-        assert not torch.equal(other.images, overlaid.images)
-
-
-def test_the_first_images_do_not_depend_on_the_number_of_pairs(from_digits, overlaid):
-    two = data.load("multimnist", "test", pairs=2)
-    assert len(two) == 2 * len(overlaid) and two.parts.shape[0] == two.labels.shape[0] == len(two)
-    for whole, one in (
-        (two.images, overlaid.images),
-        (two.parts, overlaid.parts),
-        (two.labels, overlaid.labels),
-    ):
-        assert torch.equal(whole[: len(overlaid)], one)
-        assert not torch.equal(whole[len(overlaid) :], one)
-
-
 def test_splits_are_made_of_their_own_digits_only(from_digits):
     """By the pixels of each digit, in order, wherever it was moved to."""
 
@@ -141,13 +122,6 @@ def test_splits_are_made_of_their_own_digits_only(from_digits):
         parts = data.load("multimnist", split).first(150).parts
         assert ink(parts) <= own[split]
         assert all(not ink(parts) & own[other] for other in data.SPLITS if other != split)
-
-
-def test_more_pairs_than_memory_holds_are_refused_with_their_size(from_digits):
-    with pytest.raises(
-        MemoryError, match=r"with 100,000,000 pairs .* needs 281088.00 GB.*ask for fewer"
-    ):
-        data.load("multimnist", "test", pairs=100_000_000)
 
 
 def test_what_needs_one_thing_in_each_image_refuses_two(overlaid, tiny):
