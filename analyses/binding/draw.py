@@ -130,7 +130,7 @@ PANELS = {
     "assignment": Panel(assignment, _tall("scored")),
     "context": Panel(context, _tall("scored")),
     **{
-        name: Panel(partial(example, k), 1.3, 1 / 3, 1 / 3)
+        name: Panel(partial(example, k), 1.3, 1 / 4, 1 / 3)
         for k, name in enumerate(("image", "wholes", "assigned"))
     },
     "turned": Panel(turned, 1.6, 1 / 3, figure="geometry"),
