@@ -46,7 +46,7 @@ def _pictures(kind: str, axes, result):
     axes.parts[0].set_title(wrapped(_title(kind, result), 0.9 * room(axes), 7.5))
     if under is not None:
         word = result.score.split()[-1]
-        under.set_xlabel(wrapped(f"{word} of the predicted capsule, below: true", room(axes) - 1.3))
+        under.set_xlabel(f"{word}: predicted, below it true")
 
 
 def _tall(kind: str, result, width: float) -> float:

@@ -245,7 +245,7 @@ def _by_iterations(axes, result, estimate, controls):
     letters = axes.get_xticklabels()[len(numbered) :]
     for tick, (colour, _) in zip(letters, CONTROL_STYLES, strict=False):
         tick.set_color(colour)
-    axes.set_xlabel("routing iterations r; controls" if count > 1 else "controls")
+    axes.set_xlabel("iterations r; controls" if count > 1 else "controls")
 
 
 def _parents(axes, result):

@@ -61,7 +61,7 @@ def _evidence(k: int, axes, result):
             one.set_title(f"for {result.classes[j]},\n{kind}", fontsize=6.5, pad=2)
             one.set_xlabel(f"Σ {sums[kind][j]:.2f}", labelpad=1, fontsize=6)
         grid[0].set_ylabel(name, fontsize=6.5)
-    bar = colour_bar(drawn, grid, "evidence", aspect=10)
+    bar = colour_bar(drawn, grid, "evidence", aspect=8)
     bar.locator = MaxNLocator(3, symmetric=True)
 
 

@@ -57,6 +57,8 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
         _names_once(drawn)
     lines = _key(figure, width, heading)
     figure.set_size_inches(width, min(tallest(width), sum(heights[:count]) + lines * LINE + 0.05))
+    if any(axes.get_aspect() != "auto" for axes in figure.axes):  # pictures shrink in a first
+        figure.get_layout_engine().execute(figure)  # layout, and texts below them move in the next
     label_lines(figure, ends)
     figure.left_out = [name for row in rows[count:] for name, _ in row]
     return figure
