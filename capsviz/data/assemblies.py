@@ -354,10 +354,14 @@ def _normalised(shape: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, 
     """Return a shape about its centroid, with the area as drawn that all parts have."""
     steps = torch.linspace(-2, 2, 801)
     v, u = torch.meshgrid(steps, steps, indexing="ij")
-    grown = 1.0
-    for _ in range(4):  # the drawn edge is a pixel wide at any size
-        covered = (0.5 - shape(u, v) * grown * RADIUS_PX).clamp(0, 1)
-        area = float(covered.sum()) * (4 / 800) ** 2
-        grown = math.sqrt(AREA / area)
-    middle_u, middle_v = (float((covered * c).sum() / covered.sum()) for c in (u, v))
+    grown, threads = 1.0, torch.get_num_threads()
+    torch.set_num_threads(1)  # sums of several threads differ in their last digit
+    try:
+        for _ in range(4):  # the drawn edge is a pixel wide at any size
+            covered = (0.5 - shape(u, v) * grown * RADIUS_PX).clamp(0, 1)
+            area = float(covered.sum()) * (4 / 800) ** 2
+            grown = math.sqrt(AREA / area)
+        middle_u, middle_v = (float((covered * c).sum() / covered.sum()) for c in (u, v))
+    finally:
+        torch.set_num_threads(threads)
     return lambda u, v: shape(u / grown + middle_u, v / grown + middle_v) * grown

@@ -2,13 +2,16 @@
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from capsviz import data
+from capsviz import checkpoint, data
 from capsviz.data import assemblies
 from capsviz.data.assemblies import APART_PX, CLASSES, KINDS, arrangement, make
 
@@ -188,3 +191,15 @@ def test_types_and_angles_without_their_relation_tell_a_pair_apart_only_if_rotat
     pair = made.classes[:, 0] < 2
     bags, labels = bags.reshape(N, -1)[pair], made.classes[pair, 0].numpy()
     assert low <= accuracy(bags, labels) <= high
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_images_are_the_same_whatever_the_number_of_threads(threads):
+    load = "load('assemblies', 'validation', distance='far')"
+    code = f"from capsviz.data import load; print({load}.digest)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": threads},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    card = checkpoint.read_card(checkpoint.find("assemblies"))
+    assert done.stdout.strip() == card["dataset"]["images"]["validation"]
