@@ -51,6 +51,16 @@ FILES = {  # what is saved, by the name of the file
 }  # fmt: skip
 
 
+def test_what_others_allow_to_be_unpickled_changes_nothing(tmp_path):
+    torch.save(FILES["model_best.pth.tar"], tmp_path / "x.tar")
+    with torch.serialization.safe_globals([np.float64, np._core.multiarray.scalar]):
+        before = set(torch.serialization.get_safe_globals())
+        network = build()
+        load_into(network, tmp_path / "x.tar", "mine")
+        assert set(torch.serialization.get_safe_globals()) == before
+    assert same(network)
+
+
 def same(network):
     state = network.state_dict()
     return all(torch.equal(state[k], v) for k, v in STATE.items() if "tracked" not in k)

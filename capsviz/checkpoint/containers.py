@@ -45,10 +45,13 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
     if head[8:] == b"{":  # the header of safetensors begins with its length
         return {"": checkpoint.read_tensors(path)[0]}
     unknown: list[str] = []
+    safe = torch.serialization.get_safe_globals()  # of others: what they allow half, fails
+    torch.serialization.clear_safe_globals()
     try:
         with suppress(ValueError):  # for the format of before 1.6
             unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        with torch.serialization.safe_globals([*((Unread, name) for name in unknown), PLAIN]):
+        stand_ins = [(Unread, name) for name in unknown if name != PLAIN[1]]
+        with torch.serialization.safe_globals([*stand_ins, PLAIN]):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
@@ -56,6 +59,9 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
             f"{path} cannot be read with weights_only=True, and is not read otherwise, because "
             f"pickles can run code: save network.state_dict() alone ({reason})"
         ) from error
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(safe)
     tables = dict(_tables(content))
     if not tables:
         pickled = f", but pickled objects ({', '.join(unknown[:NAMED])})" if unknown else ""
