@@ -15,7 +15,7 @@ HEADS = {
     "input": "network sees",
     "reconstruction": "reconstruction",
 }
-TEXT = 1.6  # inches of the words beside a row
+TEXT = 1.9  # inches of the words beside a row
 CELL = 1.0  # inches of a picture, at most
 HEAD = 0.75  # inches of the longest head
 LINE = 0.115  # inches of a line of these words
