@@ -99,7 +99,7 @@ class Binding(Analysis):
         progress=iter,
         distance: Annotated[
             Literal["near", "far"] | None,
-            "Whether a position that sees one part also sees the other.",
+            "Distance of the parts of a whole: 11 or 22 px.",
             Default("as in training"),
         ] = None,
         distractors: Annotated[int, Range(1, 6), "Parts that belong to no whole."] = 1,
