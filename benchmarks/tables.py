@@ -264,7 +264,7 @@ def attacks() -> str:
         "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
         "worst, less the first", "adaptive, with detector",
     ]  # fmt: skip
-    rows, told = [], []
+    rows, warnings = [], []
     for one in found:
         lengths = {"apgd-ce", "apgd-dlr", "apgd-margin"}
         for k, e in np.ndindex(len(one.networks), len(one.eps)):
@@ -284,9 +284,9 @@ def attacks() -> str:
                 percent(one.worst[k, e]), points(one.worst.difference[k, e]) if k else NONE,
                 cell("adaptive"),
             ])  # fmt: skip
-        told += [f"- {text}." for text in one.warnings]
+        warnings += [f"- {text}." for text in one.warnings]
     none = "No check of the attacks fails."
-    return f"{markdown(header, rows)}\nWarnings of the checks:\n\n" + ("\n".join(told) or none)
+    return f"{markdown(header, rows)}\nWarnings of the checks:\n\n" + ("\n".join(warnings) or none)
 
 
 def affnist() -> str:

@@ -158,8 +158,10 @@ class Attack(Analysis):
             texts.append(f"{result.networks[best]} is correct most often at {last}.")
         if all(np.nan_to_num(result.worst.value[:, -1]) == 0):
             texts = [f"No image survives all attacks at {last}."]
-        told = [f"Warning: {one}." for one in result.warnings] or ["No check of the attacks fails."]
-        return " ".join([*texts, *told, *(f"{one}." for one in result.missing)])
+        checks = [f"Warning: {one}." for one in result.warnings] or [
+            "No check of the attacks fails."
+        ]
+        return " ".join([*texts, *checks, *(f"{one}." for one in result.missing)])
 
     def caption(self, result, part="") -> str:
         about = f"{result.n:,} {result.dataset} images"

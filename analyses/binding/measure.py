@@ -95,7 +95,8 @@ def assignment(
     that see a part of A or B most of all. NaN where a subset has no positions of both wholes.
     """
     found = collected(lambda x, _: of_classes(model, x, names), made.images, progress)
-    return {k: right(between(one, made.classes), made, grid) for k, one in found.items()}
+    seen = see(made, grid)
+    return {k: right(between(one, made.classes), made, seen) for k, one in found.items()}
 
 
 def between(values: Tensor, classes: Tensor) -> Tensor:
@@ -104,9 +105,8 @@ def between(values: Tensor, classes: Tensor) -> Tensor:
     return picked[0] - picked[1]
 
 
-def right(scored: Tensor, made: Assemblies, grid: Grid) -> np.ndarray:
+def right(scored: Tensor, made: Assemblies, seen: Seen) -> np.ndarray:
     """Return AUROC (3, N) of scores (N, rows, columns) that should be high at the first whole."""
-    seen = see(made, grid)
     return _right(scored.flatten(1), seen.part.flatten(1), seen.whole.flatten(1), made)
 
 
@@ -140,7 +140,7 @@ def alone(model, known: Assemblies, made: Assemblies, grid: Grid, seed: int) -> 
     values = np.full((len(made.images), *grid.centres.shape[:2], model.config["classes"]), -np.inf)
     logits = probe.predict_log_proba(_alone(model, made, grid).numpy())
     values[..., probe.classes_] = logits.reshape(*values.shape[:3], -1)
-    return right(between(torch.from_numpy(values), made.classes), made, grid)
+    return right(between(torch.from_numpy(values), made.classes), made, see(made, grid))
 
 
 def _alone(model, made: Assemblies, grid: Grid) -> Tensor:
@@ -161,7 +161,7 @@ def prior(model, known: Assemblies, made: Assemblies, grid: Grid) -> np.ndarray:
     look = collected(lambda x, _: of_classes(model, x, (COUPLING,)), known.images)
     total = look[COUPLING].sum(0)
     values = total.expand(len(made.images), *total.shape)
-    return right(between(values, made.classes), made, grid)
+    return right(between(values, made.classes), made, see(made, grid))
 
 
 def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:

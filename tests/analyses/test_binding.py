@@ -68,11 +68,12 @@ def test_true_poses_bind_and_types_alone_do_not(one, two):
 
 def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
     grid = truth.grid_of(network)
-    whole = measure.see(two, grid).whole.double()
+    seen = measure.see(two, grid)
+    whole = seen.whole.double()
     for sign, expected in ((-1, 1), (1, 0)):
-        areas = measure.right(sign * whole, two, grid)
+        areas = measure.right(sign * whole, two, seen)
         assert np.nanmin(areas) == np.nanmax(areas) == expected
-    assert np.nanmean(measure.right(torch.zeros_like(whole), two, grid)) == 0.5
+    assert np.nanmean(measure.right(torch.zeros_like(whole), two, seen)) == 0.5
 
 
 def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
