@@ -27,8 +27,8 @@ NARROW = {"batch_size": 128, "learning_rate": 2e-3, "schedule": "linear", "warmu
 PLAIN = {"reconstruction_weight": 0.0}
 SLIM = {"stem": "slim", "decoder": "deconvolution"}
 SLIM_RECIPE = {
-    "dataset": "mnist", "epochs": 10, "batch_size": 64, "learning_rate": 2e-3,
-    "schedule": "linear", "warmup_epochs": 0.25, "ema": 0.999,
+    "dataset": "mnist", "limit": 10_000, "epochs": 6, "batch_size": 64, "learning_rate": 2e-3,
+    "schedule": "linear", "warmup_epochs": 0.25, "ema": 0.999, "precision": "bf16",
 }  # fmt: skip
 OWN_OPTIONS = {"em": {"floor": 1.0}, "variational": {"vote_std": 0.01}}  # as in `routings`
 POSITIONS = 24**2  # of the narrow stem on images of `assemblies`
