@@ -25,10 +25,14 @@ class Search(NamedTuple):
     said: str  # part of the paragraph if it was found anywhere
     looked: int
     found: list[str]
+    others: list[str]
 
     def __str__(self) -> str:
-        """Return what was looked for, and where it was found."""
-        names = f": {', '.join(self.found)}" if self.found else ""
+        """Return what was looked for, and where it was found, or was not if that is shorter."""
+        few, start = self.found, ": "
+        if 0 < len(self.others) < len(few):
+            few, start = self.others, ": all but "
+        names = start + ", ".join(few) if few and self.found else ""
         return f"{self.what}: {len(self.found)} of {self.looked}{names}"
 
 
@@ -37,7 +41,7 @@ def search(
 ) -> Search:
     """Return the names of what is opposite."""
     found = [name for name, one in where.items() if is_opposite(one)]
-    return Search(what, said, len(where), found)
+    return Search(what, said, len(where), found, [name for name in where if name not in found])
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity, preregistered
 from benchmarks.findings import NONE, percent, plain, points
-from benchmarks.shipped import LAWS, ROOT, cards, shipped
+from benchmarks.shipped import ROOT, cards, shipped
 from capsviz import checks, discovery
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
@@ -356,18 +356,6 @@ def _maps_of_wholes() -> str:
     return markdown([header[0], "of", *header[1:]], rows).rstrip()
 
 
-def laws() -> str:
-    """Return how poses, features and pixels follow a rotation and a shift."""
-    result = shipped(LAWS).result
-    header = ["vector", *(f"{kind}, {warp}" for warp in result.warps for kind in ("map", "size"))]
-    rows = []
-    for s, source in enumerate(result.sources):
-        name = source.replace("freshly initialised", "untrained")
-        each = [one[s, w] for w in range(len(result.warps)) for one in (result.mean, result.probe)]
-        rows.append([name, *map(plain, each)])
-    return markdown(header, rows).rstrip()
-
-
 def reproduced(words: str) -> str:
     """Return a table of `capsviz reproduce` from shipped results: its name, and epochs."""
     name, _, epochs = words.partition(" ")
@@ -391,7 +379,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
-    "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
+    "detection": detection, "affnist": affnist, "reproduced": reproduced,
     "binding": binding, "attacks": attacks,
     "verdicts": preregistered.verdicts,
 }  # fmt: skip
