@@ -3,6 +3,7 @@
 # make fuzz   random inputs: no traceback, no silent success (half a minute)
 # make readme fill README.md and docs/ from cards, results and commands (needs MNIST)
 # make docs   the documentation as HTML, in docs/_build/html
+# make playground   a page that runs networks in the browser, also part of the documentation (needs npm)
 # make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constr
 DEMO ?= runs/demo
 PROCESSES ?= -n 3 --dist worksteal  # on two cores: some wait for browsers and other processes
 
-.PHONY: demo test lint fuzz docs readme bench clean
+.PHONY: demo test lint fuzz docs playground readme bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -48,6 +49,9 @@ docs: $(VENV)/.ready
 	@touch $(VENV)/.ready-docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
+
+playground: $(VENV)/.ready-test
+	$(BIN)/python docs/playground/build.py
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme

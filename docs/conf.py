@@ -13,12 +13,15 @@ release, copyright = version, "The capsviz authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
 myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_ext", "_static"]
+exclude_patterns = ["_build", "_ext", "_static", "_playground", "playground"]
 html_theme = "furo"
 html_static_path, html_css_files = ["_static"], ["print.css"]
 html_title = f"capsviz {version}"
 html_theme_options = {"navigation_with_keys": True}
 html_extra_path = ["own-network.ipynb", "tour.ipynb"]  # linked, and not drawn
+if (HERE / "_playground").is_dir():  # made by `make playground`
+    tags.add("playground")  # noqa: F821, which Sphinx gives
+    html_extra_path.append("_playground")
 html_copy_source = html_show_sphinx = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 autodoc_typehints = "signature"

@@ -8,19 +8,21 @@ import click
 
 from capsviz.cli import options, writing
 
-KINDS = {"onnx": ".onnx", "torch": ".pt2", "folder": ""}
+KINDS = {"onnx": ".onnx", "torch": ".pt2", "steps": "", "folder": ""}
 PARTS = ("lengths", "poses", "couplings", "votes", "primary", "reconstruction")
 EXAMPLES = """
 capsviz export --checkpoint digits --to onnx                   # 15 s
 capsviz export --checkpoint digits --to onnx --part couplings  # 15 s
+capsviz export --checkpoint digits --to steps                  # 10 s
 capsviz export --checkpoint mnist --to folder                  # 3 s
 """
 
 
 @click.command(
     help=__doc__ + "\n\nONNX and torch.export take float32 images (batch, C, H, W) in [0, 1], of "
-    "any batch size. A folder holds model.safetensors, its card, config.json and README.md, and is "
-    "opened by capsviz.load."
+    "any batch size. Steps are ONNX files that make votes, route them, take couplings in place of "
+    "its own, and decode. A folder holds model.safetensors, its card, config.json and README.md, "
+    "and is opened by capsviz.load."
 )
 @options.inputs
 @click.option("--to", "kind", type=click.Choice(list(KINDS)), required=True, help="What to write.")
@@ -37,16 +39,19 @@ def command(inputs, kind, parts, output, force):
 
     opened = options.open_inputs(inputs)
     path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
+    if kind in ("folder", "steps") and path.exists() and not force:
+        raise ValueError(f"{path} exists: choose another --output, or --force")
     if kind == "folder":
-        if path.exists() and not force:
-            raise ValueError(f"{path} exists: choose another --output, or --force")
         export.to_folder(opened.model, opened.source, path)
         click.echo(f"wrote {path}: capsviz.load('{path}') opens it")
         return
-    naming.refuse_file(path, force=force)
-    images = opened.images(min(16, len(opened.dataset)))[0]
-    apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
-    names = ", ".join(parts)
+    images, names = opened.images(min(16, len(opened.dataset)))[0], ", ".join(parts)
+    if kind == "steps":
+        apart = export.to_steps(opened.model, images, path)
+        names = ", ".join(sorted(one.name for one in path.glob("*.onnx")))
+    else:
+        naming.refuse_file(path, force=force)
+        apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
     if apart is None:
         click.echo(f"wrote {path}: {names}; not compared, which needs onnxruntime")
     else:

@@ -8,7 +8,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint, discovery
 from capsviz.files import write_text
+from capsviz.nn import children
 from capsviz.nn.computation import literal
+from capsviz.nn.models.capsnet import CapsNet
 from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION
 
@@ -37,6 +39,57 @@ class Parts(nn.Module):
         return tuple(
             found[name][-1] if name in PER_ITERATION else found[name] for name in self.names
         )
+
+
+class Steps:
+    """The steps of a CapsNet, each a module of its own, so that what lies between can be replaced.
+
+    Attributes
+    ----------
+    votes    images (B, C, H, W) -> children (B, I, D), votes (B, I, J, E).
+    routing  votes, children -> couplings (R, B, I, J), activations (R, B, J) and poses
+             (R, B, J, E), after each of R iterations.
+    given    votes, children, couplings (B, I, J) -> activations (B, J), poses (B, J, E).
+    decoder  poses, classes (B,) int64 -> images (B, C, H, W); None without a decoder.
+
+    ValueError for a network of another kind, or whose children have activations of their own.
+    """
+
+    def __init__(self, model: Any):
+        if not isinstance(model, CapsNet):
+            raise ValueError("steps are exported of networks of the kind capsnet alone")
+        if model.settings.primary in children.WITH_LOGITS:
+            raise ValueError("this network's primary capsules have activations: export its parts")
+        layer = model.capsules
+
+        def votes(images):
+            primary = model.encode(images).poses
+            return primary, layer.votes(layer.exact(primary))
+
+        def routing(votes, primary):
+            routed = layer.route_votes(votes, primary)
+            return routed.couplings, routed.activations, routed.poses
+
+        def given(votes, primary, couplings):
+            routed = layer.route_votes(votes, primary, couplings=couplings)
+            return routed.activations[-1], routed.poses[-1]
+
+        self.votes, self.routing, self.given = (
+            Step(model, step) for step in (votes, routing, given)
+        )
+        self.decoder = None if model.decoder is None else Step(model, model.decode)
+
+
+class Step(nn.Module):
+    """A function of a network, which holds its weights."""
+
+    def __init__(self, model: nn.Module, function: Callable):
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self, *inputs: Tensor):
+        """Return what the function does."""
+        return self.function(*inputs)
 
 
 def to_file(
@@ -63,17 +116,51 @@ def to_file(
     missing = [name for name in names if not has.get(name, able.gives(name))]
     if missing:
         raise ValueError(f"this network has no {', no '.join(missing)}: leave it out of --part")
+    return write(Parts(model.eval(), names), (images,), path, onnx=onnx)
+
+
+def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
+    """Write each of `Steps` as FOLDER/NAME.onnx; return how far the farthest is from it.
+
+    ValueError as for `to_file`; the folder is only there when all are written.
+    """
+    steps = Steps(model.eval())
+    with torch.no_grad():
+        primary, votes = steps.votes(images)
+        couplings, activations, poses = steps.routing(votes, primary)
+    inputs: dict[str, tuple[Tensor, ...]] = {
+        "votes": (images,),
+        "routing": (votes, primary),
+        "given": (votes, primary, couplings[-1]),
+        "decoder": (poses[-1], activations[-1].argmax(1)),
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        apart = [
+            write(step, inputs[name], Path(place) / f"{name}.onnx", onnx=True)
+            for name in inputs
+            if (step := getattr(steps, name)) is not None
+        ]
+        shutil.copytree(place, folder, dirs_exist_ok=True)
+    return None if None in apart else max(one for one in apart if one is not None)
+
+
+def write(
+    network: nn.Module, inputs: tuple[Tensor, ...], path: Path, *, onnx: bool
+) -> float | None:
+    """Write a module of tensors (B, ...), as `to_file` does a network."""
     if onnx and (lacking := [k for k in ("onnx", "onnxscript") if not importlib.util.find_spec(k)]):
         raise ValueError(discovery.needs("export --to onnx", *lacking))
-    network = Parts(model.eval(), names)
     path.parent.mkdir(parents=True, exist_ok=True)
-    dynamic = ({0: torch.export.Dim("batch", min=1, max=MOST)},)
+    batch = torch.export.Dim("batch", min=1, max=MOST)
+    given = tuple({0: batch} for _ in inputs)
+    dynamic = given if isinstance(network, Parts) else (given,)
     quiet = warnings.catch_warnings(action="ignore")  # of torch, about itself
     with tempfile.TemporaryDirectory(dir=path.parent) as place, literal(), torch.no_grad(), quiet:
         made = Path(place) / path.name
-        expected = network(images)
+        expected = network(*inputs)
         try:
-            program = torch.export.export(network, (images,), dynamic_shapes=dynamic)
+            program = torch.export.export(network, inputs, dynamic_shapes=dynamic)
             if onnx:
                 written = torch.onnx.export(program, dynamo=True, verbose=False)
                 assert written is not None  # it is with dynamo
@@ -83,20 +170,24 @@ def to_file(
         except Exception as error:  # torch raises what it likes
             first = str(error).strip().partition("\n")[0]
             raise ValueError(f"this network cannot be exported: {first}") from error
-        found = _onnx(made, images) if onnx else torch.export.load(made).module()(images)
+        found = _onnx(made, inputs) if onnx else torch.export.load(made).module()(*inputs)
         made.replace(path)
     if found is None:
         return None
+    expected, found = (
+        part if isinstance(part, tuple | list) else (part,) for part in (expected, found)
+    )
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
 
 
-def _onnx(path: Path, images: Tensor) -> list[Tensor] | None:
+def _onnx(path: Path, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
     """Outputs of an ONNX file; None without onnxruntime."""
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     onnxruntime = importlib.import_module("onnxruntime")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    values = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    names = [one.name for one in session.get_inputs()]
+    values = session.run(None, {n: x.numpy() for n, x in zip(names, inputs, strict=True)})
     return [torch.from_numpy(value) for value in values]
 
 

@@ -77,3 +77,33 @@ def test_a_folder_is_opened_again(tmp_path, images):
     config = json.loads((tmp_path / "hub/config.json").read_text())
     assert config["config"]["types"] == 8
     assert "Test accuracy: 99.72%" in (tmp_path / "hub/README.md").read_text()
+
+
+def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    network = build()
+    assert export.to_steps(network, images, tmp_path / "steps") <= 1e-5
+
+    def run(step, *inputs):
+        session = runtime.InferenceSession(tmp_path / f"steps/{step}.onnx")
+        names = [one.name for one in session.get_inputs()]
+        return session.run(None, dict(zip(names, inputs, strict=True)))
+
+    children, votes = run("votes", images[:1].numpy())
+    couplings, lengths, _ = run("routing", votes, children)
+    trace = capsviz.trace(network, images[:1])
+    torch.testing.assert_close(torch.tensor(couplings), trace.couplings, atol=1e-5, rtol=1e-4)
+    other = torch.rand_like(trace.couplings[-1])
+    changed, poses = run("given", votes, children, other.numpy())
+    expected = capsviz.trace(network, images[:1], couplings=other)
+    torch.testing.assert_close(torch.tensor(changed), expected.lengths, atol=1e-5, rtol=1e-4)
+    assert abs(changed - lengths[-1]).max() > 1e-3
+    drawn = run("decoder", poses, changed.argmax(1))[0]
+    torch.testing.assert_close(torch.tensor(drawn), expected.reconstruction, atol=1e-5, rtol=1e-4)
+
+
+def test_steps_are_refused_where_children_have_activations(images, tmp_path):
+    with pytest.raises(ValueError, match="primary capsules have activations"):
+        export.to_steps(build("em"), images, tmp_path / "steps")
+    assert not list(tmp_path.iterdir())
