@@ -6,7 +6,9 @@ Made anew by `jupyter execute --inplace docs/own-network.ipynb`.
 import pytest
 from helpers import source_code as sources
 
-notebooks = pytest.importorskip("notebooks", reason="pip install nbformat nbclient ipykernel")
+notebooks = pytest.importorskip(
+    "helpers.notebooks", reason="pip install nbformat nbclient ipykernel"
+)
 code, text = notebooks.code, notebooks.text
 PATH = sources.ROOT / "docs" / "own-network.ipynb"
 

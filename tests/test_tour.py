@@ -10,7 +10,9 @@ from helpers import source_code as sources
 
 from capsviz import discovery
 
-notebooks = pytest.importorskip("notebooks", reason="pip install nbformat nbclient ipykernel")
+notebooks = pytest.importorskip(
+    "helpers.notebooks", reason="pip install nbformat nbclient ipykernel"
+)
 code = notebooks.code
 PATH = sources.ROOT / "docs" / "tour.ipynb"
 

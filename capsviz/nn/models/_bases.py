@@ -14,6 +14,7 @@ from capsviz.nn import decoders, functional, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.nn.models import Objective, Output, Scores
+from capsviz.nn.models._pretrained import Pretrained
 from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import RoutingLayer, by_round
 from capsviz.validation import check
@@ -69,7 +70,7 @@ def require_known(settings, **known: list[str]) -> None:
             raise ValueError(unknown(name, getattr(settings, name), names))
 
 
-class Network(nn.Module):
+class Network(Pretrained):
     """A network that `settings` fix: a frozen dataclass, the `Config` of its file."""
 
     settings: Any
