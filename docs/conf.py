@@ -28,3 +28,15 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 smartquotes = False
 default_role = "literal"
+
+
+def setup(app):
+    """Link the playground, which also stands alone, to the documentation around it."""
+
+    def link(app, exception):
+        page = Path(app.outdir) / "playground/index.html"
+        if exception is None and page.exists():
+            home = '<a href="../index.html">capsviz documentation</a>'
+            page.write_text(page.read_text("utf-8").replace("<!-- home -->", home), "utf-8")
+
+    app.connect("build-finished", link)

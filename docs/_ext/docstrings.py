@@ -14,7 +14,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
+FIGURES = Path(__file__).resolve().parents[2] / "figures"
+PICTURE = re.compile(r"!\[[^\]]*\]\(\.\./figures/(?P<stem>[^)]+)\.\w+\)")
 SECTIONS = ("Parameters", "Returns", "Raises", "Yields")
 OF_NAMES = ("Parameters", "Raises")
 ENTRY = re.compile(r"(?P<names>\S+(?:, \S+)*)(?:\s{2,}(?P<text>.*))?$")
@@ -91,6 +94,20 @@ def fields(kind: type) -> list[str]:
     return out if names else []
 
 
+def with_numbers(text: str) -> str:
+    """Add to each figure a link to the file of its numbers, if it has one."""
+
+    def add(match: re.Match) -> str:
+        stem = match["stem"]
+        files = [
+            one.stem for one in FIGURES.glob("*.json") if f"{stem}-".startswith(f"{one.stem}-")
+        ]
+        link = f"\n\n[Numbers](../figures/{max(files, key=len)}.json)" if files else ""
+        return match[0] + link
+
+    return PICTURE.sub(add, text)
+
+
 def setup(app):
     """Register with Sphinx."""
 
@@ -100,6 +117,8 @@ def setup(app):
     def without_links(app, *where, **_):
         content = where[-1]
         content[0] = OUTSIDE.sub(r"\1", content[0])
+        if where[0] == "gallery":
+            content[0] = with_numbers(content[0])
 
     app.connect("autodoc-process-docstring", process)
     app.connect("source-read", without_links)
