@@ -225,7 +225,7 @@ def iterations() -> Finding:
     by_seed = {f"seed {seed}": 100 * (three[seed] - one[seed]) for seed in sorted(three)}
     both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
     told = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE).difference * 0.01
-    about = ["one recipe, stated beforehand", "in training", NONE, points(told)]
+    about = ["one of them in training, stated beforehand", "in training", NONE, points(told)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
         name: one.accuracy.difference[len(one.entropy_nats) - 1]
