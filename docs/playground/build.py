@@ -41,6 +41,8 @@ NETWORKS = {  # the first is shown, beside the second
     "assemblies": "dynamic routing, trained on assemblies of parts",
 }
 
+ABOUT = {"assemblies": "A' has the parts of A, one of them turned by 180°; likewise B' and so on."}
+
 
 @click.command(help=__doc__.partition("\n")[0])
 @click.option("--output", type=click.Path(path_type=Path), default=HERE.parent / "_playground")
@@ -114,6 +116,7 @@ def data(models: Path, names: Sequence[str]) -> dict:
             steps = {one.stem: packed(one.read_bytes()) for one in Path(place, name).iterdir()}
         write(models / f"{name}.js", f"(window.MODELS ??= {{}})[{json.dumps(name)}] =", steps)
         networks[name] = {
+            "about": ABOUT.get(name, ""),
             "text": f"{name}: {NETWORKS[name]}",
             "shape": model.settings.image_shape,
             "grid": model.grid,

@@ -5,11 +5,13 @@ const DATA = window.DATA; // written by build.py: networks, images, colours, wor
 const $ = (id) => document.getElementById(id);
 const SCALE = 20 / 28; // longer side of a drawn digit, as in MNIST
 const ROUTINGS = { trained: "as trained", uniform: "couplings uniform", another: "couplings of another image" };
-const state = {
+const USUAL = {
   first: DATA.first, beside: DATA.beside, image: DATA.image, routing: "trained", donor: DATA.donor,
   dose: 1, iteration: 0, shown: -1, angle: 0, right: 0, down: 0, changes: {},
 };
+const state = { ...USUAL };
 let drawing = null; // Float32Array of the sheet, in the size of the networks
+let before = DATA.image; // the test image before the drawing
 
 // --- Networks --------------------------------------------------------------------------------
 
@@ -48,7 +50,7 @@ function network(name) { // its steps, opened once
       steps[step] = await ort.InferenceSession.create(await unpack(text));
     }
     return steps;
-  })();
+  })().catch((error) => { delete opened[name]; throw error; });
   return opened[name];
 }
 
@@ -59,13 +61,12 @@ async function run(session, ...inputs) { // tensors in, tensors out, in their or
 }
 
 async function look(name, image, how = { routing: "trained" }) {
-  // What a network makes of an image: {primary, votes, couplings, lengths, poses}, of all iterations as trained.
+  // What a network makes of an image: {primary, votes, couplings, lengths, poses}, of all iterations.
   const about = DATA.networks[name], steps = await network(name);
   const [primary, votes] = await run(steps.votes, new ort.Tensor("float32", image, [1, ...about.shape]));
   const [couplings, lengths, poses] = await run(steps.routing, votes, primary);
-  const last = (tensor) => tensor.data.slice(-tensor.data.length / tensor.dims[0]);
   const found = { about, primary, votes, rounds: couplings.dims[0], couplings: couplings.data,
-    lengths: lengths.data, poses: last(poses), classes: votes.dims[2], capsules: votes.dims[1] };
+    lengths: lengths.data, poses: poses.data, classes: votes.dims[2], capsules: votes.dims[1] };
   if (how.routing === "trained") return found;
   const even = 1 / found.classes, given = new Float32Array(found.capsules * found.classes).fill(even);
   if (how.routing === "another") {
@@ -77,6 +78,8 @@ async function look(name, image, how = { routing: "trained" }) {
   const [changed, posed] = await run(steps.given, votes, primary, put);
   return { ...found, rounds: 1, couplings: given, lengths: changed.data, poses: posed.data };
 }
+
+const after = (values, found, r) => values.slice((r * values.length) / found.rounds, ((r + 1) * values.length) / found.rounds);
 
 async function decode(name, poses, label) {
   const steps = await network(name), about = DATA.networks[name];
@@ -162,7 +165,7 @@ function panel(content, caption) {
   return element("figure", [...[content].flat(), element("figcaption", caption)], { className: "cv-panel" });
 }
 
-function bars(values, name, what, before) { // as `capsviz explore` draws them
+function bars(values, name, what, changed, before) { // as `capsviz explore` draws them
   const classes = DATA.networks[name].classes, winner = argmax(values);
   const rows = [...values].map((value, j) => {
     const bar = element("u", []), track = element("span", bar);
@@ -171,7 +174,7 @@ function bars(values, name, what, before) { // as `capsviz explore` draws them
     return element("div", [element("b", classes[j]), track, element("em", value.toFixed(2))],
       { className: j === winner ? "cv-bar cv-first" : "cv-bar" });
   });
-  const head = element("h4", [`${name}: predicted as `, element("strong", classes[winner])]);
+  const head = element("h4", [`${name}: predicted as `, element("strong", classes[winner]), changed]);
   return element("div", [head, element("div", rows), element("p", what)], { className: "cv-bars" });
 }
 
@@ -192,16 +195,16 @@ function tiles(values, [types, rows, columns], colour, low, high) { // a map for
 
 function meanCouplings(found, r) { // (J, types): over the positions of each type
   const [types, rows, columns] = found.about.grid, each = rows * columns, { classes, capsules } = found;
-  const start = r * capsules * classes, out = new Float32Array(classes * types);
+  const couplings = after(found.couplings, found, r), out = new Float32Array(classes * types);
   for (let i = 0; i < capsules; i++) {
-    for (let j = 0; j < classes; j++) out[j * types + Math.floor(i / each)] += found.couplings[start + i * classes + j] / each;
+    for (let j = 0; j < classes; j++) out[j * types + Math.floor(i / each)] += couplings[i * classes + j] / each;
   }
   return out;
 }
 
 function evidence(found, j, r) { // of each capsule: coupling times the vote along the pose
-  const { classes, capsules } = found, size = found.poses.length / classes;
-  const pose = found.poses.slice(j * size, (j + 1) * size), norm = Math.hypot(...pose) || 1;
+  const { classes, capsules } = found, poses = after(found.poses, found, r), size = poses.length / classes;
+  const pose = poses.slice(j * size, (j + 1) * size), norm = Math.hypot(...pose) || 1;
   const along = new Float32Array(capsules), weighted = new Float32Array(capsules);
   for (let i = 0; i < capsules; i++) {
     let sum = 0;
@@ -212,24 +215,23 @@ function evidence(found, j, r) { // of each capsule: coupling times the vote alo
   return [along, weighted];
 }
 
-function show(found, others, drawn, changed) {
-  const name = state.first, { about } = found, [, height, width] = about.shape;
-  const r = Math.min(state.iteration || found.rounds, found.rounds) - 1;
-  const lengths = found.lengths.slice(r * found.classes, (r + 1) * found.classes);
-  const shown = state.shown < 0 ? argmax(found.lengths.slice(-found.classes)) : state.shown;
+function show(now, found, others, drawn, changed) {
+  const name = now.first, { about } = found, [, height, width] = about.shape, { r, lengths, shown } = drawn;
   const images = [panel(raster(drawn.image, width, height), `Input, ${height} × ${width} px.`)];
   if (drawn.decoded) images.push(panel(raster(drawn.decoded, width, height), `Reconstruction from the pose of class ${about.classes[drawn.label]} alone.`));
+  else images.push(element("p", "This network has no decoder.", { className: "cv-note" }));
   $("images").replaceChildren(...images);
   const what = `Length of each class capsule${found.rounds > 1 ? ` after iteration ${r + 1} of ${found.rounds}` : ""}. The sum need not be 1.`;
-  const scores = [bars(lengths, name, what + (others.plain ? " Ticks: routing as trained." : ""), others.plain)];
-  if (others.beside) scores.push(bars(others.beside, state.beside, "Length of each class capsule."));
+  const changes = { trained: "", uniform: ", with uniform couplings", another: `, with couplings of ${DATA.images[now.donor].text}` }[now.routing];
+  const scores = [bars(lengths, name, what + (others.plain ? " Ticks: routing as trained." : ""), changes, others.plain)];
+  if (others.beside) scores.push(bars(others.beside, now.beside, "Length of each class capsule.", ""));
   $("scores").replaceChildren(...scores);
 
   const types = about.grid[0], means = meanCouplings(found, r), even = 1 / found.classes;
-  const low = Math.min(...means), high = Math.max(...means, low + 0.001);
+  const low = Math.min(0, ...means), high = Math.max(0.3, ...means); // one scale while couplings are usual
   const heat = raster(means, types, found.classes, cividis, low, high);
   const names = element("div", about.classes.map((one) => element("b", one)), { className: "cv-names" });
-  const scale = `Mean coupling of each capsule type (column) to each class (row): from ${low.toFixed(3)} (dark) to ${high.toFixed(3)} (bright); uniform is ${even.toFixed(3)}.`;
+  const scale = `Mean coupling of each capsule type (column) to each class (row): here from ${Math.min(...means).toFixed(3)} to ${Math.max(...means).toFixed(3)}; uniform is ${even.toFixed(3)}. Dark is ${low.toFixed(1)}, bright ${high.toFixed(1)}.${low < 0 ? " Negative couplings turn a vote round." : ""}`;
   const [along, weighted] = evidence(found, shown, r), most = (values) => Math.max(...values.map(Math.abs)) || 1;
   const size = found.primary.data.length / found.capsules;
   const norms = Float32Array.from({ length: found.capsules }, (_, i) => Math.hypot(...found.primary.data.slice(i * size, (i + 1) * size)));
@@ -237,11 +239,11 @@ function show(found, others, drawn, changed) {
     panel([element("div", [names, heat], { className: "cv-heat" })], scale),
     panel(tiles(norms, about.grid, cividis, 0, Math.max(...norms)), `Length of each primary capsule, type by type: from 0 to ${Math.max(...norms).toFixed(2)}.`),
     panel(tiles(along, about.grid, signed, -most(along), most(along)), `Votes for class ${about.classes[shown]}: length along its pose. Red is for it, blue against it.`),
-    panel(tiles(weighted, about.grid, signed, -most(weighted), most(weighted)), "Evidence for it: the same times the coupling."),
+    panel(tiles(weighted, about.grid, signed, -most(weighted), most(weighted)), "Evidence for it: vote × coupling."),
   );
-  const deviations = found.couplings.slice(r * found.capsules * found.classes, (r + 1) * found.capsules * found.classes);
+  const deviations = after(found.couplings, found, r);
   const sd = Math.sqrt(deviations.reduce((sum, value) => sum + (value - even) ** 2, 0) / deviations.length);
-  $("spread").textContent = `Standard deviation of the couplings about uniform: ${sd.toFixed(4)}. ${DATA.words[state.routing] ?? ""}`;
+  $("spread").textContent = `Standard deviation of the couplings about uniform: ${sd.toFixed(4)}. ${DATA.words[now.routing] ?? ""}`;
 
   $("pose").hidden = !changed;
   if (changed) {
@@ -250,30 +252,32 @@ function show(found, others, drawn, changed) {
       panel(raster(changed[1], width, height), "Changed pose, decoded."),
     );
   }
-  document.body.dataset.predicted = about.classes[argmax(found.lengths.slice(-found.classes))];
+  document.body.dataset.predicted = about.classes[drawn.label];
 }
 
 // --- Controls --------------------------------------------------------------------------------
 
 const fits = (name, image) => String(DATA.networks[name].shape) === String(image === "drawing" ? [1, 28, 28] : DATA.images[image].shape);
 
-function fill(select, names, chosen) { // names: value -> text
-  select.replaceChildren(...Object.entries(names).map(([value, text]) => element("option", text, { value, selected: value === String(chosen) })));
+function fill(select, names, chosen) { // names: [value, text]
+  select.replaceChildren(...names.map(([value, text]) => element("option", text, { value, selected: value === String(chosen) })));
 }
 
 function controls() { // those whose choices depend on the network
   const { classes, iterations } = DATA.networks[state.first], suits = Object.keys(DATA.images).filter((one) => fits(state.first, one));
-  if (state.image === "drawing" ? !fits(state.first, "drawing") || !drawing : !suits.includes(state.image)) state.image = suits[0];
-  if (!suits.includes(state.donor)) state.donor = suits.at(-1);
-  const named = Object.fromEntries(suits.map((one) => [one, DATA.images[one].text]));
-  fill($("image"), state.image === "drawing" ? { drawing: "the drawing", ...named } : named, state.image);
+  const drawn = drawing && fits(state.first, "drawing"), named = suits.map((one) => [one, DATA.images[one].text]);
+  if (state.image === "drawing" ? !drawn : !suits.includes(state.image)) state.image = suits.includes(before) ? before : suits[0];
+  if (state.image !== "drawing") before = state.image;
+  if (!suits.includes(state.donor)) state.donor = suits.includes(USUAL.donor) ? USUAL.donor : suits[2];
+  fill($("image"), drawn ? [["drawing", "the drawing"], ...named] : named, state.image);
   fill($("donor"), named, state.donor);
-  fill($("first"), Object.fromEntries(Object.keys(DATA.networks).map((one) => [one, DATA.networks[one].text])), state.first);
+  fill($("first"), Object.keys(DATA.networks).map((one) => [one, DATA.networks[one].text]), state.first);
+  $("about").textContent = DATA.networks[state.first].about ?? "";
   const beside = Object.keys(DATA.networks).filter((one) => one !== state.first && String(DATA.networks[one].shape) === String(DATA.networks[state.first].shape));
   if (!beside.includes(state.beside)) state.beside = beside[0] ?? "";
-  fill($("beside"), Object.fromEntries(beside.map((one) => [one, DATA.networks[one].text])), state.beside);
+  fill($("beside"), beside.map((one) => [one, DATA.networks[one].text]), state.beside);
   $("beside").parentElement.hidden = !beside.length;
-  fill($("shown"), { [-1]: "the longest capsule", ...classes }, state.shown);
+  fill($("shown"), [[-1, "the longest capsule"], ...classes.entries()], state.shown);
   $("iteration").max = iterations;
   $("iterations").hidden = iterations === 1 || state.routing !== "trained";
   $("another").hidden = state.routing !== "another";
@@ -288,15 +292,23 @@ let running = null, again = false;
 function refresh() { // the latest state is shown, however fast it changes
   controls();
   if (running) { again = true; return running; }
+  const told = setTimeout(() => say("Computing …"), 300);
   running = (async () => {
     do {
       again = false;
       await update();
     } while (again);
-  })().catch((error) => { $("status").textContent = `This cannot be shown: ${error.message}`; $("status").classList.add("cv-warn"); })
-    .finally(() => { running = null; document.body.dataset.ready = "yes"; });
+    say("");
+  })().catch((error) => say(`This cannot be shown: ${error.message}`, true))
+    .finally(() => { clearTimeout(told); running = null; document.body.dataset.ready = "yes"; });
   document.body.dataset.ready = "no";
   return running;
+}
+
+function say(text, wrong = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("cv-warn", wrong);
+  document.body.classList.toggle("old", text !== ""); // what is shown is of an earlier state
 }
 
 async function update() {
@@ -304,24 +316,25 @@ async function update() {
   const image = warp(now.image === "drawing" ? drawing : await picture(now.image), shape, now.angle, now.right, now.down);
   const how = { routing: now.routing, dose: now.dose, donor: await picture(now.donor) };
   const found = await look(now.first, image, how);
-  const label = argmax(found.lengths.slice(-found.classes)), others = {};
+  const r = Math.min(now.iteration || found.rounds, found.rounds) - 1, lengths = after(found.lengths, found, r);
+  const label = argmax(lengths), shown = now.shown < 0 ? label : now.shown, others = {};
   if (now.routing !== "trained") { const plain = await look(now.first, image); others.plain = plain.lengths.slice(-found.classes); }
   if (now.beside) { const other = await look(now.beside, image); others.beside = other.lengths.slice(-other.classes); }
-  const decoded = await decode(now.first, found.poses, label);
+  const own = after(found.poses, found, r), decoded = await decode(now.first, own, label);
   let changed = null;
   if (decoded) {
-    const j = now.shown < 0 ? label : now.shown, size = found.poses.length / found.classes, poses = found.poses.slice();
-    for (const [d, by] of Object.entries(now.changes)) poses[j * size + Number(d)] += by;
-    changed = [await decode(now.first, found.poses, j), await decode(now.first, poses, j)];
+    const size = own.length / found.classes, poses = own.slice();
+    for (const [d, by] of Object.entries(now.changes)) poses[shown * size + Number(d)] += by;
+    changed = [await decode(now.first, own, shown), await decode(now.first, poses, shown)];
   }
-  show(found, others, { image, decoded, label }, changed);
-  $("status").textContent = "";
+  show(now, found, others, { image, decoded, label, lengths, shown, r }, changed);
 }
 
 function listen() {
   const take = (id, event, read) => $(id).addEventListener(event, () => { read($(id).value); refresh(); });
   for (const id of ["angle", "right", "down", "dose", "iteration"]) take(id, "input", (value) => (state[id] = Number(value)));
-  for (const id of ["image", "beside", "donor"]) take(id, "change", (value) => (state[id] = value));
+  for (const id of ["beside", "donor"]) take(id, "change", (value) => (state[id] = value));
+  take("image", "change", (value) => Object.assign(state, { image: value, changes: {} }));
   take("shown", "change", (value) => { state.shown = Number(value); state.changes = {}; });
   take("first", "change", (value) => Object.assign(state, { first: value, iteration: 0, shown: -1, changes: {} }));
   $("undo").addEventListener("click", () => { Object.assign(state, { angle: 0, right: 0, down: 0 }); refresh(); });
@@ -346,8 +359,8 @@ function listen() {
     last = point;
     sheet.parentElement.classList.add("cv-drawn");
     drawing = centred(sheet, 28);
-    if (!fits(state.first, "drawing")) state.first = DATA.first;
-    state.image = "drawing";
+    if (!fits(state.first, "drawing")) Object.assign(state, { first: DATA.first, iteration: 0, shown: -1 });
+    Object.assign(state, { image: "drawing", changes: {} });
     refresh();
   };
   sheet.addEventListener("pointerdown", (event) => { sheet.setPointerCapture(event.pointerId); last = null; stroke(event); });
@@ -365,13 +378,15 @@ function guide() {
   let tour = null, step = 0;
   const go = (to) => {
     step = to;
-    const { text, set } = tour.steps[step];
-    Object.assign(state, step ? {} : { shown: -1, iteration: 0, changes: {}, angle: 0, right: 0, down: 0 }, set);
+    const { text } = tour.steps[step];
+    Object.assign(state, USUAL, ...tour.steps.slice(0, step + 1).map((one) => one.set));
     $("tour").hidden = false;
+    document.querySelectorAll("#tours button").forEach((one, k) => one.setAttribute("aria-pressed", TOURS[k] === tour));
     $("tour-title").textContent = `${tour.title} ${step + 1} of ${tour.steps.length}`;
     $("tour-text").textContent = text;
     $("tour-back").disabled = step === 0;
-    $("tour-next").hidden = step === tour.steps.length - 1;
+    $("tour-next").disabled = step === tour.steps.length - 1;
+    if ([$("tour-back"), $("tour-next")].includes(document.activeElement) && document.activeElement.disabled) $("tour-end").focus();
     return refresh();
   };
   for (const one of TOURS) {
@@ -381,7 +396,12 @@ function guide() {
   }
   $("tour-back").addEventListener("click", () => go(step - 1));
   $("tour-next").addEventListener("click", () => go(step + 1));
-  $("tour-end").addEventListener("click", () => ($("tour").hidden = true));
+  $("tour-end").addEventListener("click", () => {
+    $("tour").hidden = true;
+    document.querySelectorAll("#tours button").forEach((one) => one.setAttribute("aria-pressed", false));
+    state.routing = "trained";
+    refresh();
+  });
 }
 
 listen();
