@@ -22,7 +22,7 @@ LOOK = """async ([name, image, how]) => {
   if (how.donor) how.donor = Float32Array.from(how.donor);
   const found = await look(name, Float32Array.from(image), how);
   const last = found.lengths.slice(-found.classes);
-  const drawn = await decode(name, found.poses, argmax(last));
+  const drawn = await decode(name, after(found.poses, found, found.rounds - 1), argmax(last));
   return [last, found.couplings, drawn].map((part) => Array.from(part));
 }"""
 
@@ -135,9 +135,11 @@ def test_every_control_changes_what_it_should(page):
     page.mouse.move(box["x"] + 140, box["y"] + 240, steps=8)
     page.mouse.up()
     assert "predicted as 1" in bars()
+    drawn = page.input_value("#image")
     page.click("#clear")
     bars()
-    assert page.input_value("#image") != "drawing" and page.inner_text("#status") == ""
+    assert drawn == "drawing" and page.input_value("#image") == page.evaluate("DATA.image")
+    assert page.inner_text("#status") == ""
 
 
 def test_tours_say_what_happens(page):
@@ -151,7 +153,12 @@ def test_tours_say_what_happens(page):
             assert said in (None, page.evaluate("document.body.dataset.predicted"))
             assert page.inner_text("#status") == ""
     assert page.evaluate("document.body.dataset.predicted") != "3"  # it was attacked
+    page.click("#tour-back")  # as on the way there
+    page.wait_for_function(READY)
+    assert page.evaluate("[state.image, state.right]") == [page.evaluate("DATA.image"), 8]
     page.click("#tour-end")
+    page.wait_for_function(READY)
+    assert page.evaluate("[state.routing, state.right]") == ["trained", 0]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -399,7 +399,7 @@ function guide() {
   $("tour-end").addEventListener("click", () => {
     $("tour").hidden = true;
     document.querySelectorAll("#tours button").forEach((one) => one.setAttribute("aria-pressed", false));
-    state.routing = "trained";
+    Object.assign(state, { routing: "trained", angle: 0, right: 0, down: 0, changes: {} });
     refresh();
   });
 }
