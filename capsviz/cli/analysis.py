@@ -21,6 +21,7 @@ from capsviz.analysis import Analysis, Option
 from capsviz.cli import options, writing
 
 ONE = ("digit", "index", "image")  # options of one image
+RANGES: dict[type, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
 def command_of(name: str) -> click.Command:
@@ -48,26 +49,20 @@ def command_of(name: str) -> click.Command:
             usual = analyses[0].usual_n
             text = f"Number of test images. [default: {usual}, or all if there are fewer]"
         inner = options.number(text)(inner)
-    inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
     command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    command.params[:0] = [_click_option(one) for one in _merged(analyses)]
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
-    """The options of all, each once, in the order that every analysis has them, all choices."""
-    merged: list[Option] = []
-    for one in analyses:
-        place = len(merged)
-        for option in reversed(one.options):
-            names = [other.name for other in merged]
-            if option.name in names:
-                place = names.index(option.name)
-                every = dict.fromkeys((*merged[place].choices, *option.choices))
-                merged[place] = merged[place]._replace(choices=tuple(every))
-            else:
-                merged.insert(place, option)
-    return merged
+    """The options of all, each once, with all choices."""
+    merged: dict[str, Option] = {}
+    for option in (option for one in analyses for option in one.options):
+        first = merged.get(option.name, option)
+        choices = tuple(dict.fromkeys((*first.choices, *option.choices)))
+        merged[option.name] = first._replace(choices=choices)
+    return list(merged.values())
 
 
 def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
@@ -98,11 +93,8 @@ def _click_option(one: Option) -> click.Option:
         kind, more["is_flag"] = None, True
         if one.default:
             names[0] = f"{one.flag.name}/--no-{one.flag.name.removeprefix('--')}"
-    elif kind is int and one.range != (None, None):
-        low, high = (None if end is None else int(end) for end in one.range)
-        kind = click.IntRange(low, high)
-    elif kind is float and one.range != (None, None):
-        kind = click.FloatRange(*one.range)
+    elif kind in RANGES and one.range != (None, None):
+        kind = RANGES[kind](*one.range)
     elif kind is Path:
         kind = click.Path(path_type=Path)
     elif typing.get_origin(kind) is tuple:

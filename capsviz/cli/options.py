@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from capsviz.discovery import some
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 NAMED = 20  # classes that a message lists
@@ -257,8 +258,8 @@ def chosen_class(dataset, digit: int | str) -> int:
     classes, last = list(dataset.classes), len(dataset.classes) - 1
     index = classes.index(str(digit)) if str(digit) in classes else digit
     if not isinstance(index, int) or not 0 <= index <= last:
-        names = [name for k, name in enumerate(classes[:NAMED]) if name != str(k)]
-        named = f", or {', '.join(names)}{', ...' * (last >= NAMED)}" if names else ""
+        names = [name for k, name in enumerate(classes) if name != str(k)]
+        named = f", or {some(names, NAMED)}" if names else ""
         raise ValueError(
             f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}{named}"
         )

@@ -305,7 +305,7 @@ def check_fit(model, part: data.Dataset) -> None:
     if trained_on["name"] == part.loader and classes != list(part.classes):
         same = set(classes) == set(part.classes)
         apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
-        own, other = (_first(names) for names in zip(*apart, strict=True))
+        own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
         raise ValueError(
             f"the network's classes are {own}, but these are {other}"
             + (": the same in another order" if same else "")
@@ -317,19 +317,16 @@ def other_classes(model, part: data.Dataset) -> str | None:
     classes = model.card["dataset"].get("classes", part.classes)
     if list(classes) == list(part.classes):
         return None
+    own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
     return (
-        f"{_name(model)} was trained to tell {_first(classes)}, but the classes of {part.name} are "
-        f"{_first(part.classes)}: they are compared by their numbers"
+        f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "
+        "they are compared by their numbers"
     )
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
-
-
-def _first(classes: Sequence[str]) -> str:
-    return ", ".join(classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
 
 
 def _name(model) -> str:

@@ -158,9 +158,8 @@ def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
 def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]:
     """Return lines about the data: classes, images of each split, and `data.check`."""
     train = splits["train"]
-    names, count = ", ".join(train.classes[:NAMED]), len(train.classes)
     line = (
-        f"{train.name}: {count} classes ({names}{', ...' if count > NAMED else ''}); "
+        f"{train.name}: {len(train.classes)} classes ({discovery.some(train.classes, NAMED)}); "
         f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
         f"{len(splits['test']):,} test images"
     )

@@ -158,7 +158,7 @@ def test_without_mnist_the_digits_serve_and_one_line_says_so(blank, run):
         (["train", "--dataset", "digits", "--limit", 0], ["limit must be at least 1"]),
         (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
         (["train", "--dataset", "digits", "--data-option", "pad_px=1"], ["--pad-px"]),
-        (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["whole number"]),
+        (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["valid integer"]),
         (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
         (["train", "--dataset", "digits", "--save-every", 0], ["--save-every must be at least 1"]),
         (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
