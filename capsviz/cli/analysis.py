@@ -74,8 +74,7 @@ def _group(command: click.Command, below: Sequence[click.Command]) -> click.Grou
             assert command.callback is not None
             command.callback(**values)
             return
-        typed = click.core.ParameterSource.COMMANDLINE
-        if any(context.get_parameter_source(name) is typed for name in context.params):
+        if options.typed(*context.params):
             raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
 
     how: Any = {"params": command.params, "callback": run, "help": command.help}

@@ -266,3 +266,25 @@ def chosen_class(dataset, digit: int | str) -> int:
     if classes[index] != str(index):
         click.echo(f"class {classes[index]} (index {index})", err=True)
     return index
+
+
+def task(what: str) -> Callable:
+    """Return `--task I/N`: a share of a series of training runs, (i, n) counted from 1."""
+
+    def read(context, option, text):
+        i, _, n = text.partition("/")
+        if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
+            raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
+        return int(i), int(n)
+
+    text = f"Do part I of N of {what}; N commands, on any machines, fill one folder."
+    return click.option("--task", metavar="I/N", default="1/1", callback=read, help=text)
+
+
+def is_empty(task: tuple[int, int], runs: int) -> bool:
+    """Whether a task has no run, which is said: an array of tasks may be larger than its series."""
+    i, n = task
+    if i > runs:
+        count = "is 1 run" if runs == 1 else f"are {runs} runs"
+        click.echo(f"nothing for task {i}/{n}: there {count}", err=True)
+    return i > runs
