@@ -102,20 +102,15 @@ def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("command", ["routing", "predict seven.png"])
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("words", "said"),
     [
-        (
-            ("--network", "networks.py:build", "--weights", "other.pt"),
-            "missing: .* not the network",
-        ),
-        (("--network", "networks.py:build", "--weights", "none.pt"), "no file 'none.pt'"),
-        (("--weights", "other.pt"), "--network FILE.py:FUNCTION"),
+        ("routing --network networks.py:build --weights other.pt", "missing: .* not the network"),
+        ("predict seven.png --weights other.pt", "--network FILE.py:FUNCTION"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_in_one_line(run, command, more, said):
-    done = run(*command.split(), *more)
+def test_weights_that_do_not_fit_are_refused_in_one_line(run, words, said):
+    done = run(*words.split())
     assert done.exit_code == 2, done.output
     (line,) = [line for line in done.stderr.splitlines() if "embedded 'digits'" not in line]
     assert re.search(said, line)
