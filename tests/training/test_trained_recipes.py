@@ -29,12 +29,8 @@ def test_a_recipe_is_read_and_its_network_fits_its_data(name):
     model, classes, recipe = network(name)
     assert recipe.dataset in data.available()
     assert recipe.dataset == name.partition("-")[0]
-    model.to_empty(device="cpu").load_state_dict(
-        {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-    )
-    with torch.no_grad():
-        lengths = model.eval()(torch.zeros(1, *model.config["image_shape"])).lengths
-    assert lengths.shape == (1, classes)
+    images = torch.zeros(1, *model.config["image_shape"], device="meta")
+    assert model.eval()(images).lengths.shape == (1, classes)
 
 
 @pytest.mark.parametrize(
