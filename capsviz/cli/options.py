@@ -103,6 +103,9 @@ network = stack(
         "`capsviz describe` lists the settings of a network."
     ),
 )  # fmt: skip
+only = click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
+)
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Seed of everything random.")  # fmt: skip
 
@@ -150,19 +153,14 @@ networks = stack(
 )  # fmt: skip
 
 
-class ClassName(click.ParamType):
-    """The name of a class, or its number where it is written as one."""
-
-    name = "class"
-
-    def convert(self, value, param, ctx):
-        """A number as such, "01" and other names as text."""
-        return int(value) if str(value).isdecimal() and str(int(value)) == value else value
+def _class(value: str | int) -> str | int:
+    """The number of a class where it is written as one; "01" and other names as text."""
+    return int(value) if str(value).isdecimal() and str(int(value)) == value else value
 
 
 example = stack(
     click.option(
-        "--digit", type=ClassName(), default=USUAL_CLASS, metavar="CLASS",
+        "--digit", type=_class, default=USUAL_CLASS, metavar="CLASS",
         help="Class of the test image, by name or number. [default: 2, or the last class if there "
         "are fewer]"
     ),

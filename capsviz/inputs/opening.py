@@ -209,12 +209,10 @@ def open_picture(
 def open_networks(
     names: Sequence[str],
     *,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
     network: Sequence[str] = (),
     weights: Sequence[str | Path] = (),
     capsules: bool = True,
-    **more,
+    **places,
 ) -> list[Inputs]:
     """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
 
@@ -225,7 +223,6 @@ def open_networks(
     own = list(zip_longest(network, weights))
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
-    places: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, **more}
     if own and not names:
         spec, file = own.pop(0)
         first = open_inputs(network=spec, weights=file, capsules=capsules, **places)
