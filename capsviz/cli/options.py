@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -208,30 +208,18 @@ def open_picture(inputs, values: dict):
     return module.open_picture(inputs, **{**values, "digit": digit})
 
 
-def of_network(texts: tuple[str, ...]) -> dict[str, object]:
-    """Options of the network by `--option NAME=VALUE`; ValueError for those of a recipe."""
-    from dataclasses import fields
+def named_values(texts: Iterable[str]) -> dict[str, object]:
+    """Values by name of options NAME=VALUE that may be repeated, as `--option`."""
+    from capsviz.training.recipe import read_option
 
-    from capsviz.training.recipe import Recipe, read_option
-
-    values = dict(read_option(text) for text in texts)
-    params = click.get_current_context().command.params
-    flags = {p.name: p.opts[0] for p in params if isinstance(p, click.Option)}
-    others = {field.name for field in fields(Recipe)} | ({"image_shape", "classes"} & set(flags))
-    for name in values:
-        if name in others:
-            way = f"give it by {flags[name]}" if name in flags else "it comes from RECIPE"
-            raise ValueError(f"--option {name}: {name} is no option of the network, {way}")
-    return values
+    return dict(read_option(text) for text in texts)
 
 
 def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
     """Options of a data set as `own_data_options` name them, those that are given."""
-    from capsviz.training.recipe import read_option
-
     known = {"range": top_value, "image_size": image_size, "channels": image_channels}
-    values = dict(read_option(text) for text in about_data)
-    return values | {name: value for name, value in known.items() if value is not None}
+    given = {name: value for name, value in known.items() if value is not None}
+    return named_values(about_data) | given
 
 
 def typed(*names: str) -> list[str]:

@@ -87,7 +87,7 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
         raise ValueError(
             f"--image-shape is the shape after padding and cropping: drop {', '.join(also)}"
         )
-    name, recipe = prepare(recipe, {**flags, "options": options.of_network(more)})
+    name, recipe = prepare(recipe, {**flags, "options": options.named_values(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)
         image_shape, classes = image_shape or shape, number if classes is None else classes

@@ -96,8 +96,8 @@ def _table(about: dict, classes, objects: int) -> str:
     if about["reconstruction_sse"] is not None:
         what = f"thing, {objects} in each image" if objects > 1 else "image"
         lines.append(f"  SSE          {about['reconstruction_sse']:.2f} per {what}")
-    what = _recalls if objects > 1 or len(classes) > MANY else _confusion
-    return "\n".join([*lines, "", *what(about, classes)])
+    by_class = _recalls if objects > 1 or len(classes) > MANY else _confusion
+    return "\n".join([*lines, "", *by_class(about, classes)])
 
 
 def balance(accuracy: float, share: float | None) -> str:
