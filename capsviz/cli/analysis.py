@@ -121,17 +121,14 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
     flags = {p.name: p.opts[0] for p in context.command.params}
     if not refused[best]:
-        many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names
-        if not many or any(own[name].kind not in (int, float) for name in refused[0]):
+        alike = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
+        if alike or any(own[name].kind not in (int, float) for name in refused[0]):
             return analyses[best]
-        wrong = ", ".join(flags[name] for name in refused[0])
-        raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
-    wrong = ", ".join(flags[name] for name in refused[best])
-    if "n" in names and set(refused[best]) & set(ONE):
-        raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
+        best = 0
     if "n" not in names and analyses[best].of_one_image:
         others = [one for one in analyses if _takes(one, "n", None)]
         if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
+            wrong = ", ".join(flags[name] for name in refused[best])
             raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
     written = {
         n: f"{flags[n]} {values[n]}" if n in own and own[n].choices else flags[n] for n in names
