@@ -217,7 +217,7 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
 
 
 def test_a_reader_that_has_enough_is_no_error():
-    words = [sys.executable, "-m", "capsviz", "compare", "digits"]
+    words = [sys.executable, "-m", "capsviz", "--help"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
         assert running.stderr.read() == b""

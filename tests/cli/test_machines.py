@@ -89,7 +89,7 @@ def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert resumed.exit_code == 0 and "epoch 3/3" in resumed.stderr
 
 
-def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(monkeypatch):
+def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(blank, monkeypatch):
     command = ["figures", "--checkpoint", "digits", "--only", "routing", "--n", 20]
     command += ["--format", "png", "--output", "set"]
     with monkeypatch.context() as broken:
