@@ -270,10 +270,10 @@ def start_from(
     return names
 
 
-def require_finite_loss(loss: float, epoch: int, advice: str = "") -> None:
+def require_finite_loss(loss: float, epoch: int) -> None:
     """Raise ArithmeticError for a loss that is infinite or not a number."""
     if not math.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")
+        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}")
 
 
 def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torch.Tensor) -> None:
