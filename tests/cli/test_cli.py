@@ -80,15 +80,6 @@ def test_evaluate_prints_the_promised_json(run):
     assert found["accuracy"] > 0.95
 
 
-def test_evaluate_calls_a_run_of_ones_own_by_its_folder_too(run, tmp_path):
-    (tmp_path / "nod").mkdir()
-    for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
-        shutil.copy(path, tmp_path / "nod")
-    words = ["evaluate", "--checkpoint", "nod", "--n", 9]
-    assert json.loads(run(*words, "--json").stdout)["checkpoint"] == "digits (nod)"
-    assert run(*words).stdout.startswith("digits (nod) on 9 images")
-
-
 def test_rotate_writes_gif_figures_and_numbers(blank, run, tmp_path):
     words = ["--digit", 2, "--step", 45, "--size", 300, "--format", "png", "--output", "out"]
     result = run("rotate", *DIGITS, *words)
@@ -110,13 +101,6 @@ def test_rotate_takes_a_users_picture(blank, run, tmp_path):
         json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"]
         is None
     )
-
-
-def test_without_mnist_the_digits_serve_and_one_line_says_so(blank, run):
-    result = run("rotate", "--step", 180, "--size", 200, "--format", "png", "--output", "out")
-    assert result.exit_code == 0
-    first = result.stderr.splitlines()[0]
-    assert "embedded 'digits'" in first and "--data-dir" in first
 
 
 @pytest.mark.parametrize(
