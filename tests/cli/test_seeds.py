@@ -76,16 +76,6 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     ).stdout  # fmt: skip
 
 
-def test_what_the_capsules_are_numbered_by_is_of_the_first_run(runs):
-    words = ["--n", 20, "--format", "png", "--output", "out"]
-    done = invoke("routing", "--seeds-of", "runs/x-*", *words)
-    assert done.exit_code == 0, done.output
-    assert "of the first run alone: " in done.stdout and "type_coupling" in done.stdout
-    whole, about = results.read_result("out/routing-x-digits-20-images-3-runs.json")
-    assert "type_coupling" in about["runs"]["of_first"] and whole.type_coupling.runs is None
-    assert whole.effective_parents.runs.shape == (3, 3)
-
-
 def test_a_glob_without_runs_is_refused(runs):
     refused(transplant("--seeds-of", "runs/none-*"), "'runs/none-*' matches no training run")
     refused(transplant("--seeds-of", "runs/*.log"), "matches 1 files, but no training run")
