@@ -210,7 +210,7 @@ def unknown(what: str, name: str, known: list[str]) -> str:
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
 
 
-def some(names: Iterable[str], most: int) -> str:
+def some(names: Iterable[str], most: int = 10) -> str:
     """Return the first names, with "..." for more."""
     every = list(names)
     return ", ".join(every[:most] + ["..."] * (len(every) > most))

@@ -11,8 +11,6 @@ import click
 from capsviz.discovery import some
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
-NAMED = 20  # classes that a message lists
-
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
@@ -245,7 +243,7 @@ def chosen_class(dataset, digit: int | str) -> int:
     index = classes.index(str(digit)) if str(digit) in classes else digit
     if not isinstance(index, int) or not 0 <= index <= last:
         names = [name for k, name in enumerate(classes) if name != str(k)]
-        named = f", or {some(names, NAMED)}" if names else ""
+        named = f", or {some(names)}" if names else ""
         raise ValueError(
             f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}{named}"
         )

@@ -20,7 +20,6 @@ from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
 from capsviz.training.train import fit
 
-NAMED = 10  # classes that are listed by name
 SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
 
 
@@ -159,7 +158,7 @@ def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]
     """Return lines about the data: classes, images of each split, and `data.check`."""
     train = splits["train"]
     line = (
-        f"{train.name}: {len(train.classes)} classes ({discovery.some(train.classes, NAMED)}); "
+        f"{train.name}: {len(train.classes)} classes ({discovery.some(train.classes)}); "
         f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
         f"{len(splits['test']):,} test images"
     )
