@@ -211,7 +211,7 @@ def unknown(what: str, name: str, known: list[str]) -> str:
 
 
 def some(names: Iterable[str], most: int = 10) -> str:
-    """Return the first names, with "..." for more."""
+    """Return the first names, "..." in place of others."""
     every = list(names)
     return ", ".join(every[:most] + ["..."] * (len(every) > most))
 
