@@ -3,26 +3,6 @@
 from importlib import import_module as _import_module
 
 __version__ = "0.2.0"
-__all__ = [
-    "CapsNet",
-    "Dataset",
-    "Trace",
-    "__version__",
-    "checks",
-    "data",
-    "datasets",
-    "literal",
-    "load",
-    "models",
-    "open_image",
-    "overlay",
-    "plot",
-    "save",
-    "testing",
-    "trace",
-    "wrap",
-]
-
 _LAZY = {  # name -> its module, and its name there; __init__.pyi says the same to type checkers
     "CapsNet": "capsviz.nn.models.capsnet",
     "Dataset": "capsviz.data",
@@ -38,6 +18,7 @@ _LAZY = {  # name -> its module, and its name there; __init__.pyi says the same 
     "wrap": "capsviz.wrapping.wrapping",
 }
 _ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
+__all__ = sorted((*_LAZY, *_ROOMS, "__version__"))
 
 
 def __getattr__(name):
@@ -51,4 +32,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(__all__)
+    return __all__

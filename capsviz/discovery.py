@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -208,6 +208,12 @@ def unknown(what: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
+
+
+def some(names: Iterable[str], most: int = 10) -> str:
+    """Return the first names, "..." in place of others."""
+    every = list(names)
+    return ", ".join(every[:most] + ["..."] * (len(every) > most))
 
 
 def needs(what: str, *packages: str) -> str:

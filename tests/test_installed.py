@@ -21,75 +21,11 @@ pytestmark = pytest.mark.slow
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 ALONE = ("--no-deps", "--no-build-isolation", "--no-index")
 
-# A routing, a data set and a decoder that a CPU trains with in a second, and an analysis.
-ROUTING = '''"""Even couplings, as a user writes them."""
-import torch
-from capsviz.nn.functional import squash
-from capsviz.nn.routing import stack
-
-
-def route(votes, *, couplings=None):
-    """votes (B, I, J, E) -> Routing."""
-    logits = torch.zeros_like(votes[..., 0])
-    even = logits.softmax(2) if couplings is None else couplings.to(votes).expand_as(logits)
-    return stack([(logits, even, squash(torch.einsum("bij,bije->bje", even, votes)))])
-'''
-DATA = '''"""Twenty images of each class, all black or all white."""
-import torch
-from capsviz.data import Dataset
-
-
-def load(split, root=None):
-    """40 images (1, 28, 28)."""
-    labels = torch.arange(40) % 2
-    images = (255 * labels).byte().view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
-    return Dataset(images.contiguous(), labels, ("black", "white"), "NAME", split)
-'''
-DECODER = '''"""One linear layer."""
-from torch import nn
-
-
-def layers(inputs, image_shape, *, norm=False):
-    """(B, inputs) -> (B, C, H, W)."""
-    channels, height, width = image_shape
-    size = channels * height * width
-    return nn.Sequential(nn.Linear(inputs, size), nn.Sigmoid(), nn.Unflatten(1, image_shape))
-'''
-ANALYSIS = '''"""How many images are there, of a user?"""
-from typing import NamedTuple
-from matplotlib.figure import Figure
-from capsviz.analysis import Analysis
-IMPORT
-
-class Result(NamedTuple):
-    """Images."""
-
-    n: int
-
-
-class Count(Analysis):
-    Result = Result
-
-    def measure(self, images):
-        return Result(len(images))
-
-    def draw(self, result, *, width=7.16, part=""):
-        return Figure(figsize=(width, 1))
-
-    def verdict(self, result):
-        return f"there are {result.n} images"
-'''
-
 
 def python(*words, **options):
     return subprocess.run(
         [sys.executable, *map(str, words)], capture_output=True, text=True, **options
     )
-
-
-def install(source, target):
-    done = python(*PIP, "install", *ALONE, "--no-compile", "--target", target, source)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +88,10 @@ def run(site, tmp_path):
         (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the user')\n")
         (tmp_path / name / "rotate.py").write_text("raise RuntimeError\n")
 
-    def invoke(*words, plugins=None, also=()):
+    def invoke(*words):
         """`capsviz WORDS`, or a text of Python."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CAPSVIZ"))}
         env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-        if also:
-            env["PYTHONPATH"] = os.pathsep.join(map(str, also))
-        if plugins:
-            env[discovery.PLUGINS] = str(plugins)
         start = ("-c",) if "\n" in str(words[0]) else ("-m", "capsviz")
         call = [str(site.parents[2] / "bin/python"), *start, *map(str, words)]
         return subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, env=env)
@@ -262,56 +194,3 @@ def test_the_release_is_named_alike_everywhere():
     assert f"\nversion: {version}\n" in (root / "CITATION.cff").read_text()
     day = re.search(r"\ndate-released: (.+)\n", (root / "CITATION.cff").read_text())[1]
     assert f"\n## [{version}] - {day}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def write(folder, files):
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
-
-
-def mine(name):
-    """The files of a folder of plugins called NAME, one of each kind and an analysis in parts."""
-    return {
-        f"analyses/{name}.py": ANALYSIS.replace("IMPORT", ""),
-        f"analyses/{name}_parts/__init__.py": ANALYSIS.replace("IMPORT", "from . import part"),
-        f"analyses/{name}_parts/part.py": "value = 1\n",
-        f"routing/{name}.py": ROUTING,
-        f"data/{name}.py": DATA.replace("NAME", name),
-        f"decoders/{name}.py": DECODER,
-    }
-
-
-def test_plugins_of_a_folder_and_of_a_distribution_are_listed_run_and_trained_with(run, tmp_path):
-    kinds = ("analyses", "routing", "data", "decoders")
-    files = {f"theirs/{kind}.py": mine("theirs")[f"{kind}/theirs.py"] for kind in kinds}
-    points = "".join(
-        f'[project.entry-points."capsviz.{k}"]\ntheirs = "theirs.{k}"\n' for k in kinds
-    )
-    project = (
-        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        f'[project]\nname = "theirs"\nversion = "1"\n{points}'
-    )
-    source = {"pyproject.toml": project, "theirs/__init__.py": "", **files}
-    install(write(tmp_path / "source", source), tmp_path / "extra")
-    plugins = write(tmp_path / "plugins", mine("own"))
-    how = {"plugins": plugins, "also": [tmp_path / "extra"]}
-    text = good(run("--help", **how))
-    for name in ("own", "own-parts", "theirs"):
-        assert re.search(rf"\n  {name} +How many images are there, of a user\?", text), name
-    small = ["--types", "2", "--channels", "4", "--epochs", "1"]
-    commands = [
-        ["train", "--dataset", name, "--routing", name, "--decoder", name, *small, "--output", name]
-        for name in ("own", "theirs")
-    ]
-    commands += [
-        [one, "--checkpoint", name, "--format", "png", "--output", f"of-{one}"]
-        for one, name in (("own", "own"), ("own-parts", "own"), ("theirs", "theirs"))
-    ]
-    code = "from capsviz.cli import main\n"
-    code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
-    text = good(run(code, **how))
-    assert text.count("test accuracy") == 2 and text.count("there are 40 images") == 3
-    assert len(list(tmp_path.glob("of-*/*-40-images.png"))) == 3

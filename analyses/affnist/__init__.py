@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from capsviz.analysis import Analysis, Seed
-from capsviz.cli import options, tasks, writing
+from capsviz.cli import options, writing
 from capsviz.statistics.estimate import Estimate
 
 VARIANTS = 16  # of one original, in the picture
@@ -261,7 +261,7 @@ def _sources(result) -> str:
 )
 @click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
-@tasks.option("networks times seeds")
+@options.task("networks times seeds")
 @click.option(
     "--match-accuracy",
     "target",

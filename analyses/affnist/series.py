@@ -9,7 +9,7 @@ import click
 from tqdm import tqdm
 
 from capsviz import discovery
-from capsviz.cli import options, tasks
+from capsviz.cli import options
 from capsviz.experiments import affnist as experiment
 from capsviz.experiments.affnist import transforms
 from capsviz.experiments.reproduce import share
@@ -43,7 +43,7 @@ def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> N
     """
     plan = experiment.Plan(folder=folder or FOLDER, **terms)
     runs = [(network, seed) for seed in range(seeds) for network in networks or experiment.NETWORKS]
-    if tasks.is_empty(task, len(runs)):
+    if options.is_empty(task, len(runs)):
         return
     for network, seed in share(runs, task):
         with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:

@@ -75,7 +75,7 @@ class Path(Analysis):
         from capsviz.tracing.needs import missing
 
         lacks = missing(inputs.model, self.needs)
-        return f"the network has no {lacks[0]}" if lacks else super().left_out(inputs)
+        return f"the network has no {lacks[0]}" if lacks else ""
 
     def stem(self, base, result):
         """Return the name with the number of the second image."""

@@ -133,8 +133,8 @@ class Segment(Analysis):
         )
 
     def left_out(self, inputs) -> str:
-        alone = f"{inputs.dataset.name} shows one object in each image"
-        return alone if inputs.dataset.parts is None else self.missing_extras()
+        alone = inputs.dataset.parts is None
+        return f"{inputs.dataset.name} shows one object in each image" if alone else ""
 
     def verdict(self, result) -> str:
         worse = [

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint
+from capsviz.discovery import some
 
 ADDED = re.compile(r"(^|\.)(module|_orig_mod)(?=\.)")  # by DataParallel and torch.compile
 FIRST = ("", "state_dict", "model_state_dict", "model", "net", "network", "weights")  # of equals
@@ -165,8 +166,5 @@ def unlike(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> str:
         "not the network's": [f"{key} {shape[key]}" for key in extra],
     }
     return "; ".join(
-        f"{len(keys)} are {what}: {', '.join(keys[:NAMED])}"
-        + (", ..." if len(keys) > NAMED else "")
-        for what, keys in kinds.items()
-        if keys
+        f"{len(keys)} are {what}: {some(keys, NAMED)}" for what, keys in kinds.items() if keys
     )

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from copy import copy
+from pathlib import Path
 
 import click
 
@@ -56,43 +57,19 @@ def errors():
         raise
 
 
-class Finite(click.types.FloatParamType):
-    """A number that is neither infinite nor nan: what every command wants."""
-
-    def convert(self, value, param, ctx):
-        """The number, or a usage error that names the option."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"expected a finite number, got {value}", param, ctx)
-        return number
+def _usable(option: str, value):
+    """Return a value with ~ as the user's folder; a usage error for a number that is not finite."""
+    if isinstance(value, tuple):
+        return tuple(_usable(option, one) for one in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise click.BadParameter(f"expected a finite number, got {value}", param_hint=option)
+    return value.expanduser() if isinstance(value, Path) else value
 
 
-class FiniteRange(Finite, click.FloatRange):
-    """One within a range."""
-
-    def __init__(self, of: click.FloatRange):
-        self.__dict__.update(vars(of))
-
-
-class Place(click.Path):
-    """A path in which ~ is the user's folder, also after an equals sign, where no shell says so."""
-
-    def __init__(self, of: click.Path):
-        self.__dict__.update(vars(of))
-
-    def convert(self, value, param, ctx):
-        """The path, or a usage error that names the option."""
-        return super().convert(os.path.expanduser(value), param, ctx)
-
-
-def _ours(kind: click.ParamType) -> click.ParamType:
-    if isinstance(kind, click.Tuple):
-        kind.types = [_ours(one) for one in kind.types]
-    if type(kind) is click.Path:
-        return Place(kind)
-    if type(kind) is click.FloatRange:
-        return FiniteRange(kind)
-    return Finite() if kind is click.FLOAT else kind
+def _with_usable(callback, params):
+    """Return the callback of a command, called with `_usable` values."""
+    flags = {param.name: f"'{param.opts[0]}'" for param in params}
+    return lambda **values: callback(**{k: _usable(flags[k], v) for k, v in values.items()})
 
 
 def _command(package: str, name: str, module) -> click.Command:
@@ -111,8 +88,6 @@ def _command(package: str, name: str, module) -> click.Command:
     rows = [f"  {words.strip():52}  {time.strip()}".rstrip() for words, _, time in lines]
     title = "Examples, with their time on two CPU cores:"
     command.epilog = "\n".join(["\b", title, *rows]) if rows else None
-    for parameter in command.params:
-        parameter.type = _ours(parameter.type)
     return command
 
 
@@ -156,7 +131,7 @@ class Commands(click.Group):
         command = copy(_command(package, stem, discovery.load(package, stem, what="command")))
         if command.callback is not None:
             guard = discovery.guarded(package, stem, what="command", but=ENDS)
-            command.callback = guard(command.callback)
+            command.callback = guard(_with_usable(command.callback, command.params))
         return command
 
     def resolve_command(self, context, args):

@@ -21,6 +21,7 @@ from capsviz.analysis import Analysis, Option
 from capsviz.cli import options, writing
 
 ONE = ("digit", "index", "image")  # options of one image
+RANGES: dict[type, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
 def command_of(name: str) -> click.Command:
@@ -48,26 +49,20 @@ def command_of(name: str) -> click.Command:
             usual = analyses[0].usual_n
             text = f"Number of test images. [default: {usual}, or all if there are fewer]"
         inner = options.number(text)(inner)
-    inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
     command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    command.params[:0] = [_click_option(one) for one in _merged(analyses)]
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
-    """The options of all, each once, in the order that every analysis has them, all choices."""
-    merged: list[Option] = []
-    for one in analyses:
-        place = len(merged)
-        for option in reversed(one.options):
-            names = [other.name for other in merged]
-            if option.name in names:
-                place = names.index(option.name)
-                every = dict.fromkeys((*merged[place].choices, *option.choices))
-                merged[place] = merged[place]._replace(choices=tuple(every))
-            else:
-                merged.insert(place, option)
-    return merged
+    """The options of all, each once, with all choices."""
+    merged: dict[str, Option] = {}
+    for option in (option for one in analyses for option in one.options):
+        first = merged.get(option.name, option)
+        choices = tuple(dict.fromkeys((*first.choices, *option.choices)))
+        merged[option.name] = first._replace(choices=choices)
+    return list(merged.values())
 
 
 def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
@@ -79,8 +74,7 @@ def _group(command: click.Command, below: Sequence[click.Command]) -> click.Grou
             assert command.callback is not None
             command.callback(**values)
             return
-        typed = click.core.ParameterSource.COMMANDLINE
-        if any(context.get_parameter_source(name) is typed for name in context.params):
+        if options.typed(*context.params):
             raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
 
     how: Any = {"params": command.params, "callback": run, "help": command.help}
@@ -98,11 +92,8 @@ def _click_option(one: Option) -> click.Option:
         kind, more["is_flag"] = None, True
         if one.default:
             names[0] = f"{one.flag.name}/--no-{one.flag.name.removeprefix('--')}"
-    elif kind is int and one.range != (None, None):
-        low, high = (None if end is None else int(end) for end in one.range)
-        kind = click.IntRange(low, high)
-    elif kind is float and one.range != (None, None):
-        kind = click.FloatRange(*one.range)
+    elif kind in RANGES and one.range != (None, None):
+        kind = RANGES[kind](*one.range)
     elif kind is Path:
         kind = click.Path(path_type=Path)
     elif typing.get_origin(kind) is tuple:
@@ -130,17 +121,14 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
     flags = {p.name: p.opts[0] for p in context.command.params}
     if not refused[best]:
-        many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names
-        if not many or any(own[name].kind not in (int, float) for name in refused[0]):
+        alike = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
+        if alike or any(own[name].kind not in (int, float) for name in refused[0]):
             return analyses[best]
-        wrong = ", ".join(flags[name] for name in refused[0])
-        raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
-    wrong = ", ".join(flags[name] for name in refused[best])
-    if "n" in names and set(refused[best]) & set(ONE):
-        raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
+        best = 0
     if "n" not in names and analyses[best].of_one_image:
         others = [one for one in analyses if _takes(one, "n", None)]
         if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
+            wrong = ", ".join(flags[name] for name in refused[best])
             raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
     written = {
         n: f"{flags[n]} {values[n]}" if n in own and own[n].choices else flags[n] for n in names

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
 
+from capsviz.discovery import some
 from capsviz.inputs.samples import USUAL_CLASS, usual_class
-
-NAMED = 20  # classes that a message lists
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
@@ -102,6 +101,9 @@ network = stack(
         "`capsviz describe` lists the settings of a network."
     ),
 )  # fmt: skip
+only = click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
+)
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Seed of everything random.")  # fmt: skip
 
@@ -149,19 +151,14 @@ networks = stack(
 )  # fmt: skip
 
 
-class ClassName(click.ParamType):
-    """The name of a class, or its number where it is written as one."""
-
-    name = "class"
-
-    def convert(self, value, param, ctx):
-        """A number as such, "01" and other names as text."""
-        return int(value) if str(value).isdecimal() and str(int(value)) == value else value
+def _class(value: str | int) -> str | int:
+    """The number of a class where it is written as one; "01" and other names as text."""
+    return int(value) if str(value).isdecimal() and str(int(value)) == value else value
 
 
 example = stack(
     click.option(
-        "--digit", type=ClassName(), default=USUAL_CLASS, metavar="CLASS",
+        "--digit", type=_class, default=USUAL_CLASS, metavar="CLASS",
         help="Class of the test image, by name or number. [default: 2, or the last class if there "
         "are fewer]"
     ),
@@ -209,30 +206,18 @@ def open_picture(inputs, values: dict):
     return module.open_picture(inputs, **{**values, "digit": digit})
 
 
-def of_network(texts: tuple[str, ...]) -> dict[str, object]:
-    """Options of the network by `--option NAME=VALUE`; ValueError for those of a recipe."""
-    from dataclasses import fields
+def named_values(texts: Iterable[str]) -> dict[str, object]:
+    """Values by name of options NAME=VALUE that may be repeated, as `--option`."""
+    from capsviz.training.recipe import read_option
 
-    from capsviz.training.recipe import Recipe, read_option
-
-    values = dict(read_option(text) for text in texts)
-    params = click.get_current_context().command.params
-    flags = {p.name: p.opts[0] for p in params if isinstance(p, click.Option)}
-    others = {field.name for field in fields(Recipe)} | ({"image_shape", "classes"} & set(flags))
-    for name in values:
-        if name in others:
-            way = f"give it by {flags[name]}" if name in flags else "it comes from RECIPE"
-            raise ValueError(f"--option {name}: {name} is no option of the network, {way}")
-    return values
+    return dict(read_option(text) for text in texts)
 
 
 def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
     """Options of a data set as `own_data_options` name them, those that are given."""
-    from capsviz.training.recipe import read_option
-
     known = {"range": top_value, "image_size": image_size, "channels": image_channels}
-    values = dict(read_option(text) for text in about_data)
-    return values | {name: value for name, value in known.items() if value is not None}
+    given = {name: value for name, value in known.items() if value is not None}
+    return named_values(about_data) | given
 
 
 def typed(*names: str) -> list[str]:
@@ -257,11 +242,33 @@ def chosen_class(dataset, digit: int | str) -> int:
     classes, last = list(dataset.classes), len(dataset.classes) - 1
     index = classes.index(str(digit)) if str(digit) in classes else digit
     if not isinstance(index, int) or not 0 <= index <= last:
-        names = [name for k, name in enumerate(classes[:NAMED]) if name != str(k)]
-        named = f", or {', '.join(names)}{', ...' * (last >= NAMED)}" if names else ""
+        names = [name for k, name in enumerate(classes) if name != str(k)]
+        named = f", or {some(names)}" if names else ""
         raise ValueError(
             f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}{named}"
         )
     if classes[index] != str(index):
         click.echo(f"class {classes[index]} (index {index})", err=True)
     return index
+
+
+def task(what: str) -> Callable:
+    """Return `--task I/N`: a share of a series of training runs, (i, n) counted from 1."""
+
+    def read(context, option, text):
+        i, _, n = text.partition("/")
+        if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
+            raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
+        return int(i), int(n)
+
+    text = f"Do part I of N of {what}; N commands, on any machines, fill one folder."
+    return click.option("--task", metavar="I/N", default="1/1", callback=read, help=text)
+
+
+def is_empty(task: tuple[int, int], runs: int) -> bool:
+    """Whether a task has no run, which is said: an array of tasks may be larger than its series."""
+    i, n = task
+    if i > runs:
+        count = "is 1 run" if runs == 1 else f"are {runs} runs"
+        click.echo(f"nothing for task {i}/{n}: there {count}", err=True)
+    return i > runs

@@ -65,11 +65,8 @@ def _trained(checkpoint: str):
     from capsviz import checkpoint as checkpoints
     from capsviz.training.recipe import Recipe
 
-    typed = options.typed(
-        "recipe", "dataset", "data_dir", "model", "preset", "more",
-        "image_size", "pad_px", "crop_px", "image_shape", "classes",
-    )  # fmt: skip
-    if typed:
+    params = {param.name for param in click.get_current_context().command.params}
+    if typed := options.typed(*params - {"checkpoint", "batch_size", "as_json"}):
         raise ValueError(f"--checkpoint fixes the network: drop {', '.join(typed)}")
     model: Any = checkpoints.load(checkpoint)  # which gives it a card
     batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
@@ -87,7 +84,7 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
         raise ValueError(
             f"--image-shape is the shape after padding and cropping: drop {', '.join(also)}"
         )
-    name, recipe = prepare(recipe, {**flags, "options": options.of_network(more)})
+    name, recipe = prepare(recipe, {**flags, "options": options.named_values(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)
         image_shape, classes = image_shape or shape, number if classes is None else classes

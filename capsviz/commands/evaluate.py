@@ -96,21 +96,8 @@ def _table(about: dict, classes, objects: int) -> str:
     if about["reconstruction_sse"] is not None:
         what = f"thing, {objects} in each image" if objects > 1 else "image"
         lines.append(f"  SSE          {about['reconstruction_sse']:.2f} per {what}")
-    return "\n".join([*lines, "", *(_confusion if objects == 1 else _shares)(about, classes)])
-
-
-def _worst(about: dict, classes) -> list[str]:
-    """Return lines about the classes of lowest recall, and what they are taken for."""
-    lines = [f"the {MANY} of {len(classes)} classes with the lowest recall; all: --json"]
-    rows = dict(zip(classes, about["confusion"], strict=True))
-    shown = sorted(about["per_class"], key=about["per_class"].get)[:MANY]
-    width = max(map(len, shown))
-    for name in shown:
-        row, n = rows[name], sum(rows[name])
-        taken = sorted((-count, classes[k]) for k, count in enumerate(row) if count)
-        wrong = ", ".join(f"{other} {-count}" for count, other in taken if other != name)
-        lines.append(f"{name:>{width}}  {about['per_class'][name]:7.2%} of {n}  {wrong:.60}")
-    return lines
+    by_class = _recalls if objects > 1 or len(classes) > MANY else _confusion
+    return "\n".join([*lines, "", *by_class(about, classes)])
 
 
 def balance(accuracy: float, share: float | None) -> str:
@@ -120,8 +107,6 @@ def balance(accuracy: float, share: float | None) -> str:
 
 
 def _confusion(about: dict, classes) -> list[str]:
-    if len(classes) > MANY:
-        return _worst(about, classes)
     heads, rows, numbered = list(classes), list(classes), ""
     if max(map(len, classes)) > WIDE:
         heads = [str(k) for k in range(len(classes))]
@@ -138,11 +123,19 @@ def _confusion(about: dict, classes) -> list[str]:
     return lines
 
 
-def _shares(about: dict, classes) -> list[str]:
-    width = max(5, *(len(name) for name in classes))
+def _recalls(about: dict, classes) -> list[str]:
+    """Return lines about the recall of classes, the lowest of many, and what they are taken for."""
+    rows, width = list(about["per_class"].items()), max(5, *map(len, classes))
     lines = ["recall of each class: images that show it in which it is predicted"]
-    rows = list(about["per_class"].items())
     if len(rows) > MANY:
-        lines.append(f"the {MANY} lowest of {len(classes)} classes; all: --json")
+        lines.append(f"the {MANY} of {len(classes)} classes with the lowest recall; all: --json")
         rows = sorted(rows, key=lambda row: row[1])[:MANY]
-    return lines + [f"{name:>{width}}  {value:7.2%}" for name, value in rows]
+    taken = dict(zip(classes, about["confusion"] or (), strict=False))
+    for name, value in rows:
+        line = f"{name:>{width}}  {value:7.2%}"
+        if name in taken:
+            counts = sorted((-n, other) for n, other in zip(taken[name], classes, strict=True) if n)
+            wrong = ", ".join(f"{other} {-n}" for n, other in counts if other != name)
+            line += f" of {sum(taken[name])}  {wrong:.60}"
+        lines.append(line)
+    return lines

@@ -16,9 +16,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 
 @click.command(help=__doc__)
 @options.inputs
-@click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
-)
+@options.only
 @options.number(
     f"Test images. [default: {USUAL:,}, and {FEW} of analyses that look at each dozens of "
     "times; or all if fewer]",

@@ -21,7 +21,11 @@ capsviz new analysis lengths --folder mine  # 1 s
 """
 
 
-@click.command()
+@click.command(
+    help=__doc__ + "\n\nThe files go to a folder of plug-ins, which $CAPSVIZ_PLUGINS must name in "
+    "each shell. The commands to use and test them are printed. docs/howto.md says where the same "
+    "files go inside a checkout of capsviz."
+)
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
 @options.path_option(
@@ -32,12 +36,7 @@ capsviz new analysis lengths --folder mine  # 1 s
     help="Folder of your plug-ins, which is created if needed.",
 )
 def command(kind, name, folder):
-    """Write the skeleton of your own analysis, routing, data set or check, with its test.
-
-    The files go to a folder of plug-ins, which $CAPSVIZ_PLUGINS must name in each shell. The
-    commands to use and test them are printed. docs/howto.md says where the same files go inside a
-    checkout of capsviz.
-    """
+    """Write the files of one plug-in."""
     name = name.replace("-", "_")
     if not name.isidentifier() or name.startswith("_"):
         raise ValueError(f"expected a name of letters, digits and underscores, got '{name}'")

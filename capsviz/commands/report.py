@@ -18,9 +18,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 @click.command(help=__doc__)
 @options.networks
 @options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
-@click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
-)
+@options.only
 @options.example
 @options.seed
 @options.path_option(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, tasks, writing
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
@@ -38,7 +38,7 @@ OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "devi
     "--rows", metavar="A,B", default="",
     help="Rows by the file names of their results, without the seed. [default: all]"
 )  # fmt: skip
-@tasks.option("rows times seeds")
+@options.task("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
 @click.option(
     "--schedule",
@@ -90,7 +90,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             click.echo(f"no results in {FOLDER}: these are shipped results", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
-        if tasks.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
+        if options.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
             return
         try:
             with distributed.team(choose_device(device)) as (team, device):

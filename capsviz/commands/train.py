@@ -137,7 +137,7 @@ def command(
     from capsviz.training.evaluate import Evaluation
     from capsviz.training.history import STATE
 
-    flags["options"] = options.of_network(more)
+    flags["options"] = options.named_values(more)
     flags["dataset_options"] = options.of_data(about_data, top_value)
     name, recipe = run.prepare(recipe, flags)
     if name == "folder" and data_dir is not None:

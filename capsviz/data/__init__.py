@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from capsviz import discovery
+from capsviz import discovery, validation
 from capsviz.data import _given
 from capsviz.data._checks import ROWS, check, contact_sheet, counts_of, summary
 from capsviz.transforms.augment import to_float
@@ -37,7 +37,6 @@ SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
 FILES = ("csv", "mat", "npz", "npy", "parquet")  # other names of `arrays`
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 @dataclass(frozen=True)
@@ -284,11 +283,8 @@ def check_options(name: str, options: Mapping) -> None:
     for option, value in sorted(options.items()):
         if option not in usual:
             raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}")
-        kind = type(usual[option])
-        if kind in KINDS and type(value) is not kind and (kind, type(value)) != (float, int):
-            raise ValueError(
-                f"{option} of the data set '{name}' must be {KINDS[kind]}, got {value!r}"
-            )
+        if isinstance(usual[option], bool | int | float | str):
+            validation.check(f"{option} of the data set '{name}'", value, type(usual[option]))
 
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:

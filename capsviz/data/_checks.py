@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.discovery import some
 from capsviz.pictures import opening
 
-NAMED = 10  # classes that are listed by name
 UNEVEN = 5  # times as many images of one class as of another
 ROWS, COLUMNS = 20, 8  # of a contact sheet
 
@@ -18,12 +18,9 @@ ROWS, COLUMNS = 20, 8  # of a contact sheet
 def summary(part) -> str:
     """Return one line: images, their shape, and how many of each class."""
     counts = counts_of(part)
-    each = [f"{name} {n}" for name, n in list(counts.items())[:NAMED]]
-    more = ", ..." if len(counts) > NAMED else ""
-    return (
-        f"{part.name} {part.split}: {len(part):,} images {part.image_shape} of {len(counts)} "
-        f"classes ({', '.join(each)}{more})"
-    )
+    each = some(f"{name} {n}" for name, n in counts.items())
+    of = f"{len(part):,} images {part.image_shape} of {len(counts)} classes ({each})"
+    return f"{part.name} {part.split}: {of}"
 
 
 def counts_of(part) -> dict[str, int]:
@@ -60,7 +57,7 @@ def _of_split(part) -> list[str]:
     """Return what is odd about one split."""
     lines, counts = [], counts_of(part)
     if empty := [name for name, n in counts.items() if n == 0]:
-        lines.append(f"no image of {len(empty)} classes ({', '.join(empty[:NAMED])})")
+        lines.append(f"no image of {len(empty)} classes ({some(empty)})")
     low, high = (how(counts, key=lambda name: counts[name]) for how in (min, max))
     if counts[high] >= UNEVEN * counts[low] > 0:
         share = counts[high] / len(part)

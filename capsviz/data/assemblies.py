@@ -159,12 +159,8 @@ def make(split: str, n: int, **options) -> Assemblies:
         chunks.append(_draw_truth(draw, split, layout))
     joined = [torch.cat(values)[:n] for values in zip(*chunks, strict=True)]
     classes, poses, types, part_poses, wholes, bright = joined
-    images = torch.cat(
-        [
-            render(types[at : at + CHUNK], part_poses[at : at + CHUNK], bright[at : at + CHUNK])
-            for at in range(0, n, CHUNK)
-        ]
-    )
+    each = zip(*(values.split(CHUNK) for values in (types, part_poses, bright)), strict=True)
+    images = torch.cat([render(*some) for some in each])
     return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
 
 

@@ -209,12 +209,10 @@ def open_picture(
 def open_networks(
     names: Sequence[str],
     *,
-    dataset: str | None = None,
-    data_dir: str | Path | None = None,
     network: Sequence[str] = (),
     weights: Sequence[str | Path] = (),
     capsules: bool = True,
-    **more,
+    **places,
 ) -> list[Inputs]:
     """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
 
@@ -225,7 +223,6 @@ def open_networks(
     own = list(zip_longest(network, weights))
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
-    places: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, **more}
     if own and not names:
         spec, file = own.pop(0)
         first = open_inputs(network=spec, weights=file, capsules=capsules, **places)
@@ -305,7 +302,7 @@ def check_fit(model, part: data.Dataset) -> None:
     if trained_on["name"] == part.loader and classes != list(part.classes):
         same = set(classes) == set(part.classes)
         apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
-        own, other = (_first(names) for names in zip(*apart, strict=True))
+        own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
         raise ValueError(
             f"the network's classes are {own}, but these are {other}"
             + (": the same in another order" if same else "")
@@ -317,19 +314,16 @@ def other_classes(model, part: data.Dataset) -> str | None:
     classes = model.card["dataset"].get("classes", part.classes)
     if list(classes) == list(part.classes):
         return None
+    own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
     return (
-        f"{_name(model)} was trained to tell {_first(classes)}, but the classes of {part.name} are "
-        f"{_first(part.classes)}: they are compared by their numbers"
+        f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "
+        "they are compared by their numbers"
     )
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
-
-
-def _first(classes: Sequence[str]) -> str:
-    return ", ".join(classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
 
 
 def _name(model) -> str:

@@ -74,18 +74,13 @@ def epochs(run: Mapping) -> list[Epoch]:
         ) from error
 
 
-def to_csv(history: list[Epoch]) -> str:
-    """Return the history as a table, one line an epoch."""
+def write_csv(output: Path, history: list[Epoch]) -> None:
+    """Write the history as `epochs.csv`, one line an epoch."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(epoch) for epoch in history)
-    return text.getvalue()
-
-
-def write_csv(output: Path, history: list[Epoch]) -> None:
-    """Write `epochs.csv`."""
-    files.write_text(output / "epochs.csv", to_csv(history))
+    files.write_text(output / "epochs.csv", text.getvalue())
 
 
 def read_about(output: Path) -> dict | None:

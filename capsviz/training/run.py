@@ -20,7 +20,6 @@ from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
 from capsviz.training.train import fit
 
-NAMED = 10  # classes that are listed by name
 SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
 
 
@@ -158,9 +157,8 @@ def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
 def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]:
     """Return lines about the data: classes, images of each split, and `data.check`."""
     train = splits["train"]
-    names, count = ", ".join(train.classes[:NAMED]), len(train.classes)
     line = (
-        f"{train.name}: {count} classes ({names}{', ...' if count > NAMED else ''}); "
+        f"{train.name}: {len(train.classes)} classes ({discovery.some(train.classes)}); "
         f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
         f"{len(splits['test']):,} test images"
     )
@@ -191,7 +189,7 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
 
     def on_epoch(epoch, model):
         nonlocal writer
-        writer = writer or Writer(output / "tensorboard", splits["validation"], past, report)
+        writer = writer or Writer(output / "tensorboard", splits["validation"], past)
         writer(epoch, model)
         for split in ("train", "validation") if log is not None else ():
             named = {k.partition("_")[::2]: v for k, v in asdict(epoch).items() if v is not None}

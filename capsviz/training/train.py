@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from capsviz import checkpoint, data, memory
 from capsviz.checkpoint.containers import fitted
+from capsviz.discovery import some
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
@@ -33,7 +34,7 @@ from capsviz.training.optimisation import (
 from capsviz.training.recipe import Recipe, resolve_precision
 from capsviz.transforms.augment import Augmentation
 
-NAMED = 4  # tensors that a message names before it counts the others
+NAMED = 4  # tensors that a message names
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
@@ -252,33 +253,27 @@ def start_from(
         stored = checkpoint.read_weights(path)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
-        shapes = (_list(f"{k} {tuple(v.shape)}" for k, v in some.items()) for some in (own, stored))
+        both = ([f"{k} {tuple(v.shape)}" for k, v in of.items()] for of in (own, stored))
         raise ValueError(
             f"no weights of {path} fit this network: expected names and shapes such as "
-            f"{', got '.join(shapes)}"
+            f"{', got '.join(some(shapes, NAMED) for shapes in both)}"
         )
     with torch.no_grad():
         for k in names:
             own[k].copy_(stored[k])
     line = f"{len(names)} of {len(own)} tensors start from {path}"
     if fresh := [k for k in own if k not in names]:
-        line += f"; initialised at random, as no shape or name fits: {_list(fresh)}"
+        line += f"; initialised at random, as no shape or name fits: {some(fresh, NAMED)}"
     if unused := [k for k in stored if k not in own]:
-        line += f"; not used, as only the file has them: {_list(unused)}"
+        line += f"; not used, as only the file has them: {some(unused, NAMED)}"
     report(line)
     return names
 
 
-def _list(texts: Iterable[str]) -> str:
-    texts = list(texts)
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return ", ".join(texts[:NAMED]) + more
-
-
-def require_finite_loss(loss: float, epoch: int, advice: str = "") -> None:
+def require_finite_loss(loss: float, epoch: int) -> None:
     """Raise ArithmeticError for a loss that is infinite or not a number."""
     if not math.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")
+        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}")
 
 
 def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torch.Tensor) -> None:

@@ -33,17 +33,15 @@ class Draws(NamedTuple):
 
     def take(self, index: Tensor) -> Draws:
         """Return the draws of some of the images."""
-        offsets, *others = self
-        return Draws(
-            offsets[:, index], *(None if drawn is None else drawn[..., index] for drawn in others)
-        )
+        return self._each(lambda drawn: drawn[..., index])
 
     def to(self, device) -> Draws:
         """Return the draws on another device."""
-        offsets, *others = self
-        return Draws(
-            offsets.to(device), *(None if drawn is None else drawn.to(device) for drawn in others)
-        )
+        return self._each(lambda drawn: drawn.to(device))
+
+    def _each(self, change) -> Draws:
+        drawn = {name: one for name, one in self._asdict().items() if one is not None}
+        return self._replace(**{name: change(one) for name, one in drawn.items()})
 
 
 @dataclass(frozen=True)

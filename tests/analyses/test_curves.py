@@ -46,7 +46,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
         history.Epoch(k, 1 / k, 0.1 * k, 0.2 * k, 0.3 / k, None, 1e-3, 2.0, "c0ffee")
         for k in (1, 2, 3)
     ]
-    (tmp_path / "epochs.csv").write_text(history.to_csv(epochs))
+    history.write_csv(tmp_path, epochs)
     ((name, columns),) = files.read([tmp_path]).items()
     assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
     for column, values in columns.items():

@@ -124,7 +124,7 @@ def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--n", 5, "--digit", 1), "--n measures many test images, not one image: drop --digit"),
+        (("--n", 5, "--digit", 1), "--digit cannot be used beside --n: drop one of them"),
         (("--from", 2), "'--from': 2.0 is not in the range 0<=x<=1"),
         (("--n", 5, "--from", 1), "--from 1 leaves out every image"),
         (("--from", 0.5), "one image is shown: drop --from, or add --n N"),

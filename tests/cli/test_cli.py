@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 
 import click
 import pytest
-import torch
 from click.testing import CliRunner
-from conftest import build_tiny
 from PIL import Image
 
 from capsviz import checkpoint, discovery
@@ -83,21 +80,13 @@ def test_evaluate_prints_the_promised_json(run):
     assert found["accuracy"] > 0.95
 
 
-def test_evaluate_calls_a_run_of_ones_own_by_its_folder_too(run, tmp_path):
-    (tmp_path / "nod").mkdir()
-    for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
-        shutil.copy(path, tmp_path / "nod")
-    words = ["evaluate", "--checkpoint", "nod", "--n", 9]
-    assert json.loads(run(*words, "--json").stdout)["checkpoint"] == "digits (nod)"
-    assert run(*words).stdout.startswith("digits (nod) on 9 images")
-
-
-def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
-    result = run("rotate", *DIGITS, "--digit", 2, "--step", 45, "--size", 300, "--output", "out")
+def test_rotate_writes_gif_figures_and_numbers(blank, run, tmp_path):
+    words = ["--digit", 2, "--step", 45, "--size", 300, "--format", "png", "--output", "out"]
+    result = run("rotate", *DIGITS, *words)
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("Predicted as ")
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "pdf", "png")]
+    assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "png")]
     with Image.open(tmp_path / "out" / "rotate-digits-2-0-step-45.gif") as gif:
         assert gif.size[0] == 300 and gif.n_frames == 8
 
@@ -114,13 +103,6 @@ def test_rotate_takes_a_users_picture(blank, run, tmp_path):
     )
 
 
-def test_without_mnist_the_digits_serve_and_one_line_says_so(blank, run):
-    result = run("rotate", "--step", 180, "--size", 200, "--format", "png", "--output", "out")
-    assert result.exit_code == 0
-    first = result.stderr.splitlines()[0]
-    assert "embedded 'digits'" in first and "--data-dir" in first
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -133,34 +115,21 @@ def test_without_mnist_the_digits_serve_and_one_line_says_so(blank, run):
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
         (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
-        (["rotate", *DIGITS, "--n", 361], ["expected 1 to 360"]),
         (["rotate", *DIGITS, "--n", 0], ["'--n'", "0 is not in the range"]),
         (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
-        (["rotate", *DIGITS, "--format", "jpg"], ["unknown format 'jpg'"]),
         (["rotate", *DIGITS, "--width", "triple"], ["width 'triple'"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
         (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
         (["evaluate", *DIGITS, "--n", -1], ["'--n'"]),
-        (["evaluate", "--checkpoint", "nowhere/x.safetensors"], ["there is no file"]),
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
         (["redraw", "none.json"], ["there is no file 'none.json'"]),
         (["train", "nmist"], ["unknown recipe 'nmist'"]),
         (["evaluate", "--dataset", "emnist-digits"], ["EMNIST", "--data-dir"]),
-        (
-            ["train", "--dataset", "digits", "--epochs", 0],
-            ["epochs must be at least 1"],
-        ),
-        (["train", "--dataset", "digits", "--preset", "x"], ["unknown preset 'x'"]),
+        (["train", "--dataset", "digits", "--epochs", 0], ["epochs must be at least 1"]),
         (["train", "--dataset", "digits", "--routing", "dynamc"], ["did you mean 'dynamic'"]),
-        (["train", "--dataset", "digits", "--types", 0], ["types must be at least 1"]),
         (["train", "digits", "--shift-px", 28], ["below the 28 pixels", "got 28"]),
-        (["train", "--dataset", "digits", "--limit", 0], ["limit must be at least 1"]),
         (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
-        (["train", "--dataset", "digits", "--data-option", "pad_px=1"], ["--pad-px"]),
-        (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["whole number"]),
-        (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
-        (["train", "--dataset", "digits", "--save-every", 0], ["--save-every must be at least 1"]),
         (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
         (["rotate", "--dataset", "mnist"], ["MNIST", "--data-dir"]),
     ],
@@ -203,15 +172,6 @@ def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(r
     assert empty.exit_code == 2
 
 
-def test_damaged_weights_and_pickles_are_refused(run, tmp_path):
-    card = {"name": "x", "dataset": {"name": "digits"}}
-    path = checkpoint.save(tmp_path / "w" / "x.safetensors", build_tiny(), card)
-    path.write_bytes(path.read_bytes()[:-100])
-    assert_refused(run("evaluate", "--checkpoint", path), "not a whole safetensors file")
-    torch.save({}, tmp_path / "x.pt")
-    assert_refused(run("evaluate", "--checkpoint", "x.pt"), "is no checkpoint", "--weights FILE")
-
-
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     small = ["--types", 2, "--channels", 8, "--limit", 128, "--epochs", 2, "--output", "out"]
     small += ["--decoder", "deconvolution", "--decoder-norm", "--reconstruction-metric", "l1"]
@@ -240,20 +200,8 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 
 
-def test_a_full_disk_in_the_middle_of_training_is_one_line(run, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
-    result = run("train", "--dataset", "digits", *small)
-    assert result.exit_code == 1
-    assert "No space left on device" in result.stderr.splitlines()[-1]
-    assert not list((tmp_path / "out").glob("*.safetensors"))
-
-
 def test_a_reader_that_has_enough_is_no_error():
-    words = [sys.executable, "-m", "capsviz", "compare", "digits"]
+    words = [sys.executable, "-m", "capsviz", "--help"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
         assert running.stderr.read() == b""
@@ -295,6 +243,6 @@ def test_of_many_classes_the_worst_are_printed():
     }  # fmt: skip
     lines = _table(about, names, 1).splitlines()
     assert len(lines) < 30 and max(map(len, lines)) <= 100
-    assert "20 of 200 classes with the lowest recall" in lines[6]
-    assert lines[7].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
-    assert lines[8].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]
+    assert "20 of 200 classes with the lowest recall" in lines[7]
+    assert lines[8].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
+    assert lines[9].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]

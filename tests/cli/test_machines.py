@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from capsviz import data, files
+from capsviz import data
 from capsviz.cli import main
 from capsviz.results import sets
 from capsviz.training.history import read_history
@@ -75,14 +75,8 @@ def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
     ):
         data.search_path()
     done = run("evaluate", "--n", 20)
-    assert done.exit_code == 0 and "using the embedded 'digits'" in done.stderr
-
-
-def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
-    files.write_bytes(tmp_path / "a", b"before")
-    with room_for(1000), pytest.raises(OSError, match=r"File too large: '.*/a'"):
-        files.write_bytes(tmp_path / "a", b"x" * 5000)
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"before")]
+    first = done.stderr.splitlines()[0]
+    assert done.exit_code == 0 and "embedded 'digits'" in first and "--data-dir" in first
 
 
 def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
@@ -96,19 +90,7 @@ def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert resumed.exit_code == 0 and "epoch 3/3" in resumed.stderr
 
 
-def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
-    assert run(*TRAIN, "--epochs", 1).exit_code == 0
-    (events,) = Path("out/tensorboard").iterdir()
-    size, limit = events.stat().st_size, 650_000  # more than the state
-    assert size < limit
-    with room_for(limit):
-        done = run(*TRAIN, "--epochs", 1 + limit // size + 5, "--resume")
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
-    assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
-
-
-def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(monkeypatch):
+def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(blank, monkeypatch):
     command = ["figures", "--checkpoint", "digits", "--only", "routing", "--n", 20]
     command += ["--format", "png", "--output", "set"]
     with monkeypatch.context() as broken:

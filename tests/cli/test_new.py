@@ -23,20 +23,19 @@ def test_every_skeleton_works_and_its_test_passes(tmp_path):
     assert done.returncode == 0 and done.stdout.count("passed") == 1, done.stdout
 
 
-def test_an_analysis_that_was_just_written_is_a_command(tmp_path):
-    CliRunner().invoke(main, ["new", "analysis", "mine", "--folder", str(tmp_path)])
-    environment = os.environ | {"CAPSVIZ_PLUGINS": str(tmp_path)}
-
+def test_an_analysis_that_was_just_written_is_a_command(tmp_path, monkeypatch):
     def capsviz(*words):
-        whole = [sys.executable, "-m", "capsviz", "mine", *words]
-        return subprocess.run(whole, env=environment, capture_output=True, text=True)
+        return CliRunner().invoke(main, [str(word) for word in words])
 
-    done = capsviz("--checkpoint", "digits", "--n", "40", "--format", "svg", "--output", tmp_path)
-    assert done.returncode == 0 and "capsule of class" in done.stdout, done.stderr
+    capsviz("new", "analysis", "mine", "--folder", tmp_path)
+    monkeypatch.setenv("CAPSVIZ_PLUGINS", str(tmp_path))
+    words = ("--n", 40, "--format", "svg", "--output", tmp_path)
+    done = capsviz("mine", "--checkpoint", "digits", *words)
+    assert done.exit_code == 0 and "capsule of class" in done.stdout, done.stderr
     assert (tmp_path / "mine-digits-40-images.svg").is_file()
-    assert "## What not to conclude" in capsviz("--explain").stdout
-    wrong = capsviz("--checkpoint", "digits", "--least", "1")
-    assert wrong.returncode == 2 and "'--least': 1 is not in the range" in wrong.stderr
+    assert "## What not to conclude" in capsviz("mine", "--explain").stdout
+    wrong = capsviz("mine", "--checkpoint", "digits", "--least", 1)
+    assert wrong.exit_code == 2 and "'--least': 1 is not in the range" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", ["two words", "_private"])

@@ -11,9 +11,6 @@ from scipy.io import savemat
 
 from capsviz import data
 from capsviz.data.smallnorb import PREFIX
-from capsviz.inputs.opening import open_inputs
-from capsviz.training import run as pipeline
-from capsviz.training.recipe import Recipe
 
 LABELS = [0, 1, 2, 3, 4, 0]
 MAGIC = {"u1": 0x1E3D4C55, "<i4": 0x1E3D4C54}
@@ -124,14 +121,6 @@ def test_absence_says_where_the_files_belong(tmp_path, name, words):
         data.load(name, "test", tmp_path)
 
 
-@pytest.mark.parametrize(("name", "file"), [one for one in FILES if one[0] != "affnist"])
-def test_one_file_that_is_missing_is_named(tmp_path, name, file):
-    WRITERS[name](tmp_path)
-    (tmp_path / file).unlink()
-    with pytest.raises(FileNotFoundError, match=file.rpartition("/")[2]):
-        data.load(name, "test", tmp_path)
-
-
 def stored(array):
     """A numpy file in memory."""
     np.save(content := io.BytesIO(), array)
@@ -214,18 +203,3 @@ def test_an_unknown_corruption_is_refused_with_those_there(tmp_path, name):
     write_mnist_c(tmp_path, corruption="fog")
     with pytest.raises(ValueError, match=r"unknown corruption in MNIST-C .*expected one of: fog"):
         data.load("mnist_c", "test", tmp_path, corruption=name)
-
-
-def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
-    for corruption, n in (("fog", 20), ("identity", 10)):
-        write_mnist_c(tmp_path, "train", 5_040, corruption)
-        write_mnist_c(tmp_path, "test", n, corruption)
-    small = {"channels": 8, "types": 2, "hidden": [8, 9]}
-    fog = {"corruption": "fog"}
-    recipe = Recipe(dataset="mnist_c", dataset_options=fog, options=small, epochs=1, limit=32)
-    splits = {split: pipeline.load(recipe, split, tmp_path) for split in data.SPLITS}
-    splits["validation"] = splits["validation"].first(8)
-    path, _ = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
-    opened = open_inputs(checkpoint=path, data_dir=tmp_path)
-    assert torch.equal(opened.dataset.images, splits["test"].images)
-    assert len(opened.load("validation")) == 5_000 and len(opened.load("test")) == 20

@@ -108,14 +108,6 @@ def test_a_name_server_that_hangs_does_not_hang_the_download(tmp_path, monkeypat
         thread.join(20)
 
 
-@pytest.mark.parametrize("keep", [0, 4_000])
-def test_truncated_files_are_called_damaged(idx_root, keep):
-    path = idx_root / "MNIST/raw/t10k-images-idx3-ubyte"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="ubyte cannot be read"):
-        data.load("mnist", "test", idx_root)
-
-
 def test_digits_are_those_of_scikit_learn_and_split_as_it_splits():
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -165,17 +157,19 @@ def test_all_but_split_and_root_is_given_by_name_and_has_a_default(name):
     module = discovery.load("capsviz.data", name, what="dataset")
     split, root, *options = inspect.signature(module.load).parameters.values()
     assert (split.name, root.name, root.default) == ("split", "root", None)
-    assert all(p.kind is p.KEYWORD_ONLY and type(p.default) in data.KINDS for p in options)
+    assert all(
+        p.kind is p.KEYWORD_ONLY and type(p.default) in (bool, int, float, str) for p in options
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "option", "message"),
     [
         ("digits", {"eye": "left"}, "the data set 'digits' takes no eye, got 'left'"),
-        ("digits", {"download": 1}, "download of the data set 'digits' must be true or false"),
-        ("multimnist", {"pairs": "x"}, "pairs of .* must be a whole number, got 'x'"),
-        ("multimnist", {"pairs": True}, "pairs of .* must be a whole number, got True"),
-        ("smallnorb", {"eye": 3}, "eye of the data set 'smallnorb' must be text, got 3"),
+        ("digits", {"download": 1}, "download of the data set 'digits' must be a valid boolean"),
+        ("multimnist", {"pairs": "x"}, "pairs of .* must be a valid integer, got 'x'"),
+        ("multimnist", {"pairs": True}, "pairs of .* must be a valid integer, got True"),
+        ("smallnorb", {"eye": 3}, "eye of the data set 'smallnorb' must be a valid string, got 3"),
     ],
 )
 def test_options_that_a_data_set_has_not_or_of_another_kind_are_refused(name, option, message):
@@ -236,12 +230,6 @@ def test_a_digest_tells_images_labels_and_shapes_apart():
     ]
     assert len({one.digest for one in (part, *others)}) == 5
     assert data.load("digits", "test").digest == part.digest == part.take(slice(None)).digest
-
-
-@pytest.mark.parametrize("option", [{"pad_px": "a"}, {"pad_px": 1.5}, {"crop_px": "a"}])
-def test_pixels_are_whole_numbers(option):
-    with pytest.raises(ValueError, match="_px must be"):
-        data.load("digits", "test", **option)
 
 
 @pytest.mark.parametrize("place", ["MNIST/raw", "MNIST", "raw", "."])

@@ -4,7 +4,16 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.nn import models
+from capsviz.training.recipe import Recipe
 
+RECIPE = Recipe(  # of a run that takes a second
+    dataset="digits",
+    options={"channels": 8, "types": 2, "hidden": [8, 9]},
+    epochs=2,
+    limit=256,
+    learning_rate=5e-3,
+    precision="fp32",
+)
 SMALL = {"types": 2, "channels": 8, "hidden": [8], "reconstruction_weight": 0.01}
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,7 @@ from helpers.distributed_ranks import Ranks, capsviz
 
 from capsviz.cli import errors, main
 from capsviz.nn import models
-from capsviz.training.distributed import Team, _Several, has_unused_weights, team
+from capsviz.training.distributed import _Several, has_unused_weights, team
 
 needs_accelerate = pytest.mark.skipif(
     importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
@@ -63,16 +62,6 @@ def wait_for(path, ended):
 
 def of(rank, size):
     return _Several(SimpleNamespace(process_index=rank, num_processes=size))
-
-
-def test_one_process_is_a_team_of_its_own():
-    team, batch = Team(), torch.arange(5)
-    assert team.leads and team.size == 1
-    assert team.share(batch) == (batch, 1.0)
-    assert team.sum(batch) is batch and team.prepare(batch) is batch
-    assert team.agree(batch) is batch and team.in_turn(lambda: batch) is batch
-    with pytest.raises(FileNotFoundError, match="not here"):
-        team.in_turn(Path("not here").stat)
 
 
 @pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (1, 2)])

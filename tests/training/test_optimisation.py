@@ -65,11 +65,6 @@ def test_all_weights_are_one_group_in_their_own_order_where_the_decoder_does_not
         assert all(a is b for a, b in zip(parameters(optimiser), model.parameters(), strict=True))
 
 
-def test_a_network_without_decoder_has_one_group():
-    model = build_tiny(reconstruction_weight=0.0)
-    assert len(build_optimiser(model, Recipe(decoder_learning_rate=1e-2)).param_groups) == 1
-
-
 def test_the_schedule_is_a_factor_on_each_groups_own_rate():
     recipe = Recipe(
         epochs=10, schedule="linear", decoder_learning_rate=8e-3, warmup_epochs=1, weight_decay=0.1

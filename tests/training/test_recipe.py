@@ -136,14 +136,9 @@ def test_what_is_no_option_is_refused(text):
         read_option(text)
 
 
-def test_images_to_look_at_are_cropped_and_images_to_train_on_are_whole():
-    recipe = Recipe(dataset="folder", image_size=40, crop_px=32)
-    assert recipe.data_options == {"image_size": 40, "crop_px": 32}
-    assert recipe.training_data_options == {"image_size": 40}
-
-
-def test_options_of_a_data_set_reach_it():
-    recipe = Recipe(dataset="smallnorb", dataset_options={"eye": "left"}, image_size=48)
+def test_options_of_a_data_set_reach_it_and_images_to_train_on_are_whole():
+    recipe = Recipe(dataset="smallnorb", dataset_options={"eye": "left"}, image_size=48, crop_px=32)
     assert recipe.training_data_options == {"eye": "left", "image_size": 48}
+    assert recipe.data_options == {"eye": "left", "image_size": 48, "crop_px": 32}
     with pytest.raises(ValueError, match="takes no eye, got 'left'"):
         pipeline.load(Recipe(dataset="digits", dataset_options={"eye": "left"}), "test")

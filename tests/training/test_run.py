@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.training_runs import RECIPE
 
 from capsviz import checkpoint, data, files
 from capsviz.inputs.opening import open_inputs
@@ -15,18 +16,8 @@ from capsviz.tracing.record import NotFiniteError
 from capsviz.training import cards, history, train
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
-from capsviz.training.recipe import Recipe
 from capsviz.training.thresholds import thresholds
 from capsviz.training.train import build_model
-
-RECIPE = Recipe(
-    dataset="digits",
-    options={"channels": 8, "types": 2, "hidden": [8, 9]},
-    epochs=2,
-    limit=256,
-    learning_rate=5e-3,
-    precision="fp32",
-)
 
 
 @pytest.fixture(scope="module")

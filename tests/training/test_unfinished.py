@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from click.testing import CliRunner
+from helpers.training_runs import RECIPE
 
 from capsviz import checkpoint
 from capsviz.checkpoint import STATE
@@ -13,16 +14,8 @@ from capsviz.cli import main
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import read_history
-from capsviz.training.recipe import Recipe
 
-RECIPE = Recipe(
-    dataset="digits",
-    options={"channels": 8, "types": 2, "hidden": [8, 9]},
-    epochs=4,
-    limit=256,
-    learning_rate=5e-3,
-    precision="fp32",
-)
+RECIPE = replace(RECIPE, epochs=4)
 
 
 def cut(recipe, splits, folder, after=3):

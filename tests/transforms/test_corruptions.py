@@ -44,29 +44,20 @@ def test_images_keep_shape_and_range_on_the_grid_of_grey_values(name, shape):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_seed_alone_decides(name, digits):
-    images = digits[0][:6]
+def test_the_seed_alone_decides_and_equal_images_get_draws_of_their_own(name, digits):
+    images = digits[0][:1].expand(8, -1, -1, -1)
     first = corrupt(name, images)
     torch.manual_seed(7)
     assert torch.equal(corrupt(name, images), first)
     assert torch.equal(corrupt(name, images, seed=1), first) == (name in FIXED)
-
-
-@pytest.mark.parametrize("name", sorted(set(NAMES) - FIXED))
-def test_equal_images_of_a_batch_get_draws_of_their_own(name, digits):
-    made = corrupt(name, digits[0][:1].expand(8, -1, -1, -1))
-    assert len(torch.unique(made, dim=0)) > 1
+    assert (len(torch.unique(first, dim=0)) == 1) == (name in FIXED)
 
 
 @pytest.mark.parametrize(
     ("images", "message"),
     [
         (torch.zeros(2, 3, 28, 28), "3 channels"),
-        (torch.zeros(28, 28), r"\(N, C, H, W\)"),
-        (torch.zeros(2, 1, 28, 28, dtype=torch.uint8), "float images"),
-        (torch.zeros(0, 1, 28, 28), "float images"),
         (torch.full((2, 1, 28, 28), 255.0), r"in \[0, 1\]"),
-        (torch.full((2, 1, 28, 28), float("nan")), r"in \[0, 1\]"),
         (torch.zeros(2, 1, 28, 7), "at least 8 x 8"),
     ],
 )

@@ -121,7 +121,6 @@ def test_the_neutral_size_of_every_family_leaves_every_pixel(name):
     ("name", "size", "expected"),
     [
         ("rotation", 90, lambda images: torch.rot90(images, 1, (2, 3))),
-        ("scale", 1, lambda images: images),
         ("shift-x", 3, lambda images: torch.nn.functional.pad(images, (3, 0))[..., :-3]),
         ("shift-y", -2, lambda images: torch.nn.functional.pad(images, (0, 0, 0, 2))[..., 2:, :]),
     ],
