@@ -18,7 +18,7 @@ html_theme = "furo"
 html_static_path, html_css_files = ["_static"], ["print.css"]
 html_title = f"capsviz {version}"
 html_theme_options = {"navigation_with_keys": True}
-html_extra_path = ["own-network.ipynb", "paper-figures.ipynb", "tour.ipynb"]  # linked, and not drawn
+html_extra_path = [f"{name}.ipynb" for name in ("own-network", "paper-figures", "tour")]
 if (HERE / "_playground").is_dir():  # made by `make playground`
     tags.add("playground")  # noqa: F821, which Sphinx gives
     html_extra_path.append("_playground")

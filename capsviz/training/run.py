@@ -189,7 +189,7 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
 
     def on_epoch(epoch, model):
         nonlocal writer
-        writer = writer or Writer(output / "tensorboard", splits["validation"], past)
+        writer = writer or Writer(output / "tensorboard", splits["validation"], past, report)
         writer(epoch, model)
         for split in ("train", "validation") if log is not None else ():
             named = {k.partition("_")[::2]: v for k, v in asdict(epoch).items() if v is not None}

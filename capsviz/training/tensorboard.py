@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,12 +23,16 @@ class Writer:
     """Writes TensorBoard's event files; call it with an epoch's record and the network.
 
     The first images of the data set are drawn. Events of a run that was killed after `finished`
-    epochs are written anew.
+    epochs are written anew. If they cannot be written, `report` is called with a line, once.
     """
 
-    def __init__(self, folder: Path, dataset: Dataset, finished: int = 0):
+    def __init__(
+        self, folder: Path, dataset: Dataset, finished: int = 0,
+        report: Callable[[str], None] = lambda line: None,
+    ):  # fmt: skip
         from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
+        self.report, self.failed = report, False
         self.writer = SummaryWriter(str(folder), purge_step=finished + 1)
         first = dataset.take(slice(IMAGES))
         self.images = to_float(first.images)
@@ -34,6 +40,22 @@ class Writer:
 
     def __call__(self, epoch, model: nn.Module) -> None:
         """Log one `history.Epoch`, the network's weights and, where it has them, its gradients."""
+        self._guarded(self._log, epoch, model)
+
+    def _guarded(self, action: Callable, *arguments) -> None:
+        """Act unless files could not be written; a thread's own traceback is not printed."""
+        if self.failed:
+            return
+        hook, threading.excepthook = threading.excepthook, lambda _: None
+        try:
+            action(*arguments)
+        except OSError as error:  # a full disk: the run is worth more
+            self.failed = True
+            self.report(f"TensorBoard's events are no longer written: {error.strerror or error}")
+        finally:
+            threading.excepthook = hook
+
+    def _log(self, epoch, model: nn.Module) -> None:
         for name, value in asdict(epoch).items():
             if name != "epoch" and isinstance(value, int | float):
                 self.writer.add_scalar(name, value, epoch.epoch)
@@ -48,7 +70,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish the event file."""
-        self.writer.close()
+        self._guarded(self.writer.close)
 
 
 def _sample(values: Tensor) -> Tensor:

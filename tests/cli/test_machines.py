@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from capsviz import data
+from capsviz import data, files
 from capsviz.cli import main
 from capsviz.results import sets
 from capsviz.training.history import read_history
@@ -79,6 +79,13 @@ def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
     assert done.exit_code == 0 and "embedded 'digits'" in first and "--data-dir" in first
 
 
+def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
+    files.write_bytes(tmp_path / "a", b"before")
+    with room_for(1000), pytest.raises(OSError, match=r"File too large: '.*/a'"):
+        files.write_bytes(tmp_path / "a", b"x" * 5000)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"before")]
+
+
 def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert run(*TRAIN, "--epochs", 2).exit_code == 0
     with room_for(400_000):  # less than the state
@@ -88,6 +95,18 @@ def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert len(read_history(Path("out"))) == 2
     resumed = run(*TRAIN, "--epochs", 3, "--resume")
     assert resumed.exit_code == 0 and "epoch 3/3" in resumed.stderr
+
+
+def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
+    assert run(*TRAIN, "--epochs", 1).exit_code == 0
+    (events,) = Path("out/tensorboard").iterdir()
+    size, limit = events.stat().st_size, 650_000  # more than the state
+    assert size < limit
+    with room_for(limit):
+        done = run(*TRAIN, "--epochs", 1 + limit // size + 5, "--resume")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
+    assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
 
 
 def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(blank, monkeypatch):
