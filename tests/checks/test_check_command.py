@@ -11,7 +11,6 @@ from capsviz.cli import main
 FILE = """
 from helpers import public_layouts as foreign_networks
 from helpers import planted_bugs as planted
-import torch
 from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
 
 def number():
@@ -30,9 +29,6 @@ plain = foreign_networks.Plain
 
 def on_gpu():
     return Correct().to("cuda")
-
-def on_device():
-    return Correct().to(torch.device("cuda"))
 """
 LOUD = """
 from helpers.planted_bugs import Correct, digits, loss
@@ -119,11 +115,9 @@ def test_what_their_code_prints_is_not_in_the_report(run):
         assert words in result.stderr.splitlines()
 
 
-@pytest.mark.parametrize("spec", ["net.py:on_gpu", "net.py:on_device"])
-def test_a_function_that_puts_the_network_on_a_gpu_builds_it_here(run, spec):
-    result = run("--network", spec, *SIZE, "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["exit_status"] == 0
+def test_a_function_that_puts_the_network_on_a_gpu_builds_it_here(run):
+    result = run("--network", "net.py:on_gpu", *SIZE, "--json")
+    assert result.exit_code == 0 == json.loads(result.stdout)["exit_status"], result.output
 
 
 def test_one_of_several_softmaxes_is_named(run):

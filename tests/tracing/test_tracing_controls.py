@@ -60,7 +60,7 @@ def test_shuffled_couplings_are_the_images_own_in_another_order(model, tiny_imag
 
 @pytest.mark.parametrize("kind", ["random", "shuffled", "matched"])
 def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_images):
-    model = build_strong()
+    model, state = build_strong(), torch.get_rng_state()
     whole = trace(model, tiny_images, couplings=kind, seed=3)
     parts = trace(model, tiny_images, couplings=kind, seed=3, chunk=3)
     alone = trace(model, tiny_images, couplings=kind, seed=3, keep=("lengths",), chunk=5)
@@ -68,6 +68,7 @@ def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_imag
     torch.testing.assert_close(alone.lengths, whole.lengths, rtol=0, atol=1e-5)
     other = trace(model, tiny_images, couplings=kind, seed=4)
     assert not torch.allclose(other.couplings, whole.couplings)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_layer_whose_places_see_some_children_takes_uniform_alone():

@@ -1,8 +1,8 @@
-"""Twenty planted bugs in three styles of code: each raises its own alarm and no other."""
+"""Twenty planted bugs in two styles of code: each raises its own alarm and no other."""
 
 import pytest
 from helpers.planted_bugs import of_status
-from helpers.three_styles import BUGS, CLASSES, SHAPE, STYLES, VARIANTS, built
+from helpers.two_styles import BUGS, CLASSES, SHAPE, STYLES, VARIANTS, built
 
 from capsviz import checks
 
