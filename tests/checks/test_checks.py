@@ -2,12 +2,14 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
 from helpers import planted_bugs as planted
-from helpers import public_layouts, two_styles
+from helpers import public_layouts
 from helpers.planted_bugs import CLASSES, SHAPE, examined, of_status
+from helpers.two_styles import BUGS, STYLES, VARIANTS, built
 
 import capsviz
 from capsviz import checks, discovery
@@ -59,11 +61,6 @@ BESIDE = {  # bugs beside the network
 }
 
 
-def in_turn(table):
-    """Pairs of a check and a bug."""
-    return [(check, bug) for check, bugs in table.items() for bug in bugs.split()]
-
-
 def test_a_correct_network_passes_every_check():
     report = examined(planted.Correct(), **FACTS)
     assert {one.status for one in report.verdicts} == {"PASS"}, report.text()
@@ -77,34 +74,45 @@ def test_a_correct_network_passes_every_check():
     assert highest == pytest.approx(2.71828 / (2.71828 + 4), rel=1e-4)
 
 
-@pytest.mark.parametrize(("check", "bug"), in_turn(FAIL))
-def test_a_planted_bug_raises_its_own_alarm_and_no_other(check, bug):
-    report = examined(getattr(planted, bug)(), **FACTS)
-    assert of_status(report, "FAIL") == [check], report.text()
-    assert of_status(report, "WARN") == []
+PLANTED = {  # by name: what builds the network, what is beside it, the check and its status
+    **{bug: (getattr(planted, bug), FACTS, check, status)
+       for status, table in (("FAIL", FAIL), ("WARN", WARN))
+       for check, bugs in table.items() for bug in bugs.split()},
+    **{check: (planted.Correct, FACTS | more, check, "FAIL") for check, more in BESIDE.items()},
+    **{f"{style.__name__}, {bug}": (partial(built, style, bug), {}, check, status)
+       for style in STYLES for bug, (check, status) in BUGS.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_raises_its_own_alarm_and_no_other(name):
+    build, facts, check, status = PLANTED[name]
+    network = build()
+    report = examined(network, **facts or {"loss": network.loss})
+    alarms = {(one.check, one.status) for one in report.verdicts if one.status in ("FAIL", "WARN")}
+    assert alarms == {(check, status)}, report.text()
     verdict = report.verdict(check)
     assert verdict.numbers and verdict.message and verdict.fix and verdict.paper
-    skipped = [one for one in report.verdicts if one.status == "SKIPPED"]
-    assert all(one.cause == check for one in skipped), report.text()
-
-
-@pytest.mark.parametrize(("check", "bug"), in_turn(WARN))
-def test_a_possible_intention_is_a_warning(check, bug):
-    report = examined(getattr(planted, bug)(), **FACTS)
-    assert of_status(report, "FAIL") == []
-    assert of_status(report, "WARN") == [check], report.text()
-
-
-@pytest.mark.parametrize("check", BESIDE)
-def test_a_bug_beside_the_network_raises_its_own_alarm(check):
-    report = examined(planted.Correct(), **{**FACTS, **BESIDE[check]})
-    assert of_status(report, "FAIL") == [check], report.text()
-    assert of_status(report, "WARN") == []
+    if facts:
+        skipped = [one for one in report.verdicts if one.status == "SKIPPED"]
+        assert all(one.cause == check for one in skipped), report.text()
 
 
 def test_every_check_has_a_bug_that_it_finds():
-    in_styles = {check for check, _ in two_styles.BUGS.values()}
-    assert {*FAIL, *WARN, *BESIDE, *in_styles} == set(checks.checks())
+    assert {check for _, _, check, _ in PLANTED.values()} == set(checks.checks())
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_correct_variant_fails_nothing(style, variant):
+    network = built(style, variant)
+    report = examined(network, loss=network.loss)
+    assert of_status(report, "FAIL") == [], report.text()
+    if variant == "compressed":
+        assert "not with the capsules before" in report.verdict("unsquashed_primary").message
+    if not variant:
+        assert of_status(report, "WARN") == [], report.text()
+        assert len(of_status(report, "PASS")) == 28, report.text()
 
 
 @pytest.mark.parametrize(

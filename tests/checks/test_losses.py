@@ -60,8 +60,8 @@ MARGIN = [  # what is judged by `wrong_margin_loss`
     (of_terms(below(0.9), torch.zeros_like), "FAIL", "other classes cost nothing"),
     (of_terms(below(0.9), half(above(0.1, power=1))), "FAIL", "4.00 times as large for the true"),
     (of_terms(below(0.9), half(above(0.4))), "WARN", "margins of 0.90 and 0.40"),
-    (partial(planted.of_parts, margins=(0.8, 0.2)), "WARN", "margins of 0.80 and 0.20"),
-    (partial(planted.of_parts, absent=1.0), "WARN", "with λ = 1, expected 0.5"),
+    (partial(planted.loss, margins=(0.8, 0.2)), "WARN", "margins of 0.80 and 0.20"),
+    (partial(planted.loss, absent=1.0), "WARN", "with λ = 1, expected 0.5"),
     (planted.hardest_absent, "WARN", "classes are not summed one by one"),
     (NEITHER, "SKIPPED", "does not follow the lengths"),
 ]

@@ -5,6 +5,7 @@ Networks and losses share no code with capsviz. Sizes are all different: 24 chil
 """
 
 import warnings
+from functools import partial
 
 import numpy
 import torch
@@ -355,12 +356,8 @@ class Collapsed(Correct):
                 parameter.mul_(3e-4)
 
 
-def loss(output, images, labels):
+def loss(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=(0.9, 0.1)):
     """Margin and reconstruction, as the paper has them: sums of an image, the mean of a batch."""
-    return of_parts(output, images, labels)
-
-
-def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=(0.9, 0.1)):
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
     short, long = (margins[0] - lengths).clamp_min(0), (lengths - margins[1]).clamp_min(0)
@@ -369,12 +366,8 @@ def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, marg
     return margin.sum(1).mean() + 0.0005 * pixels(squares, 1).mean()
 
 
-def margin_not_squared(*given):
-    return of_parts(*given, power=1)
-
-
-def mean_of_pixels(*given):
-    return of_parts(*given, pixels=torch.mean)
+margin_not_squared = partial(loss, power=1)
+mean_of_pixels = partial(loss, pixels=torch.mean)
 
 
 def softmax_in_the_loss(output, images, labels):
