@@ -8,6 +8,7 @@ from conftest import build_tiny
 from capsviz import checkpoint
 from capsviz.cli import errors
 from capsviz.tracing import score_name, scores, trace
+from capsviz.tracing.many import winners
 from capsviz.tracing.outputs import activations_and_distance
 
 
@@ -98,3 +99,12 @@ def test_networks_without_capsules_or_decoder_are_refused(tiny_images):
         activations_and_distance(torch.nn.Linear(2, 2), tiny_images)
     with pytest.raises(ValueError, match="no decoder"):
         activations_and_distance(build_tiny(reconstruction_weight=0.0), tiny_images)
+
+
+def test_the_largest_activation_is_read_and_none_where_another_is_as_large():
+    rows = torch.tensor([[0.1, 0.3, 0.2], [0.3, 0.1, 0.3], [0.0, 0.0, 0.0], [2e-9, 1e-9, 1e-9]])
+    assert winners(rows).tolist() == [1, -1, -1, 0]
+    assert winners(rows[None]).shape == (1, 4)
+    close = torch.tensor([[0.5, 0.5 * (1 - 1e-7)], [0.5, 0.5 * (1 - 1e-5)]]).double()
+    assert winners(close).tolist() == [-1, 0]
+    assert winners(torch.tensor([[0.2]])).tolist() == [0]
