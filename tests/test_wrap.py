@@ -300,6 +300,20 @@ def test_poses_that_are_neither_returned_nor_measured_are_compared_or_a_doubt(
     assert doubt == ("nothing" in own)
 
 
+def test_poses_that_are_made_of_more_than_the_sum_are_those_that_are_returned(images):
+    class More(Written):
+        def forward(self, x):
+            votes = self.votes(self.encode(x))
+            s = (votes.sum(3).softmax(2)[..., None] * votes).sum(1)
+            v = zoo.squash(s + votes.sum(1))
+            return {"scores": v.norm(dim=2).softmax(1), "poses": v}
+
+    net = wrapped(More())
+    with torch.no_grad():
+        close(capsviz.trace(net, images).poses[-1], net.network(images)["poses"])
+    assert "in doubt" not in net.report()
+
+
 class InPlace(Written):
     """Votes become what is summed, after they were agreed with."""
 
