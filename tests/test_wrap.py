@@ -11,7 +11,6 @@ from helpers.public_layouts import CLASSES, SHAPE, E, I, J, expected
 from torch.nn import functional
 
 import capsviz
-from capsviz.nn import models
 from capsviz.tracing import verification
 from capsviz.wrapping import NoCapsulesError, Wrapped, without_cuda
 
@@ -63,7 +62,7 @@ def test_couplings_put_in_do_what_the_loop_does_with_them(kind, shape, images):
     close(seen.couplings, other["couplings"])
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("rounds", [1, 5])
 def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(rounds, images):
     net = wrapped(zoo.Unsqueezed)
     seen = capsviz.trace(net, images, iterations=rounds)
@@ -232,9 +231,6 @@ def of_batch_norm(s):
 LINEAR = torch.randn(E, E, generator=torch.Generator().manual_seed(2))
 FUNCTIONS = {  # of the sum, which change its direction
     "squash of each number": lambda s: s * s.abs() / (1 + s * s) / E,
-    "sigmoid": lambda s: s.sigmoid() / E,
-    "erf": lambda s: torch.erf(s) / E,
-    "softsign": lambda s: functional.softsign(s) / E,
     "softmax": lambda s: s.softmax(2),
     "linear": lambda s: functional.linear(s, LINEAR).tanh() / E,
     "squash of linear": lambda s: zoo.squash(functional.linear(s, LINEAR)),
@@ -302,6 +298,20 @@ def test_poses_that_are_neither_returned_nor_measured_are_compared_or_a_doubt(
         close(seen.poses[-1], net.network.poses(images), 1e-5)
     doubt = "in doubt: or made by sum in the network, test_wrap.py:" in net.report()
     assert doubt == ("nothing" in own)
+
+
+def test_poses_that_are_made_of_more_than_the_sum_are_those_that_are_returned(images):
+    class More(Written):
+        def forward(self, x):
+            votes = self.votes(self.encode(x))
+            s = (votes.sum(3).softmax(2)[..., None] * votes).sum(1)
+            v = zoo.squash(s + votes.sum(1))
+            return {"scores": v.norm(dim=2).softmax(1), "poses": v}
+
+    net = wrapped(More())
+    with torch.no_grad():
+        close(capsviz.trace(net, images).poses[-1], net.network(images)["poses"])
+    assert "in doubt" not in net.report()
 
 
 class InPlace(Written):
@@ -690,40 +700,27 @@ def test_gradients_flow_to_images_and_poses(images):
     assert (slope.abs().sum(2) > 0).tolist() == [[True, False, False], [False, False, True]]
 
 
-def state(net):
-    hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in net.modules()]
-    plain = [{k: v for k, v in vars(m).items() if isinstance(v, int)} for m in net.modules()]
-    weights = [(k, v.clone()) for k, v in net.state_dict().items()]
-    patched = (torch.Tensor.cuda, "cuda" in vars(torch.Tensor), torch.nn.Module.cuda)
-    return (
-        hooks,
-        plain,
-        patched,
-        torch.overrides._get_current_function_mode(),
-        sys.gettrace(),
-        weights,
-    )
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_network_is_left_as_it_was(broken, images):
     net = zoo.Unsqueezed().train()
     net.digits.eval()
-    before = state(net)
+    modes, tracing = [module.training for module in net.modules()], sys.gettrace()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+
+    def call(model, batch):
+        model(batch)
+        raise RuntimeError("on purpose")
+
     if broken:
-
-        def call(model, batch):
-            model(batch)
-            raise RuntimeError("on purpose")
-
         with pytest.raises(ValueError, match=r"refuses images.*on purpose"):
             capsviz.wrap(net, **SMALL, call=call)
     else:
         capsviz.trace(capsviz.wrap(net, **SMALL), images)
-    after = state(net)
-    assert before[:-1] == after[:-1]
-    for (name, old), (_, new) in zip(before[-1], after[-1], strict=True):
-        assert torch.equal(old, new), name
+    assert [module.training for module in net.modules()] == modes and net.digits.routings == 3
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+    assert torch.overrides._get_current_function_mode() is None and sys.gettrace() is tracing
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, before[name]), name
 
 
 def test_a_normalisation_is_applied_inside(images):
@@ -808,14 +805,17 @@ def test_a_network_without_capsules_can_be_evaluated(images):
 
 
 def test_of_logits_and_their_softmax_the_probabilities_are_the_scores(images):
-    net, size = models.build("average", (1, 28, 28), zoo.CLASSES).eval(), (28, 28)
-    bare = capsviz.wrap(net, (1, *size), zoo.CLASSES, couplings=None)
-    larger = torch.nn.functional.interpolate(images, size)
+    class Both(zoo.Plain):
+        def forward(self, x):
+            logits = self.fc(self.conv(x).relu().flatten(1))
+            return {"logits": logits, "probabilities": logits.softmax(1)}
+
+    bare = wrapped(Both, couplings=None)
     with torch.no_grad():
-        assert bare(larger).lengths.equal(net(larger).lengths)
+        assert bare(images).lengths.equal(bare.network(images)["probabilities"])
 
 
-@pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
+@pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Expectation])
 def test_a_wrapped_network_is_verified_once_as_it_is_wrapped(kind, images, monkeypatch):
     net = wrapped(kind)
     with torch.no_grad():
@@ -825,14 +825,6 @@ def test_a_wrapped_network_is_verified_once_as_it_is_wrapped(kind, images, monke
     monkeypatch.setattr(verification, "mistakes", lambda *_: ["it lies"])
     with pytest.raises(ValueError, match=f"network '{kind.__name__}' is not .* trusted: it lies"):
         wrapped(kind)
-
-
-@pytest.mark.parametrize("kind", [zoo.Einsum, zoo.Expectation])
-def test_the_routing_analysis_runs_on_each(kind, images):
-    from capsviz.analyses import routing
-
-    found = routing.OneImage().measure(wrapped(kind), images[:1], classes=["a", "b", "c"])
-    assert found.maps.shape == (3, 4, 3)
 
 
 class InParts(Written):

@@ -163,7 +163,7 @@ def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_ti
     wrong = []
 
     def look(k, more):
-        for _ in range(25):
+        for _ in range(10):
             seen = capsviz.trace(net, images, keep=keep, **more)
             same = [getattr(seen, part).equal(getattr(expected[k], part)) for part in keep]
             wrong.extend([k] if not all(same) else [])

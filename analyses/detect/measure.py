@@ -17,7 +17,8 @@ from capsviz.nn.functional import predict
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.outputs import distance, require_capsules
+from capsviz.tracing.needs import require
+from capsviz.tracing.outputs import distance
 from capsviz.transforms import warps
 from capsviz.transforms.augment import to_uint8
 
@@ -31,7 +32,7 @@ def sets(
 
     ValueError for a network without capsules, and for attacks that cannot be made.
     """
-    require_capsules(model)
+    require(model, ("poses",), "detect")
     attacks.check(eps, steps)
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)

@@ -20,13 +20,12 @@ from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping.environment import as_written, draws, in_words, names_cuda, required
-from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
-from capsviz.wrapping.recorder import Pass, Recorder
-from capsviz.wrapping.taps import ChangePass, Recipe, Tap, TapPass
+from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.taps import ChangePass, Recipe, Tap
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
@@ -71,7 +70,7 @@ class Caller:
             if tuple(images.shape[1:]) != image_shape:
                 expected = f"(N, {', '.join(map(str, image_shape))})"
                 raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
-        self.own_images, self.normalise = images, normalise
+        self.own_images = images
         self.end = time.process_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
         with self.still():
@@ -93,15 +92,9 @@ class Caller:
         if own is not None and bool((own == own[:1]).all()):
             raise SkippedError("it compares different images, and images= holds only one")
 
-    def inside(self, images: Tensor) -> Tensor:
-        """Return images in [0, 1] as the network expects them."""
-        return self.recipe.normalised(images)
-
     def call(self, images: Tensor, network: nn.Module | None = None):
         """Return the output of the network, or of a copy of it, for images in [0, 1]."""
-        network = self.network if network is None else network
-        self.require_time()
-        return self.recipe.run(TapPass(network, []), network, self.inside(images))
+        return self.run(Pass(self.network if network is None else network), images)
 
     def require_time(self) -> None:
         """Raise SkippedError if the checks of a slow network have taken their time."""
@@ -142,7 +135,8 @@ class Caller:
 
     def output(self, images: Tensor):
         """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
-        return self.network(self.inside(images)) if self.way == "look" else self.call(images)
+        inside = self.recipe.normalised(images)
+        return self.network(inside) if self.way == "look" else self.call(images)
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -153,13 +147,12 @@ class Caller:
     def run(self, mode: Pass, images: Tensor):
         """Return the output of a pass under a mode; None if the mode ends the pass."""
         self.require_time()
-        return self.recipe.run(mode, self.network, self.inside(images))
+        return self.recipe.run(mode, images)
 
     def record(self, images: Tensor) -> Recorded:
         """Record a pass; `others` holds all of its routed layers."""
-        recorder = Recorder(self.network)
-        output = self.run(recorder, images)
-        flow = Flow(recorder.events, self.inside(images))
+        self.require_time()
+        output, flow = self.recipe.record(self.network, images)
         found = layers(flow, len(images), self.classes)
         return Recorded(images, output, flow, others=tuple(found))
 
@@ -283,7 +276,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
         for name, way in ways.items():
             tried = replace(recipe, call=way, cuda=shim or recipe.cuda)
             try:
-                tried.run(TapPass(network, []), network, recipe.normalised(images))
+                tried.run(Pass(network), images)
             except Exception as error:  # a user's code may raise anything
                 errors.append(error)
             else:

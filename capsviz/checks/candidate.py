@@ -143,11 +143,12 @@ class Candidate:
         """Return the network before training, called in the same way; SkippedError without one."""
         if self.new is None:
             raise SkippedError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
-        caller = self.caller
-        call = None if caller.way == "look" else caller.recipe.call
+        caller, recipe = self.caller, self.caller.recipe
+        call = None if caller.way == "look" else recipe.call
+        normalise = [one.flatten().tolist() for one in (recipe.mean, recipe.std) if one is not None]
         return Candidate(
             self.new, caller.image_shape, self.classes, images=caller.own_images, call=call,
-            scores=self.given_scores, pair=self.capsules.pair, normalise=caller.normalise,
+            scores=self.given_scores, pair=self.capsules.pair, normalise=normalise or None,
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int) -> Tensor:
@@ -190,10 +191,9 @@ class Candidate:
         images, output, flow, *_ = self.caller.recorded
         form = self.given_scores if self.given_scores != "norms" else None
         try:
-            result = outputs.find_scores(output, flow, len(images), self.classes, form)
+            return outputs.find_scores(output, flow, len(images), self.classes, form)[0]
         except ValueError as error:
             raise SkippedError(str(error)) from error
-        return None if result is None else result.of
 
 
 def _images(name: str, value):

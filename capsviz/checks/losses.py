@@ -76,7 +76,7 @@ class Loss:
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
     def _value(self, output, targets: Tensor):
-        inside = self.caller.inside(targets)
+        inside = self.caller.recipe.normalised(targets)
         with without_cuda():
             return Pass(self.caller.network).run(lambda: self.function(output, inside, self.labels))
 

@@ -51,7 +51,7 @@ class PrimaryCapsules:
         images, output, flow, *_ = self.caller.recorded
         if (by_hand := self.by_hand) is not None:
             recording = record(self.caller.network, lambda: by_hand(images))
-            flow = Flow(recording.events, self.caller.inside(images))
+            flow = Flow(recording.events, images)
             return flow, flow.port(recording.output)
         if not self.above.routed and self.caller.way == "look":
             return flow, flow.port(output["primary"])

@@ -53,11 +53,6 @@ def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     return (couplings * cosine).sum(2) / couplings.abs().sum(2).clamp_min(tiny)
 
 
-def total_input(votes: Tensor, factors: Tensor) -> Tensor:
-    """s_j = Σ_i c_ij û_ij in float64, what a parent gets before any bias: (B, J, E)."""
-    return torch.einsum("bij,bije->bje", factors.double(), votes.double())
-
-
 class Evidence(NamedTuple):
     """Evidence in one image, for J classes, after the last iteration."""
 
@@ -112,22 +107,19 @@ def mean_agreement(traced: Trace) -> Tensor:
     votes, couplings, poses = (traced.require(one) for one in ("votes", "couplings", "poses"))
     if traced.links is None:
         return agreement(votes, couplings, poses)
-    images, places = votes.shape[:2]
     couplings = couplings.flatten(1, 2)
     each = agreement(votes.flatten(0, 1), couplings, poses.flatten(1, 2))
     mass = couplings.abs().sum(2)
-    each, mass = (one.unflatten(1, (images, places)) for one in (each, mass))
+    each, mass = (one.unflatten(1, votes.shape[:2]) for one in (each, mass))
     return (each * mass).sum(2) / mass.sum(2).clamp_min(torch.finfo(mass.dtype).tiny)
 
 
 def input_norms(traced: Trace) -> Tensor:
     """|s_j|, the norm of what a parent gets before any bias, its mean over positions: (N, J)."""
     assert traced.votes is not None and traced.factors is not None
-    votes, factors = traced.votes, traced.factors[-1]
-    if traced.links is None:
-        return total_input(votes, factors).norm(dim=-1)
-    total = total_input(votes.flatten(0, 1), factors.flatten(0, 1))
-    return total.norm(dim=-1).unflatten(0, votes.shape[:2]).mean(1)
+    votes, factors = traced.votes.double(), traced.factors[-1].double()
+    norms = torch.einsum("...ij,...ije->...je", factors, votes).norm(dim=-1)
+    return norms if traced.links is None else norms.mean(1)
 
 
 def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Tensor) -> Tensor:

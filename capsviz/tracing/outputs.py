@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from capsviz.nn.images import like_of
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
+from capsviz.tracing.needs import require
 from capsviz.tracing.network import abilities, inference, inputs_of
 from capsviz.tracing.record import last_activations, require_finite
 
@@ -20,21 +21,9 @@ def reconstructs(model: Any) -> bool:
     return abilities(model).decodes
 
 
-def require_capsules(model: Any) -> None:
-    """Raise ValueError for a network without capsules."""
-    if not abilities(model).has_capsules:
-        raise ValueError(
-            "this network has no capsules, so none can win: expected a capsule network"
-        )
-
-
 def require_decoder(model: Any) -> None:
     """Raise ValueError for a network without a decoder, before anything is computed."""
-    if not reconstructs(model):
-        raise ValueError(
-            "this network has no decoder, so its poses cannot be drawn: expected a capsule network "
-            "trained with a reconstruction"
-        )
+    require(model, ("decode",), "a reconstruction")
 
 
 def require_reconstruction(reconstruction: Tensor | None) -> Tensor:
@@ -138,7 +127,7 @@ def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor
     is suspect. Gradients reach the images, unless they are switched off. ValueError for a network
     without capsules or without a decoder.
     """
-    require_capsules(model)
+    require(model, ("poses",), "the distance to a reconstruction")
     parts = model.look(images, keep=("lengths", "reconstruction"))
     reconstruction = require_reconstruction(parts.get("reconstruction"))
     activations = last_activations(parts)

@@ -15,16 +15,8 @@ from capsviz.nn.images import like_of
 from capsviz.wrapping.environment import as_written, in_words, raised_at
 from capsviz.wrapping.flow import Roles
 from capsviz.wrapping.layers import Recorded, repeats
-from capsviz.wrapping.recorder import find_variable, like_the_last, outputs_of, watching
-from capsviz.wrapping.taps import (
-    TARGETS,
-    OfModule,
-    OfOutput,
-    Reader,
-    Recipe,
-    TapPass,
-    Watched,
-)
+from capsviz.wrapping.recorder import Pass, find_variable, like_the_last, outputs_of, watching
+from capsviz.wrapping.taps import TARGETS, OfModule, OfOutput, Reader, Recipe, Watched
 
 KINDS: dict[str, tuple[str, Callable]] = {
     "call": ("a function (network, images) or None", callable),
@@ -119,7 +111,7 @@ def read_given(
     images = recipe.draw(recorded.batch, recorded.batch).to(like)
 
     def run() -> None:
-        recipe.run(TapPass(network, []), network, recipe.normalised(images))
+        recipe.run(Pass(network), images)
 
     if ":" in source or part in ("couplings", "votes"):
         sizes = {"B": recorded.batch, "J": recipe.classes, "I": children}

@@ -139,15 +139,12 @@ class Bare(nn.Module):
         return "\n".join(lines)
 
     def passed(
-        self,
-        images: Tensor,
-        taps: Collection[Tap] = (),
-        entries: Collection[Entry] = (),
-        couplings: Tensor | None = None,
-        until: str | None = None,
-        children: tuple[ChildEntry, Tensor] | None = None,
+        self, images: Tensor, taps: Collection[Tap] = (), **more: Any
     ) -> tuple[Any, TapPass]:
-        """Return the output of one pass, for `smallest` images at least, and what taps read."""
+        """Return the output of one pass, for `smallest` images at least, and what taps read.
+
+        `more` are further arguments of `TapPass`.
+        """
         recipe = self.recipe
         if tuple(images.shape[1:]) != recipe.image_shape:
             raise ValueError(
@@ -156,8 +153,8 @@ class Bare(nn.Module):
             )
         if len(images) < recipe.smallest:
             images = torch.cat([images] * recipe.smallest)[: recipe.smallest]
-        mode = TapPass(self.network, taps, entries, couplings, until, children)
-        return recipe.run(mode, self.network, recipe.normalised(images)), mode
+        mode = TapPass(self.network, taps, **more)
+        return recipe.run(mode, images), mode
 
 
 class Wrapped(Bare):
@@ -259,7 +256,9 @@ class Wrapped(Bare):
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
             heard |= stack.enter_context(watching(variables))
             taps = taps_of(known.readers, names)
-            output, mode = self.passed(images, taps, known.entries, couplings, children=put)
+            output, mode = self.passed(
+                images, taps, entries=known.entries, couplings=couplings, children=put
+            )
         for what, given, count_put in (
             ("couplings", couplings, mode.exchanges),
             ("children", put, mode.puts),

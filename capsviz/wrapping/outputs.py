@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,13 +35,6 @@ WAYS = {
 NAMES = ("softmax", "sigmoid", "exp", "norms")  # that scores= takes; "norms" of the poses
 
 
-class Scores(NamedTuple):
-    """How scores are made of the output of a network."""
-
-    of: Callable  # output -> (B, J) in [0, 1]
-    evidence: str
-
-
 def require_scores(scores) -> None:
     """Raise ValueError for a name that scores= does not take."""
     if isinstance(scores, str) and scores not in NAMES:
@@ -61,15 +54,17 @@ def pick(output, name: str) -> Tensor:
     return dict(named_tensors(output))[name]
 
 
-def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -> Scores | None:
-    """Find the scores among the tensors of an output; None if there are none.
+def find_scores(
+    output, flow: Flow, batch: int, classes: int, way=None
+) -> tuple[Callable | None, str]:
+    """Return output -> scores (B, J), and the evidence; None if no tensor of an output is these.
 
     `way` is "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or
     the exponential of logarithms of probabilities. ValueError for several candidates, or neither.
     """
     candidates = _without_logits(_candidates(output, batch, classes))
     if not candidates:
-        return None
+        return None, "none found"
     if len(candidates) > 1:
         names = "; ".join(f"output{name}{_maker(flow, pick(output, name))}" for name in candidates)
         raise ValueError(
@@ -80,7 +75,7 @@ def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -
     where = f"output{name} {tuple(pick(output, name).shape)}{_maker(flow, pick(output, name))}"
     way = way or _way(values, where)
     suffix = "" if way == "as they are" else f", {way} of it"
-    return Scores(lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix)
+    return lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix
 
 
 def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tensor]:
@@ -143,9 +138,9 @@ def _way(values: Tensor, where: str) -> str:
     )
 
 
-def _maker(flow: Flow | None, tensor: Tensor) -> str:
-    port = flow.port(tensor) if flow is not None else None
-    return "" if flow is None or port is None else f", made by {flow.events[port[0]].where}"
+def _maker(flow: Flow, tensor: Tensor) -> str:
+    port = flow.port(tensor)
+    return "" if port is None else f", made by {flow.events[port[0]].where}"
 
 
 def find_decoder(
@@ -202,11 +197,12 @@ def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decode
     assert recorded.layer is not None
     output, reason = recorded.output, "no output has the size of an image"
     values = values_of_scores(output, recorded.batch, shown.recipe.classes)
-    poses = vectors.poses(recorded.flow, recorded.layer.rounds, values, tensors(output))
+    places, _ = vectors.poses(recorded.flow, recorded.layer.rounds, values, tensors(output))
+    masks = vectors.masked(recorded.flow, places[-1])
     decoders: dict[str, list[Decoder]] = {}
     for name in find_reconstruction(output, recorded.images, shown.recipe.image_shape):
         reason = "no mask of the poses that is recognised leads to it"
-        for mask in poses.masked:
+        for mask in masks:
             try:
                 one = Decoder(shown.network, recorded, mask, pick(output, name))
                 decoders.setdefault(name, []).append(one)

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from capsviz.wrapping.environment import on_stderr, without_cuda
 from capsviz.wrapping.example import Example
-from capsviz.wrapping.flow import Roles, arrange, embed
+from capsviz.wrapping.flow import Flow, Roles, arrange, embed
 from capsviz.wrapping.layers import Layer, Place, Product
 from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.recorder import (
     Event,
     Pass,
+    Recorder,
     Site,
     Variable,
     inputs_of,
@@ -69,14 +70,23 @@ class Recipe:
             return images
         return (images - self.mean.to(images)) / self.std.to(images)
 
-    def run(self, mode: Pass, network: nn.Module, inside: Any) -> Any:
-        """Return the output for what `normalised` returns; None where the mode ends the pass."""
+    def run(self, mode: Pass, images: Tensor) -> Any:
+        """Return the output for images or rows; None where the mode ends the pass."""
+        return self._output(mode, self.normalised(images))
+
+    def record(self, network: nn.Module, images: Tensor) -> tuple[Any, Flow]:
+        """Return the output for images or rows, and the graph of the pass."""
+        recorder, inside = Recorder(network), self.normalised(images)
+        output = self._output(recorder, inside)
+        return output, Flow(recorder.events, inside)
+
+    def _output(self, mode: Pass, inside: Any) -> Any:
         with (
             without_cuda() if self.cuda else nullcontext(),
             on_stderr() if self.aside else nullcontext(),
         ):
             try:
-                return mode.run(lambda: self.call(network, inside))
+                return mode.run(lambda: self.call(mode.network, inside))
             except PassEnd:
                 return None
 
@@ -155,13 +165,13 @@ Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trac
 
 def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]]:
     """Return taps for logits, couplings, weights and votes of all iterations, and their entries."""
-    taps: dict[tuple[str, Site], Tap] = {}
+    taps: dict[str, dict[Site, Tap]] = {}
     entries: dict[Site, Entry] = {}
 
     def tap(part: str, event: Event, read: Callable[[list[Tensor]], Tensor], roles: Roles) -> None:
         # a tap holds no event: that would keep the tensors of a whole pass
         target = TARGETS[part]
-        taps[part, event.site] = Tap(
+        taps.setdefault(part, {})[event.site] = Tap(
             part, event.site, event.name, lambda inputs, _: arrange(read(inputs), roles, target)
         )
 
@@ -179,11 +189,7 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
         entries[turn.entry.site] = Entry(
             turn.entry.site, turn.entry.name, turn.entry_product, turn.entry_roles
         )
-    parts = dict.fromkeys(part for part, _ in taps)
-    readers: dict[str, Reader] = {
-        part: tuple(one for (own, _), one in taps.items() if own == part) for part in parts
-    }
-    return readers, tuple(entries.values())
+    return {part: tuple(own.values()) for part, own in taps.items()}, tuple(entries.values())
 
 
 def tap_of_place(part: str, place: Place) -> Tap:

@@ -27,7 +27,7 @@ from capsviz.wrapping.flow import (
     is_view,
     varying,
 )
-from capsviz.wrapping.layers import Layer, Place, Round, product, summed_dims, votes_base, voting
+from capsviz.wrapping.layers import Layer, Place, Round, product, votes_base, voting
 from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
@@ -44,39 +44,30 @@ def children(flow: Flow, turn: Round) -> Place | str:
         return Place(
             turn.event, position, tuple(known.get(k, "D").replace("E", "D") for k in letters)
         )
-    sizes = turn.event.inputs[position].shape
-    roles = [
-        {known[k]} - {"."} if n > 1 and k in known else set()
-        for k, n in zip(letters, sizes, strict=True)
-    ]
+    votes, path = turn.event.inputs[position], list[Step]()
     source = flow.sources[turn.event.index][position]
     while source is not None and source[0] in flow.derived:
         event = flow.events[source[0]]
         at = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
         if not at:
             break
-        if is_view(event):
-            along = axes_after(event.inputs[at[0]], [Step(event, at[0])], event.outputs[source[1]])
-            own = event.inputs[at[0]]
-            roles = [
-                set().union(*(r for r, axes in zip(roles, along, strict=True) if axis in axes))
-                for axis in range(own.dim())
-            ]
-        elif event.name in ("add", "sub"):
-            at.sort(key=lambda k: -event.inputs[k].numel())
-            roles = roles[len(roles) - event.inputs[at[0]].dim() :]
-        elif event.name in SUMS:
-            kept = event.outputs[0].dim() == event.inputs[0].dim()
-            for dim in sorted(summed_dims(event)):
-                roles[dim : dim + kept] = [{"D"}]
-        elif len(at) == 1 and (own_roles := _before_matrices(event, at[0], roles)) is not None:
-            place = Place(event, at[0], _letters(own_roles))
-            if _count(place, "I") == turn.count("I"):
-                return place
-            return f"votes are put together of several products, as {event.name} in {event.place}"
-        else:
+        at.sort(key=lambda k: -event.inputs[k].numel() if event.name in ("add", "sub") else k)
+        if is_view(event) or event.name in ("add", "sub", *SUMS):
+            path = [Step(event, at[0]), *path]
+            source = flow.sources[event.index][at[0]]
+            continue
+        made = event.outputs[source[1]]
+        roles = [{"D"} if n > 1 else set() for n in made.shape]  # of what is summed
+        for letter, axes in zip(letters, axes_after(made, path, votes), strict=True):
+            for axis in axes:
+                roles[axis] = roles[axis] - {"D"} | ({known.get(letter, ".")} - {"."})
+        own = _before_matrices(event, at[0], roles) if len(at) == 1 else None
+        if own is None:
             return f"votes come from {event.name} in {event.place}"
-        source = flow.sources[event.index][at[0]]
+        place = Place(event, at[0], _letters(own))
+        if _count(place, "I") == turn.count("I"):
+            return place
+        return f"votes are put together of several products, as {event.name} in {event.place}"
     return "votes come from no product with weights"
 
 
@@ -121,19 +112,11 @@ class Masked(NamedTuple):
     alone: bool
 
 
-class Poses(NamedTuple):
-    """The poses of all iterations of a layer."""
-
-    places: list[Place]
-    masked: list[Masked]
-    doubt: str | None  # why these may be no poses
-
-
 def poses(
     flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor],
     others: Iterable[Layer] = (),
-) -> Poses:  # fmt: skip
-    """Find the poses of each iteration.
+) -> tuple[list[Place], str | None]:  # fmt: skip
+    """Find the poses of each iteration, and why they may be none.
 
     They are the tensor, made of the sum over children, whose norms are the scores, or that the
     network returns. If there is none they are the last of those tensors, and if that points
@@ -158,7 +141,7 @@ def poses(
     fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
     returned = [] if fits else _returned(flow, rounds, output)
     if len(returned) == 1:
-        return Poses(returned, masked(flow, returned[0]), None)
+        return returned, None
     chosen = (fits or [len(last) - 1])[-1]
     if not fits:
         compared = _compared(flow, rounds[-1], passes[-1]) or _compared(flow, rounds[-1], passes[0])
@@ -171,8 +154,7 @@ def poses(
             )
     before = [one[chosen] for one in passes[:-1] if len(one) > chosen]
     alike = all(_kind(one) == _kind(last[chosen]) for one in before)
-    places = [*(before if alike else []), last[chosen]]
-    return Poses(places, masked(flow, places[-1]), doubt)
+    return [*(before if alike else []), last[chosen]], doubt
 
 
 def followed(flow: Flow, turn: Round, end: int) -> list[Place]:

@@ -42,10 +42,10 @@ from capsviz.wrapping.given import (
     whole_grid,
     whole_shape,
 )
-from capsviz.wrapping.layers import BATCHES, Layer, Recorded, chosen, layers
+from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
-from capsviz.wrapping.recorder import Recorder, record
+from capsviz.wrapping.recorder import record
 from capsviz.wrapping.taps import (
     ChildEntry,
     Entry,
@@ -147,11 +147,10 @@ def wrap(
         "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
         "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
     }  # fmt: skip
-    scores, poses, decode, couplings, votes, children, call, pair, card = by_hand(
-        scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
-        children=children, call=call, pair=pair, card=card,
-    )  # fmt: skip
-    options = Options(scores, poses, decode, couplings, whole_grid(grid), votes, children)
+    call, pair, card = by_hand(call=call, pair=pair, card=card)
+    parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
+                    children=children)  # fmt: skip
+    options = Options(whole_grid(grid), *parts)
     count = classes if capsules is None else capsules
     if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
         raise ValueError(
@@ -253,7 +252,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     tried: list[Layer] = []
     for batch in [n for n in BATCHES if n != classes]:
         images = recipe.draw(batch, batch).to(like)
-        recipe, flow, output = _pass(network, recipe, images)
+        recipe, output, flow = _pass(network, recipe, images)
         if weighing is None:
             return recipe, Recorded(images, output, flow)
         known = layers(flow, batch, classes, weighing)
@@ -271,13 +270,10 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing or ""))
 
 
-def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Flow, object]:
+def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
     """Record one pass; the recipe that is returned runs it without a GPU if it asks for one."""
-    inside = recipe.normalised(images)
-    recorder = Recorder(network)
     try:
-        output = recipe.run(recorder, network, inside)
-        return recipe, Flow(recorder.events, inside), output
+        return recipe, *recipe.record(network, images)
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
@@ -334,11 +330,11 @@ def _no_capsules(
 class Options:
     """The parts that are given to `wrap` by hand; see there."""
 
+    grid: tuple[int, int, int] | str | None = "probe"
     scores: Callable | str | None = None
     poses: Callable | str | None = None
     decode: Callable | bool | None = None
     couplings: Callable | str | None = "softmax"
-    grid: tuple[int, int, int] | str | None = "probe"
     votes: Callable | str | None = None
     children: Callable | str | None = None
 
@@ -419,14 +415,14 @@ def capsules(
             recorded.output, recorded.batch, recipe.classes, options.scores
         )
         returned = tensors(recorded.output)
-        own = vectors.poses(flow, layer.rounds, values, returned, recorded.others)
-        taps = {place.event.site: tap_of_place("poses", place) for place in own.places}
+        places, doubt = vectors.poses(flow, layer.rounds, values, returned, recorded.others)
+        taps = {place.event.site: tap_of_place("poses", place) for place in places}
         readers["poses"] = tuple(taps.values())
-        place = own.places[-1]
+        place = places[-1]
         numbers = vectors.rows(place.tensor, place.roles).shape[2]
         facts.append(Fact("poses", f"(B, {recipe.classes}, {numbers}), {place.made}"))
-        if own.doubt is not None:
-            facts.append(Fact("poses", own.doubt))
+        if doubt is not None:
+            facts.append(Fact("poses", doubt))
     return Inferred(readers, tuple(facts), None, entries, child_entry, children)
 
 
@@ -486,9 +482,9 @@ def _scores(
         return scores, Fact("scores", "given as a function of the output")
     outputs.require_scores(scores)
     if scores != "norms":
-        found = outputs.find_scores(output, recorded.flow, *expected, scores)
+        found, evidence = outputs.find_scores(output, recorded.flow, *expected, scores)
         if found is not None:
-            return found.of, Fact("scores", found.evidence)
+            return found, Fact("scores", evidence)
     if not has_poses:
         raise ValueError(
             f"no scores found: expected an output {expected}, the network "
@@ -509,13 +505,9 @@ def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | 
 
 def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
     """Return the attribute that sets the number of iterations, or None, and the evidence."""
-    passes, sites = len(layer.rounds), {turn.event.site for turn in layer.rounds}
-
-    def count() -> int:
-        run = record(shown.network, lambda: shown.passed(recorded.images[:2]))
-        return sum(event.site in sites for event in run.events)
-
-    fits = setters(shown.network, range(passes - 1, passes + 1), passes, count)
+    passes, images = len(layer.rounds), recorded.images[:2]
+    values = range(passes - 1, passes + 1)
+    fits = setters(shown.network, values, layer.rounds, lambda: shown.passed(images))
     if len(fits) == 1:
         return fits[0], f"set by {fits[0].name}"
     names = ", ".join(fit.name for fit in fits)
@@ -536,29 +528,27 @@ def candidates(network: nn.Module, values: range, *, named: bool = True) -> list
     ]
 
 
-def setters(
-    network: nn.Module, values: range, passes: int, count: Callable[[], int]
-) -> list[Setter]:
-    """Return the candidates that, raised by 1, make one iteration more; all are put back.
+def setters(network: nn.Module, values: range, rounds: list[Round], call: Callable) -> list[Setter]:
+    """Return the candidates that, raised by 1, make one iteration more of a call; all are put back.
 
-    The network makes `passes`, and `count` returns how many now. Those of other names are tried
-    only if none of these names fits.
+    Those of other names are tried only if none of these names fits.
     """
+    sites = {turn.event.site for turn in rounds}
+
+    def sets(one: Setter) -> bool:
+        setattr(one.module, one.attribute, one.value + 1)
+        try:
+            events = record(network, call).events
+        except Exception:  # the user's code, with a number that it was not made for
+            return False
+        finally:
+            setattr(one.module, one.attribute, one.value)
+        return sum(event.site in sites for event in events) == len(rounds) + 1
+
     for named in (True, False):
-        tried = candidates(network, values, named=named)
-        if fits := [one for one in tried if _sets(one, passes, count)]:
+        if fits := [one for one in candidates(network, values, named=named) if sets(one)]:
             return fits
     return []
-
-
-def _sets(one: Setter, passes: int, count: Callable[[], int]) -> bool:
-    setattr(one.module, one.attribute, one.value + 1)
-    try:
-        return count() == passes + 1
-    except Exception:  # the user's code, with a number that it was not made for
-        return False
-    finally:
-        setattr(one.module, one.attribute, one.value)
 
 
 def _bytes(flow: Flow) -> int:

@@ -11,7 +11,6 @@ from capsviz.cli import main
 FILE = """
 from helpers import public_layouts as foreign_networks
 from helpers import planted_bugs as planted
-import torch
 from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
 
 def number():
@@ -30,9 +29,6 @@ plain = foreign_networks.Plain
 
 def on_gpu():
     return Correct().to("cuda")
-
-def on_device():
-    return Correct().to(torch.device("cuda"))
 """
 LOUD = """
 from helpers.planted_bugs import Correct, digits, loss
@@ -84,11 +80,9 @@ def test_a_failure_ends_with_status_1_and_says_how_to_fix_it(run, tmp_path):
     assert "FAIL    mixed_positions: " in result.stdout and "fix:" in result.stdout
     page = (tmp_path / "report.md").read_text()
     assert page.startswith("# net-AcrossPlaces") and "## A primary capsule mixes" in page
-    for flags, status in (((), 2), (("--force",), 1)):
-        (tmp_path / "report.md").write_text("mine")
-        again = run("--network", "net.py:AcrossPlaces", *SIZE, "--markdown", "report.md", *flags)
-        assert again.exit_code == status
-        assert ((tmp_path / "report.md").read_text() == "mine") == (status == 2)
+    (tmp_path / "report.md").write_text("mine")
+    again = run("--network", "net.py:AcrossPlaces", *SIZE, "--markdown", "report.md")
+    assert again.exit_code == 2 and (tmp_path / "report.md").read_text() == "mine"
 
 
 def test_a_network_that_wrap_refuses_is_checked(run):
@@ -119,11 +113,9 @@ def test_what_their_code_prints_is_not_in_the_report(run):
         assert words in result.stderr.splitlines()
 
 
-@pytest.mark.parametrize("spec", ["net.py:on_gpu", "net.py:on_device"])
-def test_a_function_that_puts_the_network_on_a_gpu_builds_it_here(run, spec):
-    result = run("--network", spec, *SIZE, "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["exit_status"] == 0
+def test_a_function_that_puts_the_network_on_a_gpu_builds_it_here(run):
+    result = run("--network", "net.py:on_gpu", *SIZE, "--json")
+    assert result.exit_code == 0 == json.loads(result.stdout)["exit_status"], result.output
 
 
 def test_one_of_several_softmaxes_is_named(run):

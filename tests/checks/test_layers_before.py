@@ -8,8 +8,9 @@ from torch.nn.functional import relu, softmax
 from capsviz import checks
 
 ROUTED = ("wrong_softmax_axis", "wrong_agreement", "detached_gradients", "wrong_class_squash")
-PRIMARY = ("unsquashed_primary", "wrong_squash_axis", "mixed_positions", "relu_before_squash")
-EVERY = (*ROUTED, "constant_couplings", *PRIMARY, "nan_at_zero", "nan_at_long_capsules")
+PRIMARY = ("unsquashed_primary", "mixed_positions")
+EVERY = (*ROUTED, "constant_couplings", *PRIMARY, "wrong_squash_axis", "relu_before_squash",
+         "nan_at_zero", "nan_at_long_capsules")  # fmt: skip
 
 
 def squash(s, dim=-1):
@@ -54,13 +55,12 @@ class Deep(nn.Module):
 
     def forward(self, images):
         u = self.primary(relu(self.features(images)))  # (B, 32, 3, 3)
-        u = relu(u) if self.mistake == "relu_before_squash" else u
         if self.mistake == "mixed_positions":
             u = u.reshape(len(u), 36, 8)
         else:
             u = u.unflatten(1, (4, 8)).movedim(2, 4).flatten(1, 3)
         if self.mistake != "unsquashed_primary":
-            u = squash(u, 1 if self.mistake == "wrong_squash_axis" else 2)
+            u = squash(u)
         return self.classes(self.between(u)).norm(dim=-1)
 
 

@@ -67,7 +67,6 @@ def run(tmp_path, monkeypatch):
 
 
 WRONG = {
-    "networks.py:bild": "unknown function 'bild', expected one of: build, .*'build'",
     "networks.py:raises": r"raises\(\) raises RuntimeError: no file",
     "networks.py:wrapped_five": r"of 5 classes, but digits has \(1, 28, 28\) of 10",
     "networks.py:heads": "2 softmaxes have an equal claim",

@@ -5,6 +5,7 @@ Networks and losses share no code with capsviz. Sizes are all different: 24 chil
 """
 
 import warnings
+from functools import partial
 
 import numpy
 import torch
@@ -63,14 +64,10 @@ class Correct(nn.Module):
     def summed(self, c, votes):
         return (c.unsqueeze(-1) * votes).sum(dim=1)
 
-    def made(self):
-        """How many iterations it makes."""
-        return self.iterations
-
     def routed(self, votes, logits):
-        for k in range(self.made()):
+        for k in range(self.iterations):
             v = self.short(self.summed(self.couplings(logits), votes))
-            if k < self.made() - 1:
+            if k < self.iterations - 1:
                 logits = self.agreed(logits, votes, v)
         return v
 
@@ -183,9 +180,6 @@ ReplacedLogits = planted("ReplacedLogits", agreed=lambda _, b, votes, v: agreeme
 AgreementDetached = planted(
     "AgreementDetached", agreed=lambda _, b, votes, v: b + agreement(votes, v).detach()
 )
-AveragedLogits = planted(
-    "AveragedLogits", agreed=lambda _, b, votes, v: b + agreement(votes, v).mean(0, keepdim=True)
-)
 OtherParent = planted(
     "OtherParent", agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1))
 )
@@ -233,7 +227,6 @@ FaintlyKeptLogits = planted(
 # Routing of votes, and the squash of class capsules.
 SquashOverClasses = planted("SquashOverClasses", short=lambda self, s: self.squash(s, dim=1))
 NoClassSquash = planted("NoClassSquash", short=lambda _, s: 0.1 * s)
-UndividedSquash = planted("UndividedSquash", short=lambda _, s: square(s) / (1 + square(s)) * s)
 VanishingLengths = planted("VanishingLengths", short=lambda _, s: s / (1 + square(s)))
 VotesDetached = planted(
     "VotesDetached", routed=lambda self, votes, b: Correct.routed(self, votes.detach(), b)
@@ -243,7 +236,6 @@ UnitLength = planted(
     routed=lambda self, *given: functional.normalize(Correct.routed(self, *given), dim=-1),
 )
 Squeezed = planted("Squeezed", poses=lambda self, x: Correct.poses(self, x).squeeze())
-OneTooFew = planted("OneTooFew", made=lambda self: self.iterations - 1)
 
 
 class SquashOverNothing(Correct):
@@ -284,12 +276,6 @@ class Detached(Correct):
 # The squash of all capsules: NaN of outputs or gradients.
 
 
-class NaNGradientAtZero(Correct):
-    def squash(self, s, dim=-1):
-        n2 = (s * s).sum(dim=dim, keepdim=True)
-        return s * n2 / (1 + n2) / (n2.sqrt() + 1e-8)
-
-
 class NaNGradientAtLarge(Correct):
     def squash(self, s, dim=-1):
         norm = (s.square().sum(dim=dim, keepdim=True) + 1e-9).sqrt()
@@ -324,12 +310,6 @@ class UntoldDecoder(Correct):
 
 
 # Labels at test.
-class LabelInScores(Correct):
-    def forward(self, x, labels=None):
-        lengths, drawn = super().forward(x)
-        return (lengths if labels is None else 0.9 * lengths + 0.1 * labels), drawn
-
-
 class LabelAtTest(Correct):
     def forward(self, x, labels):
         v = self.poses(x)
@@ -376,12 +356,8 @@ class Collapsed(Correct):
                 parameter.mul_(3e-4)
 
 
-def loss(output, images, labels):
+def loss(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=(0.9, 0.1)):
     """Margin and reconstruction, as the paper has them: sums of an image, the mean of a batch."""
-    return of_parts(output, images, labels)
-
-
-def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=(0.9, 0.1)):
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
     short, long = (margins[0] - lengths).clamp_min(0), (lengths - margins[1]).clamp_min(0)
@@ -390,12 +366,8 @@ def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, marg
     return margin.sum(1).mean() + 0.0005 * pixels(squares, 1).mean()
 
 
-def margin_not_squared(*given):
-    return of_parts(*given, power=1)
-
-
-def mean_of_pixels(*given):
-    return of_parts(*given, pixels=torch.mean)
+margin_not_squared = partial(loss, power=1)
+mean_of_pixels = partial(loss, pixels=torch.mean)
 
 
 def softmax_in_the_loss(output, images, labels):

@@ -227,7 +227,7 @@ class Plain(nn.Module):
         return self.fc(self.conv(x).relu().flatten(1)).softmax(1)
 
 
-def expected(net, images, couplings=None, iterations=3, squashed=squash):
+def expected(net, images, couplings=None, iterations=3):
     """What is inside `Unsqueezed`, `ParentsFirst` and `Einsum`: one literal loop, type by type."""
     u = Base.encode(net, images)
     W = net.W[BY_PLACE] if isinstance(net, Einsum) else net.W
@@ -235,7 +235,7 @@ def expected(net, images, couplings=None, iterations=3, squashed=squash):
     b, seen = torch.zeros(len(images), I, J, dtype=images.dtype), []
     for _ in range(iterations):
         c = b.softmax(2) if couplings is None else couplings.expand(len(images), I, J)
-        v = squashed(torch.einsum("bij,bije->bje", c, votes))
+        v = squash(torch.einsum("bij,bije->bje", c, votes))
         seen.append((b, c, v))
         b = b + torch.einsum("bije,bje->bij", votes, v)
     logits, c, poses = (torch.stack(part) for part in zip(*seen, strict=True))

@@ -5,8 +5,9 @@ from helpers.plain_capsnet import Foreign
 from torch import nn
 
 from capsviz.nn import models
-from capsviz.tracing import abilities
+from capsviz.tracing import abilities, extent
 from capsviz.tracing.needs import missing
+from capsviz.tracing.network import children_words
 
 
 def test_our_own_network_has_every_part():
@@ -44,3 +45,26 @@ def test_a_network_says_which_parts_it_gives_and_what_can_be_replaced():
     able = abilities(model)
     assert able.gives("children") and able.gives("last") and not able.gives("votes")
     assert able.replaceable_children and not able.replaceable_couplings
+
+
+class Padded:
+    """5 positions, each of 7 pixels, every 4 pixels of 17, from 3 pixels before the border."""
+
+    grid = (2, 5, 5)
+
+    def look(self, images, *, keep):
+        raise AssertionError("nothing is computed")
+
+    def receptive_field(self, row, column):
+        return tuple(slice(max(0, 4 * k - 3), min(17, 4 * k + 4)) for k in (row, column))
+
+
+def test_positions_cut_off_at_the_border_lie_a_step_from_the_others():
+    assert extent(Padded()) == [-2, 18, 18, -2]
+
+
+def test_children_of_the_classes_are_primary_capsules_where_one_layer_is_routed():
+    assert children_words(Padded()) == "primary capsules"
+    several = Padded()
+    several.grids = [(2, 5, 5), (2, 3, 3)]
+    assert children_words(several) == "capsules below the classes"

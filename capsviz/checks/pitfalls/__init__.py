@@ -1,1 +1,1 @@
-"""The checks, one file each; docs/check.md says how to add one."""
+"""The checks, by their subject; docs/check.md says how to add one."""

@@ -11,9 +11,9 @@ from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.wrapping.environment import draws, follow, in_words
+from capsviz.wrapping.environment import draws, in_words
 from capsviz.wrapping.leaves import leaves, named_tensors, tensors
-from capsviz.wrapping.taps import TapPass
+from capsviz.wrapping.recorder import Pass
 
 NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may change the next one"
 OF_DECODER = ("decoder_without_class", "targets_out_of_range", "permuted_reconstruction")
@@ -177,17 +177,14 @@ def _outputs(candidate: Candidate, kind: str, label: int, name: str) -> dict:
     caller, images = candidate.caller, candidate.images(3)
     recipe = replace(caller.recipe, call=calling.labelled(kind, candidate.classes, label, name))
     with draws(0, images.device):
-        output = recipe.run(
-            TapPass(candidate.network, []), candidate.network, caller.inside(images)
-        )
-    return dict(named_tensors(output))
+        return dict(named_tensors(recipe.run(Pass(candidate.network), images)))
 
 
-class Requests(TapPass):
+class Requests(Pass):
     """Notes where a GPU is requested."""
 
     def __init__(self, network: nn.Module):
-        super().__init__(network, [])
+        super().__init__(network)
         self.lines: list[str] = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -195,8 +192,7 @@ class Requests(TapPass):
         if function is Tensor.cuda or (named and self.device.type != "cuda"):
             frame = self.frame()
             self.lines.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
-        function, args, kwargs = follow(self.device, function, args, kwargs or {})
-        return function(*args, **kwargs)
+        return super().__torch_function__(function, types, args, kwargs)
 
 
 @check

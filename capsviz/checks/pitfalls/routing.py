@@ -11,7 +11,6 @@ from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import SUMS, arrange
 from capsviz.wrapping.layers import votes_base
-from capsviz.wrapping.recorder import record
 from capsviz.wrapping.wrapping import candidates, setters
 
 SUM, SAME = 1e-3, 1e-7
@@ -220,13 +219,14 @@ def _centred(tensor: Tensor) -> Tensor:
 @check
 def wrong_iterations(candidate: Candidate) -> Judgement:
     """Count softmaxes that weigh votes, and change the attribute for their number."""
-    weighed = len(candidate.capsules.rounds)
-    made, declared, by = weighed + _uniform_first(candidate), candidate.iterations, "iterations="
+    rounds, declared, by = candidate.capsules.rounds, candidate.iterations, "iterations="
+    made = len(rounds) + _uniform_first(candidate)
     if declared is None:
         near = range(made - 1, made + 2)
         if made < 2 and not candidates(candidate.network, near):
             raise SkippedError("the network routes in one iteration, and no attribute has more")
-        fits = setters(candidate.network, near, weighed, lambda: _count(candidate))
+        images = candidate.images(2)
+        fits = setters(candidate.network, near, rounds, lambda: candidate.call(images))
         if len(fits) != 1:
             names = ", ".join(one.name for one in fits) or "no attribute"
             raise SkippedError(
@@ -243,12 +243,6 @@ def _uniform_first(candidate: Candidate) -> int:
     votes = votes_base(flow, first)
     events = [event for event in flow.events[: first.event.index] if event.name in SUMS]
     return int(any(event.inputs and flow.base(event, 0) == votes for event in events))
-
-
-def _count(candidate: Candidate) -> int:
-    sites = {one.event.site for one in candidate.capsules.rounds}
-    run = record(candidate.network, lambda: candidate.call(candidate.images(2)))
-    return sum(event.site in sites for event in run.events)
 
 
 @check

@@ -22,7 +22,6 @@ BY_COMPONENT = "each component is squashed by itself"
 BEFORE = "components are squashed before the capsule is"
 HALF = 0.5
 MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Efficient-CapsNet
-OWN_AXIS = "use `squash(s, dim=-1)`, where the last axis holds the components of one capsule"
 
 
 @check
