@@ -4,8 +4,7 @@ steps   milliseconds of a training step of the floor, capsviz and the literal ne
         precision; of capsviz launch by launch, and as one CUDA graph, as in training.
 epochs  seconds of an epoch of MNIST and images per second, by batch.
 
-Every measurement is a JSON of its own in --folder, so an interrupted run goes on where it stopped;
-a failure is recorded and tried again by the next run. fp32 is as in training: a GPU may convolve in
+Every measurement is a JSON of its own in --folder. fp32 is as in training: a GPU may convolve in
 TF32. Autocast makes even the votes of the literal network bf16.
 """
 
@@ -63,9 +62,7 @@ def epochs(device: torch.device, batch: int, name: str, limit: int | None) -> di
     }
 
 
-def queue(
-    device: torch.device, batches: list[int], recipe: str, limit: int | None
-) -> dict[str, Callable[[], dict]]:
+def measurements(device: torch.device, batches: list[int], recipe: str, limit: int | None):
     """Return every measurement by its name."""
     jobs: dict[str, Callable[[], dict]] = {
         f"steps-{batch}-{kind}": partial(steps, device, batch, kind)
@@ -77,24 +74,8 @@ def queue(
     }
 
 
-def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device) -> None:
-    """Run what has no file yet; a failure is written down and does not stop the rest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, measure in queue.items():
-        path = folder / f"gpu-{name}.json"
-        if path.exists() and "failed" not in json.loads(path.read_text()):
-            continue
-        try:
-            result = measure()
-        except Exception as error:  # compilers and drivers raise what they like
-            result = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        print(name, result, flush=True)
-        result |= {"hardware": hardware(device), "provenance": provenance(None, str(device))}
-        write_text(path, json.dumps(result, indent=1) + "\n")
-
-
 def main() -> None:
-    """Run the queue."""
+    """Measure and write."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--device", default="cuda")
     options.add_argument("--folder", type=Path, default=Path("runs/gpu"))
@@ -104,9 +85,13 @@ def main() -> None:
     options.add_argument("--only", nargs="+", default=[""], help="names that begin so")
     given = options.parse_args()
     device = torch.device(given.device)
-    jobs = queue(device, given.batch, given.recipe, given.limit)
-    chosen = {name: job for name, job in jobs.items() if name.startswith(tuple(given.only))}
-    run(chosen, given.folder, device)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for name, measure in measurements(device, given.batch, given.recipe, given.limit).items():
+        if name.startswith(tuple(given.only)):
+            result = measure()
+            print(name, result, flush=True)
+            result |= {"hardware": hardware(device), "provenance": provenance(None, str(device))}
+            write_text(given.folder / f"gpu-{name}.json", json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -137,23 +137,15 @@ def save(
     Parameters
     ----------
     stem      path without ending; its folder is made.
-    analysis  file in `analyses/` that the result belongs to.
-    formats   of `FORMATS`.
     width     "single", "double" or inches.
     panel     names of the panels to draw, in order, in place of the pictures.
     table     of the numbers is written also where the analysis has none of its own.
-    options   that the analysis was run with.
     card      of the network's checkpoint.
-    device    that it ran on.
-    command   the command line, if there was one.
     notice    a note on the data, e.g. that they are lossy copies.
     identity  of the command and its options, by which an equal figure is found.
-    runs      the training runs behind it, if there are several.
     networks  name -> SHA-256 of the weights, of several networks that are compared.
 
-    Returns
-    -------
-    The files written; the JSON last.
+    The files that were written are returned, the JSON last.
     """
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__

@@ -175,31 +175,6 @@ def test_a_routing_without_a_fused_form_serves_as_well(class_layer):
     torch.testing.assert_close(class_layer(primary), expected)
 
 
-def test_the_bias_is_added_in_routing_and_trained(class_layer):
-    assert class_layer.bias.shape == (J, E) and (class_layer.bias == 0.1).all()
-    primary = draw32(B, I, D)
-    plain = class_layer(primary)
-    plain.sum().backward()
-    assert class_layer.bias.grad.abs().sum() > 0
-    with torch.no_grad():
-        class_layer.bias += 1
-    assert not torch.allclose(class_layer(primary), plain)
-
-
-@pytest.mark.parametrize("name", routing.available())
-@pytest.mark.parametrize("fused", [False, True])
-def test_routing_stays_float32_under_autocast(name, fused):
-    torch.manual_seed(0)
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, std=1.0)
-    primary = draw32(B, I, D)
-    call = layer if fused else lambda u: layer.route(u)[1].poses[-1]
-    expected = call(primary)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = call(primary)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected)
-
-
 @pytest.mark.parametrize("option", ["detach", "leaky"])
 def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch):
     def route(votes, *, iterations, bias, couplings):
