@@ -69,30 +69,6 @@ def test_export_with_any_batch(model, images, tiny_images):
             close(a, b, 1e-12)
 
 
-def test_onnx_with_any_batch(tiny_images, tmp_path):
-    """Of the preset that does all that the other does, and adds a bias."""
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    model = build_strong(preset="authors")
-    with literal(), torch.no_grad():
-        torch.onnx.export(
-            model,
-            (tiny_images[:3],),
-            tmp_path / "network.onnx",
-            dynamo=True,
-            verbose=False,
-            input_names=["images"],
-            output_names=["lengths", "poses", "primary"],
-            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64)},),
-        )
-    session = runtime.InferenceSession(tmp_path / "network.onnx")
-    for n in (1, 2, 8):
-        actual = session.run(None, {"images": tiny_images[:n].numpy()})
-        for a, b in zip(actual, model(tiny_images[:n]), strict=True):
-            close(torch.from_numpy(a), b.detach(), 1e-5)
-
-
 def test_the_switch_is_put_back_also_after_an_error_and_can_be_nested():
     with pytest.raises(ZeroDivisionError), literal():
         with literal():
@@ -190,14 +166,6 @@ def test_a_matrix_network_is_exported_before_it_ever_ran_and_others_compute_afte
         program = torch.export.export(model, (images,)).module()
         close(program(images).lengths, model(images).lengths, 1e-5)
     assert type(matrix(name)(images).lengths) is torch.Tensor
-
-
-@pytest.mark.parametrize("name", ["em", "variational"])
-def test_mixtures_are_exported_with_any_batch(name):
-    model = models.build("capsnet", (1, 28, 28), 10, types=2, stem="slim", routing=name).eval()
-    program = exported(model, torch.rand(3, 1, 28, 28)).module()
-    images = torch.rand(5, 1, 28, 28)
-    close(program(images).lengths, model(images).lengths, 1e-5)
 
 
 def test_stand_ins_of_an_exporter_leave_no_trace_in_convolutions():

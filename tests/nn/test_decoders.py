@@ -110,14 +110,6 @@ def test_gradients_reach_the_pose_of_the_chosen_class_alone(decoder, poses, trai
     assert all(p.grad.abs().sum() > 0 for p in decoder.parameters())
 
 
-def test_an_image_is_decoded_alone_as_in_a_batch(decoder, poses):
-    classes = torch.tensor([0, 1, 2, 0])
-    together = decoder(poses, classes)
-    for b in range(4):
-        alone = decoder(poses[b : b + 1], classes[b : b + 1])
-        torch.testing.assert_close(alone, together[b : b + 1])
-
-
 @every_decoder
 def test_batch_norm_uses_the_batch_in_training_and_what_it_has_seen_afterwards(name, poses):
     decoder, classes = build(name, norm=True), torch.tensor([0, 1, 2, 0])
