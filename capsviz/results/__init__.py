@@ -218,14 +218,20 @@ def table_of(analysis: str, result: NamedTuple) -> tuple[list[str], list[list[st
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write one picture without a window; no dates in it, so equal figures are equal files."""
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
-    kind, content = path.suffix[1:], io.BytesIO()
-    with style():
-        figure.savefig(content, format=kind, metadata=undated[kind])
+    """Write one picture."""
+    content = encoded(figure, path.suffix[1:])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue())
+    write_bytes(path, content)
     return path
+
+
+def encoded(figure: Figure, kind: str, **options) -> bytes:
+    """Return a picture as a file holds it; no dates in it, so equal figures are equal files."""
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    content = io.BytesIO()
+    with style():
+        figure.savefig(content, format=kind, metadata=undated[kind], **options)
+    return _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue()
 
 
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:

@@ -107,16 +107,16 @@ def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monke
     compared = []
     monkeypatch.setattr(reports, "_of_all", lambda *given: compared.append(given) or [])
     out = tmp_path / "r.html"
-    words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
+    words = ["digits", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
     done = invoke(*words, "--dataset", "digits")
     assert done.exit_code == 0, done.output
     page = out.read_text(encoding="utf-8")
-    assert "<h1>mnist beside mnist-resnet</h1>" in page and "difference to mnist, paired" in page
+    assert "<h1>digits beside mnist-resnet</h1>" in page and "difference to digits, paired" in page
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
     assert "Not measured: " in page and "reconstruct of mnist-resnet" in page
     assert "Not checked: it has no capsules" in page
     (_, networks, settings), _ = compared
-    assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
+    assert [one.name for one in networks] == ["digits", "mnist-resnet"] and settings.n == 8
 
 
 @pytest.mark.slow
