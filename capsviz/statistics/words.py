@@ -30,11 +30,6 @@ def strongest(classes, activations) -> str:
     return "all classes alike" if alike else classes[int(activations.argmax())]
 
 
-def tied(share: float) -> str:
-    """In brackets, in what share of the images no class is ahead; "" for none."""
-    return f" (in {number(share, '.1%')} no class is ahead of all others)" if share > 0 else ""
-
-
 def shortened(names) -> list[str]:
     """Names of at most `LONGEST` letters, still different: the beginning, "…" and the end."""
     names = [str(name) for name in names]
