@@ -47,6 +47,6 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     return Parents(poses, lengths(poses))
 
 
-def stretched(logits: Tensor, dim: int = -1) -> Tensor:
-    """Logits moved and scaled to reach from 0 to 1 along `dim`, J; 1 where they are the same."""
-    return stretch(logits, dim)[0]
+def stretched(logits: Tensor) -> Tensor:
+    """Logits (..., J) moved and scaled to reach from 0 to 1; 1 where they are the same."""
+    return stretch(logits)[0]
