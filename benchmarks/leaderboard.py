@@ -78,10 +78,9 @@ def doses() -> str:
     return markdown(["network", "runs", *KINDS], rows)
 
 
-def page(table=None) -> str:
+def page() -> str:
     """Return docs/leaderboard.md."""
-    table = leaderboard.table() if table is None else table
-    parts = [HEAD]
+    table, parts = leaderboard.table(), [HEAD]
     for title, (meaning, names) in GROUPS.items():
         rows = cells(table, names)
         measured = [row for row in rows if title == "Accuracy" or {*row[2:]} != {NONE}]

@@ -2,8 +2,7 @@
 
 `python -m benchmarks.parity` trains both on MNIST by the shipped recipe, cut to two epochs: from
 the same initial weights, with the same batches in the same order. The literal network runs in
-float32, capsviz in bf16, as it does by default where the processor has it. Each run is a JSON of
-its own under `runs/parity`, so an interrupted series goes on; results/parity.json gathers them.
+float32, capsviz in bf16, as it does by default where the processor has it.
 """
 
 import argparse
@@ -31,13 +30,7 @@ PATHS = {"literal": "fp32", "capsviz": "bf16"}
 
 
 def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> dict:
-    """Train one network and evaluate it once; a finished run is loaded from its file."""
-    file = folder / f"{path}-{seed}.json"
-    if file.exists():
-        line = json.loads(file.read_text())
-        if (line["epochs"], line.get("limit")) != (epochs, limit):
-            raise SystemExit(f"{file} is of other flags: choose another --folder")
-        return line
+    """Train one network and evaluate it once; an interrupted training goes on."""
     _, recipe = pipeline.prepare("mnist", {"epochs": epochs, "seed": seed, "limit": limit})
     recipe = replace(recipe, precision=PATHS[path], keep="last")
     splits = {split: data.load("mnist", split) for split in data.SPLITS}
@@ -49,7 +42,7 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
         model=model, resume=True,
     )  # fmt: skip
     test = evaluate(model, splits["test"])
-    line = {
+    return {
         "path": path,
         "precision": PATHS[path],
         "seed": seed,
@@ -61,8 +54,6 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
         "provenance": provenance(None, "cpu"),
         "hardware": hardware(torch.device("cpu")),
     }
-    write_text(file, json.dumps(line, indent=1) + "\n")
-    return line
 
 
 def summary(lines: list[dict]) -> dict:

@@ -22,23 +22,17 @@ from benchmarks.networks import Floor, capsnet, literal
 from capsviz.training.distributed import Team
 from capsviz.training.gradients import Gradients
 
-NETWORKS = {
-    "floor": lambda size, classes, iterations: Floor((1, size, size)),
-    "plain floor": lambda size, classes, iterations: Floor((1, size, size), plain=True),
-    "capsviz": lambda size, classes, iterations: capsnet(
-        (1, size, size), classes, iterations=iterations
-    ),
-    "literal": lambda size, classes, iterations: literal(
-        capsnet((1, size, size), classes, iterations=iterations)
-    ),
-}
+NETWORKS = ("floor", "plain floor", "capsviz", "literal")
 WARM = 8  # rounds until freed memory is found again
 
 
 def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
     """A contender for square images with one channel."""
     torch.manual_seed(0)
-    return NETWORKS[name](size, classes, iterations)
+    if name.endswith("floor"):
+        return Floor((1, size, size), plain=name == "plain floor")
+    network = capsnet((1, size, size), classes, iterations=iterations)
+    return literal(network) if name == "literal" else network
 
 
 def trainer(
@@ -144,23 +138,14 @@ def main() -> None:
     """Print one measurement as JSON."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--kept", action="store_true", help="the allocator keeps freed memory")
-    options.add_argument("--network", choices=list(NETWORKS), help="one point; else all timings")
+    options.add_argument("--network", choices=NETWORKS, help="one point; else all timings")
     options.add_argument("--rounds", type=int, default=7)
     for name, value in (("batch", 128), ("size", 28), ("classes", 10), ("iterations", 3)):
         options.add_argument(f"--{name}", type=int, default=value)
-    arguments = options.parse_args()
-    if arguments.network is None:
-        result = timings(arguments.rounds)
-    else:
-        result = point(
-            arguments.network,
-            arguments.batch,
-            arguments.size,
-            arguments.classes,
-            arguments.iterations,
-            arguments.rounds,
-        )
-    print(json.dumps(result))
+    settings = vars(options.parse_args())
+    del settings["kept"]
+    name = settings.pop("network")
+    print(json.dumps(point(name, **settings) if name else timings(settings["rounds"])))
 
 
 if __name__ == "__main__":

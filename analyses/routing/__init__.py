@@ -232,7 +232,11 @@ class Statistics(NamedTuple):
     axes = dict.fromkeys(
         ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
          "polarisation", "coupling_sd"), ("iteration {1}",),
-    ) | {"agreement": ("iteration {1}", ("true class", "other classes"))}  # fmt: skip
+    ) | dict.fromkeys(
+        ("control_accuracy", "control_changed", "control_true_activation",
+         "control_effective_parents", "control_polarisation", "control_sd"), ("controls",),
+    ) | {"agreement": ("iteration {1}", ("true class", "other classes")),
+         "control_agreement": ("controls", ("true class", "other classes"))}  # fmt: skip
     formats = dict.fromkeys(
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"
     ) | dict.fromkeys(("coupling_sd", "control_sd"), ".4f")

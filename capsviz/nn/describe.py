@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, conv_transpose2d, linear
-from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.class_capsules import ClassCapsules
+from capsviz.nn.computation import literal
 from capsviz.nn.routing import Parents
 
 NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"
@@ -95,26 +95,34 @@ def _weightless(model: Any) -> Any:
 
 
 def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
-    watch = _Watch(model)
-    for module in model.modules():
+    outputs: dict[str, tuple[int, ...]] = {}
+
+    def note(name, module, inputs, output):
+        if isinstance(output, Tensor):  # capsules are described by `_capsules`
+            outputs[name] = tuple(output.shape[1:])
+
+    for name, module in model.named_modules():
+        module.register_forward_hook(partial(note, name))
         if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
             _, J, E, _ = module.weight.shape
             module.couple = partial(_parents, J, E)  # type: ignore[method-assign]
         elif isinstance(module, CapsuleLayer):
             of_layer = partial(_parents, prod(module.grid), prod(module.pose_shape))
             module.forward = of_layer  # type: ignore[method-assign]
-    with watch, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), literal():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:
             model.decode(output.poses, torch.zeros(1, dtype=torch.int64, device="meta"))
+    operations = counter.get_flop_counts()
     layers = []
     for name, module in model.named_modules():
         own = sum(p.numel() for p in module.parameters(recurse=False))
         if isinstance(module, ClassCapsules | CapsuleLayer):
             layers += _capsules(name, module)
         elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
-            kind = type(module).__name__
-            layers.append(Layer(name, kind, watch.outputs.get(name), own, watch.products.get(name)))
+            counted = operations.get(f"{type(model).__name__}.{name}")
+            products = sum(counted.values()) // 2 if counted else None
+            layers.append(Layer(name, type(module).__name__, outputs.get(name), own, products))
     return layers
 
 
@@ -138,41 +146,3 @@ def _capsules(name: str, module: ClassCapsules | CapsuleLayer) -> list[Layer]:
         Layer(f"{name}: votes", type(module).__name__, *votes),
         Layer(f"{name}: routing", kind, (Q * J, E), learned, agreement),
     ]
-
-
-class _Watch(TorchFunctionMode):
-    """Notes the output of every layer, and the multiply-adds of every product.
-
-    A product is known by its weight or its bias, as our convolutions are no calls of a module.
-    """
-
-    def __init__(self, model: nn.Module):
-        super().__init__()
-        self.outputs: dict[str, tuple[int, ...]] = {}
-        self.products: dict[str, int] = {}
-        self.owners: dict[int, str] = {}
-        for name, module in model.named_modules():
-            if own := {id(p): name for p in module.parameters(recurse=False)}:
-                self.owners |= own
-                module.register_forward_hook(lambda *call, name=name: self._note(name, call[2]))
-
-    def _note(self, name: str, out: Tensor) -> None:
-        if isinstance(out, Tensor):  # capsules are described by `_capsules`
-            self.outputs[name] = tuple(out.shape[1:])
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        if function in MULTIPLY_ADDS:
-            owner = next((self.owners[id(a)] for a in args if id(a) in self.owners), None)
-            if owner is not None:
-                count = MULTIPLY_ADDS[function](args[0], args[1], out)
-                self.products[owner] = self.products.get(owner, 0) + count
-                self._note(owner, out)
-        return out
-
-
-MULTIPLY_ADDS = {  # of (incoming, weight, outgoing)
-    conv2d: lambda x, weight, y: y.numel() * weight[0].numel(),
-    conv_transpose2d: lambda x, weight, y: x.numel() * weight[0].numel(),
-    linear: lambda x, weight, y: y.numel() * weight.shape[1],
-}

@@ -137,23 +137,15 @@ def save(
     Parameters
     ----------
     stem      path without ending; its folder is made.
-    analysis  file in `analyses/` that the result belongs to.
-    formats   of `FORMATS`.
     width     "single", "double" or inches.
     panel     names of the panels to draw, in order, in place of the pictures.
     table     of the numbers is written also where the analysis has none of its own.
-    options   that the analysis was run with.
     card      of the network's checkpoint.
-    device    that it ran on.
-    command   the command line, if there was one.
     notice    a note on the data, e.g. that they are lossy copies.
     identity  of the command and its options, by which an equal figure is found.
-    runs      the training runs behind it, if there are several.
     networks  name -> SHA-256 of the weights, of several networks that are compared.
 
-    Returns
-    -------
-    The files written; the JSON last.
+    The files that were written are returned, the JSON last.
     """
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
@@ -226,14 +218,20 @@ def table_of(analysis: str, result: NamedTuple) -> tuple[list[str], list[list[st
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write one picture without a window; no dates in it, so equal figures are equal files."""
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
-    kind, content = path.suffix[1:], io.BytesIO()
-    with style():
-        figure.savefig(content, format=kind, metadata=undated[kind])
+    """Write one picture."""
+    content = encoded(figure, path.suffix[1:])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue())
+    write_bytes(path, content)
     return path
+
+
+def encoded(figure: Figure, kind: str, **options) -> bytes:
+    """Return a picture as a file holds it; no dates in it, so equal figures are equal files."""
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    content = io.BytesIO()
+    with style():
+        figure.savefig(content, format=kind, metadata=undated[kind], **options)
+    return _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue()
 
 
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:

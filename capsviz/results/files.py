@@ -22,6 +22,7 @@ from capsviz.files import write_bytes, write_text
 from capsviz.statistics.estimate import FIELDS, Estimate
 
 INLINE_BYTES = 1_000_000
+NO_RESULT = "'{}' is not a result of capsviz: expected the JSON beside a figure"
 
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
@@ -48,15 +49,6 @@ def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
     return paths
 
 
-def _but(path: Path) -> str:
-    """What a file is that is no result: a card, or something else."""
-    try:
-        card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        card = False
-    return ", but the card of weights" if card else ": expected the JSON beside a figure"
-
-
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
     """A result and what was written about it; ValueError for a file that holds none."""
     path = Path(path)
@@ -65,7 +57,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise ValueError(f"there is no file '{path}'") from error
     except ValueError as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
+        raise ValueError(NO_RESULT.format(path)) from error
     return parse_result(about, path)
 
 
@@ -75,7 +67,7 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"'{path}' is not a result of capsviz{_but(path)}") from error
+        raise ValueError(NO_RESULT.format(path)) from error
     kind: Any = {one.Result.__name__: one.Result for one in contract.of(analysis)}.get(str(name))
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Iterable, Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from capsviz.statistics.equivalence import Paired
 RUNS = "runs.json"  # of several training runs, in trained/seeds/RECIPE
 MARGIN = 0.05  # percentage points
 POINTS = 100  # percentage points in a share
+Run = tuple[int, float, tuple]  # seed, accuracy, and the test set as in `Recipe`
 
 
 class Recipe(NamedTuple):
@@ -77,75 +79,55 @@ def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
 
 def read(places: Iterable[str]) -> list[Recipe]:
     """Return the recipes of globs, folders with runs.json, and single runs; see `compare`."""
-    recipes: list[Recipe] = []
-    single: dict[str, list[str]] = {}
-    for place in places:
-        if (Path(place) / RUNS).is_file() or Path(place).name == RUNS:
-            recipes.append(_shipped(Path(place)))
-        elif not Path(place).exists() and glob.has_magic(place):
-            found = [path for path in sorted(glob.glob(place)) if _holds_a_run(Path(path))]
+    groups: dict[str, tuple[list[str], list[Run]]] = {}  # names and runs of each recipe
+    for place in map(str, places):
+        path = Path(place)
+        if path.name == RUNS or (path / RUNS).is_file():
+            groups[place] = _shipped(path if path.name == RUNS else path / RUNS)
+        elif not path.exists() and glob.has_magic(place):
+            found = [one for one in sorted(glob.glob(place)) if _may_be_a_run(Path(one))]
             if not found:
                 raise ValueError(f"'{place}' matches no training run")
-            recipes.append(_of_cards(place, [_card(path) for path in found]))
+            groups[place] = [place], [_run(_card(one)) for one in found]
         else:
             card = _card(place)
             key = json.dumps({**card["recipe"], "seed": None}, sort_keys=True)
-            if key not in single:
-                recipes.append(Recipe(key, (), {}))  # holds the position
-            single.setdefault(key, []).append(place)
-    return [
-        _of_cards(_common(single[one.name]), [_card(path) for path in single[one.name]])
-        if one.name in single
-        else one
-        for one in recipes
-    ]
+            names, runs = groups.setdefault(key, ([], []))
+            names.append(place)
+            runs.append(_run(card))
+    return [_recipe(_common(names), runs) for names, runs in groups.values()]
 
 
-def _holds_a_run(path: Path) -> bool:
+def _may_be_a_run(path: Path) -> bool:
     return path.suffix == ".safetensors" or path.is_dir()
 
 
-def _card(place: str | Path) -> dict[str, Any]:
+def _card(place: str) -> dict[str, Any]:
     card = checkpoint.read_card(checkpoint.find(place))
     if "test" not in card.get("results", {}) or "seed" not in card.get("recipe", {}):
         raise ValueError(f"the card of '{place}' has no seed or no accuracy on test images")
     return card
 
 
-def _common(paths: list[str]) -> str:
-    """Return a name for runs: what their paths begin with."""
-    first, last = min(paths), max(paths)
-    same = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
-    return first if same is None else f"{first[:same]}*"
+def _run(card: dict) -> Run:
+    test, options = card["results"]["test"], card["recipe"].get("dataset_options") or {}
+    test_set = card["dataset"]["name"], str(options), test["n"]
+    return card["recipe"]["seed"], test["accuracy"], test_set
 
 
-def _of_cards(name: str, cards: Sequence[dict]) -> Recipe:
-    each = [
-        (card["recipe"]["seed"], card["results"]["test"]["accuracy"], _test_set(card))
-        for card in cards
-    ]
-    return _recipe(name, each)
-
-
-def _test_set(card: dict) -> tuple:
-    options = card["recipe"].get("dataset_options") or {}
-    return card["dataset"]["name"], str(options), card["results"]["test"]["n"]
-
-
-def _shipped(place: Path) -> Recipe:
-    path = place if place.name == RUNS else place / RUNS
+def _shipped(path: Path) -> tuple[list[str], list[Run]]:
     about = json.loads(path.read_text(encoding="utf-8"))
-    options = str(about.get("terms", {}).get("dataset_options") or {})
-    return _recipe(
-        about["recipe"],
-        [
-            (run["seed"], run["accuracy"], (about["dataset"], options, run["n"]))
-            for run in about["runs"]
-        ],
-    )
+    data = about["dataset"], str(about.get("terms", {}).get("dataset_options") or {})
+    runs = [(run["seed"], run["accuracy"], (*data, run["n"])) for run in about["runs"]]
+    return [about["recipe"]], runs
 
 
-def _recipe(name: str, runs: list[tuple[int, float, tuple]]) -> Recipe:
+def _common(names: list[str]) -> str:
+    """Return a name for runs: what their paths begin with."""
+    return names[0] if len(names) == 1 else f"{commonprefix(names)}*"  # noqa: RUF071
+
+
+def _recipe(name: str, runs: list[Run]) -> Recipe:
     seeds = [seed for seed, _, _ in runs]
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if twice:

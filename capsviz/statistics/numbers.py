@@ -19,7 +19,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -170,25 +170,13 @@ def estimates_of(result: NamedTuple):
 
 
 def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """Names along each axis of a field, as `axes` of its class says.
-
-    Of a result without: by the one field of as many names, classes aside, if no other axis has as
-    many; else by number.
-    """
-    fields = result._asdict()
-    axes = getattr(result, "axes", {}).get(name)
-    if axes is not None and len(axes) == len(shape):
-        named = [
-            _named(result, axis, size) if isinstance(axis, str) else axis
-            for axis, size in zip(axes, shape, strict=True)
-        ]
-    else:
-        lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
-        fitting = [[v for v in lists if len(v) == size] for size in shape]
-        named = [
-            some[0] if len(some) == 1 and shape.count(size) == 1 else None
-            for some, size in zip(fitting, shape, strict=True)
-        ]
+    """Names along each axis of a field, as `axes` of its class says; else by number."""
+    axes = getattr(result, "axes", {}).get(name, ())
+    axes = axes if len(axes) == len(shape) else [None] * len(shape)
+    named = [
+        _named(result, axis, size) if isinstance(axis, str) else axis
+        for axis, size in zip(axes, shape, strict=True)
+    ]
     return [
         [str(k) for k in range(1, size + 1)]
         if names is None or len(names) != size
@@ -207,10 +195,6 @@ def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
     if len(several) == 1:
         return several[0]
     return [", ".join(pair) for pair in zip(*several, strict=True)]
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 def _title(result: NamedTuple, name: str) -> str:

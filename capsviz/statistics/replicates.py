@@ -32,7 +32,7 @@ def over_runs(
     ----------
     rules  field -> function of the S values, or None for the first run's: of what is numbered by
            capsule types, or dimensions of a pose, which are in another order in each run. Of a
-           table also key -> function or None.
+           table also {key: None}, for the first run's of these keys.
 
     Raises
     ------
@@ -64,11 +64,8 @@ def _ruled(name: str, parts: list, rule) -> tuple[Any, list[str]]:
         return parts[0], [name]
     if not isinstance(rule, Mapping):
         return rule(parts), []
-    firsts = [key for key in parts[0] if key in rule and rule[key] is None]
-    value = {
-        key: one if key in firsts else rule.get(key, combine)([part[key] for part in parts])
-        for key, one in parts[0].items()
-    }
+    firsts = [key for key in parts[0] if key in rule]
+    value = {k: v if k in rule else combine([one[k] for one in parts]) for k, v in parts[0].items()}
     return value, [f"{name} ({', '.join(firsts)})"] if firsts else []
 
 

@@ -1,7 +1,5 @@
 """Numbers in words, alike in the findings of every analysis."""
 
-from collections.abc import Sequence
-
 LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
 
@@ -30,11 +28,6 @@ def strongest(classes, activations) -> str:
     return "all classes alike" if alike else classes[int(activations.argmax())]
 
 
-def tied(share: float) -> str:
-    """In brackets, in what share of the images no class is ahead; "" for none."""
-    return f" (in {number(share, '.1%')} no class is ahead of all others)" if share > 0 else ""
-
-
 def shortened(names) -> list[str]:
     """Names of at most `LONGEST` letters, still different: the beginning, "…" and the end."""
     names = [str(name) for name in names]
@@ -46,14 +39,10 @@ def shortened(names) -> list[str]:
     return short
 
 
-def sentence(text: str, names: Sequence[str] = ()) -> str:
-    """A text as a sentence: a capital first, unless it begins with a name, a full stop last.
-
-    "" stays.
-    """
+def sentence(text: str) -> str:
+    """A text as a sentence: a capital first, a full stop last; "" stays."""
     text = text.strip()
-    first = text[:1] if text.startswith(tuple(names)) else text[:1].upper()
-    return first + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
+    return text[:1].upper() + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
 
 
 def word_for(difference, above: str, below: str, neither: str) -> str:

@@ -4,11 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import literal as twins
 from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
-from capsviz.nn.children import PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
@@ -19,40 +17,10 @@ def draw32(*shape, seed=0):
     return draw(*shape, seed=seed, dtype=torch.float32)
 
 
-@pytest.fixture(params=[1.0, 1 / 3], ids=["paper", "scaled"])
-def primary_layer(request):
-    """3 types of 4 dimensions, a 3x3 kernel, from 2 channels."""
-    torch.manual_seed(0)
-    return PrimaryCapsules(2, types=3, dimensions=4, kernel=3, scale=request.param)
-
-
 @pytest.fixture
 def class_layer():
     torch.manual_seed(0)
     return ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
-
-
-def test_a_primary_capsule_is_the_channels_of_one_type_at_one_place(primary_layer):
-    features = draw32(2, 2, 9, 7)  # 4 rows, 3 columns of capsules
-    found = primary_layer(features)
-    weight = primary_layer.convolution.weight.detach() * primary_layer.scale
-    bias = primary_layer.convolution.bias.detach()
-    assert found.shape == (2, 3 * 4 * 3, 4)
-    for b in range(2):
-        for kind in range(3):
-            for row in range(4):
-                for column in range(3):
-                    patch = features[b, :, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
-                    channels = range(4 * kind, 4 * kind + 4)
-                    s = [float((weight[c] * patch).sum() + bias[c]) for c in channels]
-                    i = (kind * 4 + row) * 3 + column
-                    torch.testing.assert_close(found[b, i], torch.tensor(twins.squash(s)))
-
-
-def test_primary_capsules_are_float32_under_autocast(primary_layer):
-    with torch.autocast("cpu", torch.bfloat16):
-        found = primary_layer(draw32(2, 2, 9, 7))
-    assert found.dtype == torch.float32 and found.norm(dim=-1).max() < 1
 
 
 def layer_of(name, **options):
@@ -175,44 +143,14 @@ def test_a_routing_without_a_fused_form_serves_as_well(class_layer):
     torch.testing.assert_close(class_layer(primary), expected)
 
 
-def test_the_bias_is_added_in_routing_and_trained(class_layer):
-    assert class_layer.bias.shape == (J, E) and (class_layer.bias == 0.1).all()
-    primary = draw32(B, I, D)
-    plain = class_layer(primary)
-    plain.sum().backward()
-    assert class_layer.bias.grad.abs().sum() > 0
-    with torch.no_grad():
-        class_layer.bias += 1
-    assert not torch.allclose(class_layer(primary), plain)
-
-
-@pytest.mark.parametrize("name", routing.available())
-@pytest.mark.parametrize("fused", [False, True])
-def test_routing_stays_float32_under_autocast(name, fused):
-    torch.manual_seed(0)
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, std=1.0)
-    primary = draw32(B, I, D)
-    call = layer if fused else lambda u: layer.route(u)[1].poses[-1]
-    expected = call(primary)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = call(primary)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("option", ["detach", "leaky"])
-def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch):
+def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
     def route(votes, *, iterations, bias, couplings):
         raise AssertionError
 
-    monkeypatch.setattr(routing, "get", lambda name: SimpleNamespace(route=route))
-    ClassCapsules(I, J, routing="plain")
-    with pytest.raises(ValueError, match=f"the routing 'plain' has no option '{option}'"):
-        ClassCapsules(I, J, routing="plain", **{option: True})
-    fused = SimpleNamespace(route=routing.get("x").route, fused=lambda u, w, *, leaky, detach: u)
-    monkeypatch.setattr(routing, "get", lambda name: fused)
-    with pytest.raises(ValueError, match=f"has no option '{option}'"):  # the other path has it
-        ClassCapsules(I, J, routing="half", **{option: True})
+    half = SimpleNamespace(route=route, fused=lambda u, w, *, leaky, detach: u)
+    monkeypatch.setattr(routing, "get", lambda name: half)
+    with pytest.raises(ValueError, match="the routing 'half' has no option 'leaky'"):
+        ClassCapsules(I, J, routing="half", leaky=True)
 
 
 def test_what_cannot_be_built_is_refused():

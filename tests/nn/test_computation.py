@@ -69,30 +69,6 @@ def test_export_with_any_batch(model, images, tiny_images):
             close(a, b, 1e-12)
 
 
-def test_onnx_with_any_batch(tiny_images, tmp_path):
-    """Of the preset that does all that the other does, and adds a bias."""
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
-    runtime = pytest.importorskip("onnxruntime")
-    model = build_strong(preset="authors")
-    with literal(), torch.no_grad():
-        torch.onnx.export(
-            model,
-            (tiny_images[:3],),
-            tmp_path / "network.onnx",
-            dynamo=True,
-            verbose=False,
-            input_names=["images"],
-            output_names=["lengths", "poses", "primary"],
-            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64)},),
-        )
-    session = runtime.InferenceSession(tmp_path / "network.onnx")
-    for n in (1, 2, 8):
-        actual = session.run(None, {"images": tiny_images[:n].numpy()})
-        for a, b in zip(actual, model(tiny_images[:n]), strict=True):
-            close(torch.from_numpy(a), b.detach(), 1e-5)
-
-
 def test_the_switch_is_put_back_also_after_an_error_and_can_be_nested():
     with pytest.raises(ZeroDivisionError), literal():
         with literal():
@@ -129,33 +105,13 @@ def test_autocast_is_turned_off_where_there_is_one():
         pass
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_network_of_half_precision_runs_traces_and_decodes(dtype, tiny_images):
-    exact = build_strong(routing_bias=True)
-    expected = exact(tiny_images)
-    model = build_strong(routing_bias=True).to(dtype)
-    output = model(tiny_images.to(dtype))
-    assert {x.dtype for x in output} == {torch.float32}  # capsules keep their precision
-    close(output.lengths, expected.lengths, 0.05)
-    decoded = model.decode(output.poses, output.lengths.argmax(1))
-    assert decoded.dtype == torch.float32
-    classes = output.lengths.argmax(1)
-    close(decoded, exact.decode(output.poses, classes), 0.02)
-    traced = capsviz.trace(model, tiny_images)
-    close(traced.lengths, output.lengths.detach(), 1e-3)
-    assert traced.reconstruction.shape == tiny_images.shape
-    assert all(x.isfinite().all() for x in (traced.votes, traced.couplings, traced.reconstruction))
-    loss = model.objective(output, tiny_images, torch.arange(8) % 3).loss
-    loss.backward()
-    assert all(p.grad.isfinite().all() and p.grad.dtype == dtype for p in model.parameters())
-
-
 @ROUTINGS
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["capsnet", "matrix_capsnet"])
 def test_every_routing_runs_trains_and_traces_in_half_precision(kind, dtype, name, tiny_images):
     """Its norms too, whose own tensors are of half precision beside capsules that are not."""
     small = {"channels": 5, "types": 2 if kind == "capsnet" else (2, 3, 4)}
+    small["reconstruction_weight"] = 0.0005
 
     def build():
         with torch.random.fork_rng():
@@ -167,14 +123,15 @@ def test_every_routing_runs_trains_and_traces_in_half_precision(kind, dtype, nam
         output = network(images)
         network.objective(output, images, torch.arange(8) % 3).loss.backward()
         network.eval()
-    assert {x.dtype for x in output} == {torch.float32}
+    assert {x.dtype for x in output} == {torch.float32}  # capsules keep their precision
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(g.isfinite().all() and g.dtype == dtype for g in gradients)
     for (_, a), (_, b) in zip(model.named_buffers(), exact.named_buffers(), strict=True):
         assert a.dtype == (dtype if b.is_floating_point() else b.dtype)
         close(a.to(b), b, 0.1)  # what batch norm learned of the batch
-    traced = capsviz.trace(model, tiny_images)
-    close(traced.lengths, capsviz.trace(exact, tiny_images).lengths, 0.1)
+    traced, expected = capsviz.trace(model, tiny_images), capsviz.trace(exact, tiny_images)
+    close(traced.lengths, expected.lengths, 0.1)
+    close(traced.reconstruction, expected.reconstruction, 0.05)
 
 
 @ROUTINGS
@@ -209,14 +166,6 @@ def test_a_matrix_network_is_exported_before_it_ever_ran_and_others_compute_afte
         program = torch.export.export(model, (images,)).module()
         close(program(images).lengths, model(images).lengths, 1e-5)
     assert type(matrix(name)(images).lengths) is torch.Tensor
-
-
-@pytest.mark.parametrize("name", ["em", "variational"])
-def test_mixtures_are_exported_with_any_batch(name):
-    model = models.build("capsnet", (1, 28, 28), 10, types=2, stem="slim", routing=name).eval()
-    program = exported(model, torch.rand(3, 1, 28, 28)).module()
-    images = torch.rand(5, 1, 28, 28)
-    close(program(images).lengths, model(images).lengths, 1e-5)
 
 
 def test_stand_ins_of_an_exporter_leave_no_trace_in_convolutions():

@@ -100,13 +100,6 @@ def test_the_deconvolution_spreads_each_number_of_a_map_by_the_kernel(poses):
         torch.testing.assert_close(image, maps, rtol=1e-4, atol=1e-5)
 
 
-def test_only_the_pose_of_the_chosen_class_matters(decoder, poses):
-    classes = torch.tensor([0, 1, 2, 0])
-    others = poses + 1.0
-    others[torch.arange(4), classes] = poses[torch.arange(4), classes]
-    assert torch.equal(decoder(others, classes), decoder(poses, classes))
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_gradients_reach_the_pose_of_the_chosen_class_alone(decoder, poses, training):
     classes, weights = torch.tensor([0, 1, 2, 0]), torch.randn(4, *SHAPE)
@@ -115,14 +108,6 @@ def test_gradients_reach_the_pose_of_the_chosen_class_alone(decoder, poses, trai
     reached = poses.grad.abs().sum(2) > 0
     assert reached.tolist() == one_hot(classes, J).bool().tolist()
     assert all(p.grad.abs().sum() > 0 for p in decoder.parameters())
-
-
-def test_an_image_is_decoded_alone_as_in_a_batch(decoder, poses):
-    classes = torch.tensor([0, 1, 2, 0])
-    together = decoder(poses, classes)
-    for b in range(4):
-        alone = decoder(poses[b : b + 1], classes[b : b + 1])
-        torch.testing.assert_close(alone, together[b : b + 1])
 
 
 @every_decoder

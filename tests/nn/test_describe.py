@@ -68,8 +68,6 @@ SMALL = {
     "capsnet": {
         "channels": 5, "types": 2, "primary_dimensions": 4, "class_dimensions": 6, "hidden": [7],
     },
-    "cnn": {"channels": [4, 6], "hidden": [9]},
-    "average": {"channels": [4, 6]},
     "resnet": {"channels": [4, 6], "blocks": 1},
 }  # fmt: skip
 NETWORKS = list(SMALL.items())

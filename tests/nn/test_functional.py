@@ -15,13 +15,6 @@ def test_squash_is_equation_1(scale):
     torch.testing.assert_close(functional.squash(x), expected, rtol=1e-6, atol=1e-12)
 
 
-def test_squash_keeps_the_direction_and_orders_lengths():
-    short, long = draw(1, 6), 3 * draw(1, 6)
-    a, b = functional.squash(short), functional.squash(long)
-    torch.testing.assert_close(a / a.norm(), short / short.norm())
-    assert a.norm() < b.norm() < 1
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e-12, 1e-6, 1.0, 1e6, 1e18])
 def test_squash_has_finite_values_and_gradients_for_vectors_of_any_size(size, dtype):
@@ -30,10 +23,6 @@ def test_squash_has_finite_values_and_gradients_for_vectors_of_any_size(size, dt
     y.sum().backward()
     assert y.isfinite().all() and x.grad.isfinite().all()
     assert (y.norm(dim=-1) <= 1 + 1e-6).all()
-
-
-def test_squash_passes_gradcheck():
-    assert torch.autograd.gradcheck(functional.squash, draw(2, 3, 4).requires_grad_())
 
 
 @pytest.mark.parametrize(("present", "absent", "weight"), [(0.9, 0.1, 0.5), (0.8, 0.3, 0.2)])
@@ -54,12 +43,6 @@ def test_margin_loss_takes_several_classes_in_one_image(dtype):
     expected = torch.tensor(twins.margin_loss(lengths, [{0, 2}, set()]), dtype=torch.float64)
     found = functional.margin_loss(lengths, several.to(dtype))
     torch.testing.assert_close(found, expected)
-
-
-def test_margin_loss_does_not_pull_on_classes_beyond_their_margin():
-    lengths = torch.tensor([[0.95, 0.05, 0.5]], requires_grad=True)
-    functional.margin_loss(lengths, torch.tensor([0])).sum().backward()
-    torch.testing.assert_close(lengths.grad, torch.tensor([[0.0, 0.0, 0.4]]))
 
 
 @pytest.mark.parametrize(
@@ -114,15 +97,6 @@ def test_a_leaky_softmax_is_a_softmax_with_one_more_logit_of_zero(dim, scale):
         parts = [torch.tensor(x - top).exp() for x in (0.0, *row.tolist())]
         expected = [float(x / sum(parts)) for x in parts[1:]]
         assert share.tolist() == pytest.approx(expected, abs=1e-6)
-
-
-def test_mask_keeps_one_pose_in_its_place():
-    poses = draw(3, 4, 5)
-    masked = functional.mask(poses, torch.tensor([2, 0, 3])).view(3, 4, 5)
-    for b, kept in enumerate([2, 0, 3]):
-        for j in range(4):
-            expected = poses[b, j] if j == kept else torch.zeros(5, dtype=torch.float64)
-            assert torch.equal(masked[b, j], expected)
 
 
 def test_random_couplings_are_uniform_on_the_simplex(generator):

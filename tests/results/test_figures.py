@@ -30,18 +30,6 @@ def result():
     return rotate.Rotate().measure(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
 
 
-def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatch):
-    monkeypatch.setattr(results.files, "INLINE_BYTES", 1000)
-    paths = results.save(tmp_path / "x", "rotate", result, formats=["png"])
-    assert [p.name for p in paths] == ["x.png", "x.npz", "x.json"]
-    assert paths[-1].stat().st_size < 5000
-    again, _ = results.read_result(paths[-1])
-    assert np.array_equal(again.lengths, result.lengths)
-    paths[1].unlink()
-    with pytest.raises(ValueError, match=r"needs x\.npz beside it"):
-        results.read_result(paths[-1])
-
-
 def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     formats = ["png", "pdf", "svg"]
     chosen = [f"--format={name}" for name in formats]

@@ -79,6 +79,10 @@ def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
     for name, value in written._asdict().items():
         assert same(value, getattr(read, name)), name
     assert about["kind"] == "Result" and about["capsviz"]
+    if limit == 10:
+        path.with_suffix(".npz").unlink()
+        with pytest.raises(ValueError, match=r"needs x\.npz beside it"):
+            results.read_result(path)
 
 
 def test_the_file_is_strict_json_where_nan_is_null(mine, tmp_path):

@@ -107,16 +107,16 @@ def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monke
     compared = []
     monkeypatch.setattr(reports, "_of_all", lambda *given: compared.append(given) or [])
     out = tmp_path / "r.html"
-    words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
+    words = ["digits", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
     done = invoke(*words, "--dataset", "digits")
     assert done.exit_code == 0, done.output
     page = out.read_text(encoding="utf-8")
-    assert "<h1>mnist beside mnist-resnet</h1>" in page and "difference to mnist, paired" in page
+    assert "<h1>digits beside mnist-resnet</h1>" in page and "difference to digits, paired" in page
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
     assert "Not measured: " in page and "reconstruct of mnist-resnet" in page
     assert "Not checked: it has no capsules" in page
     (_, networks, settings), _ = compared
-    assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
+    assert [one.name for one in networks] == ["digits", "mnist-resnet"] and settings.n == 8
 
 
 @pytest.mark.slow
@@ -176,6 +176,8 @@ def test_numbers_are_named_by_what_the_result_names():
         curve: Estimate
         names: list[str]
 
+        axes = {"hits": ("names",)}
+
     apart = Estimate(np.array([0.0, -0.2]), np.array([[0.0, 0], [-0.3, -0.1]]))
     two = Estimate(np.array([0.5, 0.25]), np.array([[0.4, 0.6], [0.1, 0.5]]), 9, apart)
     long = Estimate(np.zeros(30), np.zeros((30, 2)))
@@ -227,23 +229,3 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
     monkeypatch.setattr(reports, "LIMIT_BYTES", 1000)
     done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
-
-
-def test_axes_of_one_length_are_not_taken_for_another():
-    class Ten(NamedTuple):
-        hits: Estimate
-        classes: list[str]
-        sets: list[str]
-
-    two = Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2)))
-    rows = numbers.rows(Ten(two, ["a", "b"], ["c", "d"]))
-    assert [row.label for row in rows][:2] == ["hits, 1, 1", "hits, 1, 2"]
-    rows = numbers.rows(Ten(two[0], ["a", "b"], ["c", "d"]))
-    assert [row.label for row in rows] == ["hits, c", "hits, d"], "never by classes"
-
-
-def test_analyses_without_a_figure_are_named(tmp_path):
-    out = tmp_path / "r.html"
-    done = invoke("digits", "--n", 8, "--only", "segment", "--output", out)
-    assert done.exit_code == 1 and "shows one object in each image" in done.stderr
-    assert not out.exists()

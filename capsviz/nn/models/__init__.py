@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz.discovery import entries, load, name_of, names
+from capsviz.discovery import entries, load, name_of
 
 PACKAGE = "capsviz.nn.models"
 PARTS = {  # options of a network that name files, which may be plug-ins
@@ -53,11 +53,6 @@ class Objective(NamedTuple):
     loss: Tensor  # ()
     margin: Tensor  # (B,)
     reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
-
-
-def available() -> list[str]:
-    """Return the names of the networks."""
-    return names(PACKAGE)
 
 
 def of_capsviz(model: nn.Module) -> bool:

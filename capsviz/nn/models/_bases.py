@@ -139,19 +139,9 @@ class ClassPoses(Network):
     ) -> Objective:
         """The routing's loss plus weighted reconstruction loss, decoded from the true class.
 
-        Parameters
-        ----------
-        output                 of `forward`, for the images of B examples.
-        images                 (B, C, H, W) to be reconstructed; where K things are in one image,
-                               (B, K, C, H, W), each thing alone: decoded from its own class, and
-                               averaged over K.
-        labels                 (B,) classes; or (B, K), each of which is present.
-        reconstruction_factor  on the weight of the reconstruction.
-        progress               share of training that is done, for a loss that grows stricter.
-
-        Raises
-        ------
-        ValueError  if there is not one image to reconstruct for each label.
+        Parameters are those of every network (`capsviz.nn.models`). Each of K things in an image is
+        decoded from its own class, and their losses are averaged. ValueError if there is not one
+        image to reconstruct for each label.
         """
         c = self.settings
         margin = functional.objective(

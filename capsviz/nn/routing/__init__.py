@@ -13,12 +13,13 @@ and may offer
                         what each vote adds to the quantity that decides the parent's activation,
                         which QUANTITY names; default: `weights` times the vote's part along the
                         parent's pose
-`couplings` replace its own in every iteration; one that iterates takes a list of them, too, None
-where it couples by itself. ValueError for shapes that do not fit, inputs that are missing, and
-fewer than one iteration.
-The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
-one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
-and the options `bias`, `detach` and `leaky`.
+Votes are what child i predicts for parent j. `couplings` (B, I, J), or a shape that broadcasts to
+it, replace its own in every iteration, while logits are still recorded; one that iterates takes a
+list of them, too, None where it couples by itself. ValueError for shapes that do not fit, inputs
+that are missing, and fewer than one iteration.
+The signatures of `route` and `fused` say what else a routing needs: `iterations` (without it there
+is one pass), `activations` (B, I) of the children in [0, 1], `children` (B, I, D) themselves, its
+`parameters`, and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS = "batch_norm" asks
 for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
@@ -161,14 +162,19 @@ def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int)
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
 
 
+def over_parents(logits: Tensor) -> Tensor:
+    """Couplings that sum to 1 over parents, of logits (..., I, J)."""
+    return logits.softmax(-1)
+
+
 def iterate(
     votes: Tensor,
     iterations: int,
     couplings: Tensor | Sequence[Tensor | None] | None,
     *,
-    shares: Callable[[Tensor], Tensor],
     parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
     logits: Callable[..., Tensor],
+    shares: Callable[[Tensor], Tensor] = over_parents,
 ) -> Routing:
     """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
 
@@ -176,7 +182,7 @@ def iterate(
     ----------
     votes, iterations, couplings
              as a routing's `route` takes them.
-    shares   (..., I, J) of logits -> couplings.
+    shares   (..., I, J) of logits -> couplings; default: the softmax over parents.
     parents  of the couplings and the number of the iteration, from 0: their poses and activations
              (without, these are lengths), and what `logits` reads of them.
     logits   those of an iteration, and what it needs of the parents -> those of the next.

@@ -34,10 +34,6 @@ class Alone:
         """Add what is summed over the parents of a position, (n, P), over all that compete."""
         return values
 
-    def sharers(self, parents: int, block: slice) -> Tensor | int:
-        """Return how many parents share a child."""
-        return parents
-
 
 @dataclass(frozen=True)
 class Places(Alone):
@@ -65,7 +61,7 @@ class Places(Alone):
         return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
 
     def softmax(self, logits, block):
-        mask, child, count, _ = _slots(self.links, block.start, block.stop)
+        mask, child, count = _slots(self.links, block.start, block.stop)
         peaks = self._by_image(logits.detach().amax(1)).masked_fill(~mask, -torch.inf)
         highest = peaks.new_full((len(peaks), count), -torch.inf)
         highest.scatter_reduce_(1, child.expand(len(peaks), -1), peaks, "amax")
@@ -76,14 +72,10 @@ class Places(Alone):
         return shares / self.total(shares.sum(1), block).masked_fill(~slot_mask[:, 0], 1)[:, None]
 
     def total(self, values, block):
-        _, child, count, _ = _slots(self.links, block.start, block.stop)
+        _, child, count = _slots(self.links, block.start, block.stop)
         flat = self._by_image(values)
         sums = flat.new_zeros(len(flat), count).index_add_(1, child, flat)
         return self._by_slot(sums[:, child], block)
-
-    def sharers(self, parents, block):
-        places = _slots(self.links, block.start, block.stop).places
-        return (parents * places).view(-1, 1, len(self.links.child))
 
     def _by_image(self, values: Tensor) -> Tensor:
         """(n, B * Q) -> (B, n * Q)."""
@@ -101,7 +93,6 @@ class Slots(NamedTuple):
     mask: Tensor  # is there a child
     child: Tensor  # its number
     count: int  # type: ignore[assignment]  # of how many
-    places: Tensor  # how many see it
 
 
 # Kept, because it follows from the links alone: a GPU would be waited for in every iteration.
@@ -126,5 +117,4 @@ def _slots(links: Links, start: int, stop: int) -> Slots:
     first = min(numbers, default=0)
     count = max(numbers, default=first) - first + 1
     mask, child = child >= 0, (child - first).clamp_min(0)
-    places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
-    return Slots(mask, child, count, places)
+    return Slots(mask, child, count)

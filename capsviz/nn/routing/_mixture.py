@@ -128,7 +128,7 @@ def mixture(
     """
 
     def some(u, *inputs):
-        return _Mixture.apply(competition, u, weight, *inputs)
+        return _Mixture.apply(competition, None, u, weight, *inputs)
 
     inputs = activations.T, centre.permute(1, 2, 0), precision.permute(1, 2, 0), constant.T
     mass, first, second = _in_pieces(some, competition, weight, children, *inputs)
@@ -140,14 +140,21 @@ def even_moments(
 ) -> Moments:
     """Moments of the votes about their mean, each child divided equally among its parents."""
 
+    I, J, E, D = weight.shape
+
     def some(u, a):
-        sharers = _sharers(competition, weight.shape[1], a)
-        mass = (a / sharers).sum(0).expand(weight.shape[1], -1)
-        return mass, *_Even.apply(competition, sharers, u, weight, a)
+        with torch.no_grad():
+            every = slice(0, I)
+            even = competition.softmax(torch.zeros_like(a)[:, None], every) / J  # of each parent
+            flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
+            first = (flat @ (u * (even * a[:, None])).reshape(I * D, -1)).view(J, E, -1)
+            centre = per_mass(first, (even[:, 0] * a).sum(0))
+            known = torch.ones_like(centre), torch.zeros_like(centre[:, 0])
+        shares = even.expand(-1, J, -1)
+        return *_Mixture.apply(competition, shares, u, weight, a, centre, *known), centre
 
     mass, *sums = _in_pieces(some, competition, weight, children, activations.T)
-    first, second, centre = (x.permute(2, 0, 1) for x in sums)
-    return Moments(mass.T, first, second, centre)
+    return Moments(mass.T, *(x.permute(2, 0, 1) for x in sums))
 
 
 def _in_pieces(some: Callable, competition: Alone, weight: Tensor, *inputs: Tensor) -> list[Tensor]:
@@ -167,45 +174,50 @@ def _spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[t
 
 
 class _Mixture(torch.autograd.Function):
-    """Axes are (i, d, b), (i, j, e, d), (i, b), (j, e, b) twice, (j, b): the batch last."""
+    """Axes are (i, d, b), (i, j, e, d), (i, b), (j, e, b) twice, (j, b): the batch last.
+
+    `even`: shares (i, j, b) in place of those by distance; the centre is then the votes' mean.
+    """
 
     @staticmethod
-    def forward(ctx, competition, u, weight, a, centre, precision, constant):
+    def forward(ctx, competition, even, u, weight, a, centre, precision, constant):
         I, J, E, D = weight.shape
         w = weight.reshape(I, J * E, D)
         root = precision.sqrt()
         minus = -centre * root
         mass, first, second = (torch.zeros_like(x) for x in (constant, centre, centre))
-        shares = u.new_empty(I, J, u.shape[2])
+        shares = u.new_empty(I, J, u.shape[2]) if even is None else even
         for block, offset, squared in _spaces(competition, 2, u, weight):
             torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
             torch.addcmul(minus, offset, root, out=offset)  # in standard deviations
-            torch.square(offset, out=squared)
-            share = competition.softmax(torch.add(constant, squared.sum(2), alpha=-0.5), block)
-            shares[block] = share
-            part = share.mul_(a[block][:, None])
+            squared = torch.square(offset, out=offset if even is not None else squared)
+            if even is None:
+                far = torch.add(constant, squared.sum(2), alpha=-0.5)
+                shares[block] = competition.softmax(far, block)
+            part = shares[block] * a[block][:, None]
             mass += part.sum(0)
-            first += offset.mul_(part[:, :, None]).sum(0)
+            if even is None:
+                first += offset.mul_(part[:, :, None]).sum(0)
             second += squared.mul_(part[:, :, None]).sum(0)
         first /= root
-        ctx.competition = competition
+        ctx.competition, ctx.even = competition, even
         ctx.save_for_backward(u, weight, a, centre, precision, constant, shares, first)
         return mass, first + mass[:, None] * centre, second / precision
 
     @staticmethod
     def backward(ctx, *grads):
-        inputs, needed = ctx.saved_tensors[:6], ctx.needs_input_grad[1:]
-        literally = partial(_literally, ctx.competition)
-        fast = partial(_gradients, ctx.competition, *ctx.saved_tensors, *grads)
-        return None, *gradients_of(literally, fast, inputs, needed, grads)
+        inputs, needed = ctx.saved_tensors[:6], ctx.needs_input_grad[2:]
+        literally = partial(_literally, ctx.competition, ctx.even)
+        fast = partial(_gradients, ctx.competition, ctx.even, *ctx.saved_tensors, *grads)
+        return None, None, *gradients_of(literally, fast, inputs, needed, grads)
 
 
 def _gradients(
-    competition, u, weight, a, centre, precision, constant, shares, first, dmass, dfirst, dsecond
+    competition, even, u, weight, a, centre, precision, constant, shares, first, *grads
 ) -> tuple[Tensor, ...]:
     """Return the gradients of all inputs; `first`: the weighted sum of votes about the centre."""
     I, J, E, D = weight.shape
-    w = weight.reshape(I, J * E, D)
+    w, (dmass, dfirst, dsecond) = weight.reshape(I, J * E, D), grads
     du, da = torch.empty_like(u), torch.empty_like(a)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
     along, dprecision = torch.zeros_like(centre), torch.zeros_like(precision)
@@ -219,14 +231,15 @@ def _gradients(
         mean = (share * gain).sum(1)
         da[block] = mean
         part = share * a[block][:, None]
-        dlogits = part * (gain - competition.total(mean, block)[:, None])
-        dconstant += dlogits.sum(0)
         dvotes = slope.mul_(2 * part[:, :, None])
         dvotes.addcmul_(part[:, :, None].expand_as(dvotes), dfirst.expand_as(dvotes), value=-1)
-        torch.mul(offset, dlogits[:, :, None], out=pulled)
-        dvotes.addcmul_(pulled, precision.expand_as(pulled), value=-1)
-        along += pulled.sum(0)
-        dprecision -= pulled.mul_(offset).sum(0)
+        if even is None:
+            dlogits = part * (gain - competition.total(mean, block)[:, None])
+            dconstant += dlogits.sum(0)
+            torch.mul(offset, dlogits[:, :, None], out=pulled)
+            dvotes.addcmul_(pulled, precision.expand_as(pulled), value=-1)
+            along += pulled.sum(0)
+            dprecision -= pulled.mul_(offset).sum(0)
         dvotes = dvotes.flatten(1, 2)
         torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
         torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
@@ -234,77 +247,10 @@ def _gradients(
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), da, dcentre, dprecision / 2, dconstant
 
 
-def _literally(competition, u, weight, a, centre, precision, constant):
+def _literally(competition, even, u, weight, a, centre, precision, constant):
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
     logits = constant - (squared * precision).sum(2) / 2
-    part = competition.softmax(logits, slice(0, len(u))) * a[:, None]
+    shares = competition.softmax(logits, slice(0, len(u))) if even is None else even
+    part = shares * a[:, None]
     return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
-
-
-class _Even(torch.autograd.Function):
-    """Sum of the votes (j, e, b), of their squares about the mean, and the mean, a constant.
-
-    Axes are (i, d, b), (i, j, e, d), (i, b): the batch last.
-    """
-
-    @staticmethod
-    def forward(ctx, competition, sharers, u, weight, a):
-        I, J, E, D = weight.shape
-        share = a / sharers
-        w = weight.reshape(I, J * E, D)
-        flat = w.transpose(0, 1).reshape(J * E, I * D)
-        first = flat @ (u * share[:, None]).view(I * D, -1)
-        centre = per_mass(first, share.sum(0))
-        second = torch.zeros_like(first)
-        for block, votes in _spaces(competition, 1, u, weight):
-            offset = torch.bmm(w[block], u[block], out=votes.flatten(1, 2)).sub_(centre)
-            second += offset.square_().mul_(share[block][:, None]).sum(0)
-        first, second, centre = (x.view(J, E, -1) for x in (first, second, centre))
-        ctx.competition, ctx.sharers = competition, sharers
-        ctx.save_for_backward(u, weight, a, centre)
-        ctx.mark_non_differentiable(centre)
-        return first, second, centre
-
-    @staticmethod
-    def backward(ctx, *grads):
-        (*inputs, centre), needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
-        literally = partial(_even_literally, ctx.sharers, centre)
-        fast = partial(_even_gradients, ctx.competition, ctx.sharers, *inputs, centre, *grads[:2])
-        return None, None, *gradients_of(literally, fast, inputs, needed, grads[:2])
-
-
-def _sharers(competition: Alone, parents: int, activations: Tensor) -> Tensor | int:
-    """Among how many each of the activations (I, B) is shared out: as many numbers, or one."""
-    I, positions = activations.shape
-    sharers = competition.sharers(parents, slice(0, I))
-    if isinstance(sharers, Tensor):  # (I, 1, Q): the same of all images
-        images = positions // sharers.shape[2]
-        sharers = sharers.to(activations).expand(-1, images, -1).flatten(1)
-    return sharers
-
-
-def _even_gradients(competition, sharers, u, weight, a, centre, dfirst, dsecond):
-    """Return gradients of u, W, a: a unit of share adds û·dfirst + (û - centre)²·dsecond."""
-    I, J, E, D = weight.shape
-    share = a / sharers
-    w = weight.reshape(I, J * E, D)
-    centre, dfirst, twice = (x.reshape(J * E, -1) for x in (centre, dfirst, 2 * dsecond))
-    du, dw = torch.empty_like(u), w.new_empty(I, D, J * E)  # so MKL is twice as fast
-    dshare = (centre * dfirst).sum(0).repeat(I, 1)
-    for block, *room in _spaces(competition, 2, u, weight):
-        offset, slope = (x.flatten(1, 2) for x in room)
-        torch.bmm(w[block], u[block], out=offset)
-        torch.addcmul(dfirst, offset.sub_(centre), twice, out=slope)
-        back, heavy = w[block].transpose(1, 2), u[block] * share[block][:, None]
-        torch.bmm(back, dfirst.expand_as(slope), out=du[block])
-        dshare[block] += offset.mul_(slope).sum(1) + (du[block] * u[block]).sum(1)
-        torch.bmm(back, slope, out=du[block]).mul_(share[block][:, None])
-        torch.bmm(heavy, slope.transpose(1, 2), out=dw[block])
-    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dshare / (2 * sharers)
-
-
-def _even_literally(sharers, centre, u, weight, a):
-    votes = torch.einsum("ijed,idb->ijeb", weight, u)
-    part = (a / sharers)[:, None, None]
-    return (part * votes).sum(0), (part * (votes - centre).square()).sum(0)

@@ -34,15 +34,11 @@ def route(
 
     Parameters
     ----------
-    votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  of agreement, at least 1; the paper uses 3.
-    bias        (J, E) added to every parent's input in each iteration, as the authors' code does.
-    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                the softmax of the logits: an intervention; or a list, of one for each iteration,
-                or None for its own. The logits are still recorded.
-    detach      let gradients flow through the last iteration only, its couplings as constants.
-    leaky       couple each child also to no parent: one more logit, fixed at zero, in its softmax,
-                whose share is dropped (`functional.leaky_softmax`, as the authors' code does).
+    votes, iterations, couplings: as every routing takes them (`capsviz.nn.routing`)
+    bias    (J, E) added to every parent's input in each iteration, as the authors' code does.
+    detach  let gradients flow through the last iteration only, its couplings as constants.
+    leaky   couple each child also to no parent: one more logit, fixed at zero, in its softmax,
+            whose share is dropped (`functional.leaky_softmax`, as the authors' code does).
 
     Returns
     -------

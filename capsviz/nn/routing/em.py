@@ -83,9 +83,7 @@ def route(
 
     Parameters
     ----------
-    votes              (B, I, J, E) what child i predicts for parent j.
-    iterations         at least 1; the E-step comes before each but the first.
-    activations        (B, I) of the children, in [0, 1].
+    votes, iterations, activations, couplings: as every routing takes them (`capsviz.nn.routing`)
     beta_u, beta_a     (J); None: (1 + ln 2π)/2 and 0.
     final_temperature  λ's limit, an inverse temperature. Costs grow with a parent's mass, as I/J:
                        the authors' 0.01 is for some hundred children a parent; with fewer all
@@ -95,8 +93,6 @@ def route(
                        learns nothing: some times the variance of the first votes serves.
     links              which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                        with a Q after B; activations (B, count).
-    couplings          (B, I, J), or a shape that broadcasts to it, in place of its own in every
-                       iteration; logits are still recorded.
     """
     active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)

@@ -6,7 +6,6 @@ from the poses by a linear head.
 """
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -66,13 +65,10 @@ def route(
 
     Parameters
     ----------
-    votes        (B, I, J, E) what child i predicts for parent j.
-    iterations   at least 1, the first of them with uniform couplings.
+    votes, iterations, couplings: as every routing takes them (`capsviz.nn.routing`)
     gain, shift  (E) of the layer normalisation; None for ones, zeros.
     head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
     head_bias    () or (1), added to the scores: without effect on their softmax.
-    couplings    (B, I, J), or a shape that broadcasts to it, in place of its own in every
-                 iteration; logits are still recorded.
     """
     check_votes(votes, iterations)
     E = votes.shape[3]
@@ -85,8 +81,7 @@ def route(
     def logits(_, poses: Tensor):
         return agreement(votes, poses) / math.sqrt(E)
 
-    shares = partial(torch.softmax, dim=2)
-    return iterate(votes, iterations, couplings, shares=shares, parents=parents, logits=logits)
+    return iterate(votes, iterations, couplings, parents=parents, logits=logits)
 
 
 @exact

@@ -3,9 +3,6 @@
 As in bojone/Capsule: couplings are a softmax of votes times the centre's direction.
 """
 
-from functools import partial
-
-import torch
 from torch import Tensor
 
 from capsviz.nn.functional import EPSILON, agreement, lengths
@@ -23,13 +20,6 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     Logits û_ij · o_j / |o_j| are made anew in each iteration from the sums o_j of the one before,
     not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone; poses of each entry
     are squashed.
-
-    Parameters
-    ----------
-    votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  at least 1.
-    couplings   (B, I, J), or a shape that broadcasts to it, in place of its own in every iteration;
-                logits are still recorded.
     """
     check_votes(votes, iterations)
 
@@ -40,8 +30,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     def logits(_, centre: Tensor):
         return agreement(votes, direction(centre))
 
-    shares = partial(torch.softmax, dim=2)
-    return iterate(votes, iterations, couplings, shares=shares, parents=parents, logits=logits)
+    return iterate(votes, iterations, couplings, parents=parents, logits=logits)
 
 
 @exact

@@ -21,13 +21,6 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     A child's couplings are (b_ij - min_j b_ij) / (max_j b_ij - min_j b_ij): its best parent gets
     all of its vote, its worst nothing, whatever it gives to others. Where all its logits are the
     same, as in the first iteration, they are 1. Couplings do not sum to 1.
-
-    Parameters
-    ----------
-    votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  at least 1.
-    couplings   (B, I, J), or a shape that broadcasts to it, in place of its own in every iteration;
-                logits are still recorded.
     """
     check_votes(votes, iterations)
 
@@ -54,6 +47,6 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     return Parents(poses, lengths(poses))
 
 
-def stretched(logits: Tensor, dim: int = -1) -> Tensor:
-    """Logits moved and scaled to reach from 0 to 1 along `dim`, J; 1 where they are the same."""
-    return stretch(logits, dim)[0]
+def stretched(logits: Tensor) -> Tensor:
+    """Logits (..., J) moved and scaled to reach from 0 to 1; 1 where they are the same."""
+    return stretch(logits)[0]

@@ -33,9 +33,8 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
 
     Parameters
     ----------
-    votes      (B, I, J, E) what child i predicts for parent j.
-    bias       (I, J) added to the couplings after the softmax; None for zeros.
-    couplings  (B, I, J), or a shape that broadcasts to it, in place of softmax and bias.
+    votes, couplings: as every routing takes them (`capsviz.nn.routing`)
+    bias  (I, J) added to the couplings after the softmax; None for zeros.
     """
     check_votes(votes, 1)
     I, J, E = votes.shape[1:]

@@ -61,11 +61,8 @@ def route(
 
     Parameters
     ----------
-    votes         (B, I, J, E) what child i predicts for parent j.
-    activations   (B, I) of the children, from 0 on.
-    children      (B, I, D) their poses u.
+    votes, activations, children, couplings: as every routing takes them (`capsviz.nn.routing`)
     weight, bias  (I, J, D) and (I, J) of the classifiers; None for zeros: uniform couplings.
-    couplings     (B, I, J), or a shape that broadcasts to it, in place of the softmax.
     """
     check_votes(votes, 1)
     B, I, J, _ = votes.shape

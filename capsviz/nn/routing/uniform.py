@@ -17,13 +17,7 @@ __all__ = ["fused", "route"]
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents uniformly, in one pass; poses are squashed.
-
-    Parameters
-    ----------
-    votes      (B, I, J, E) what child i predicts for parent j.
-    couplings  (B, I, J), or a shape that broadcasts to it, in place of 1/J.
-    """
+    """Couple children to parents uniformly, by 1/J, in one pass; poses are squashed."""
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])
     inputs = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings

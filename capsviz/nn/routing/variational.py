@@ -60,14 +60,10 @@ def route(
 
     Parameters
     ----------
-    votes           (B, I, J, E) what child i predicts for parent j.
-    iterations      at least 1; new couplings come before each but the first.
-    activations     (B, I) of the children, in [0, 1].
+    votes, iterations, activations, couplings: as every routing takes them (`capsviz.nn.routing`)
     beta_u, beta_a  (J); None for zeros.
     links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                     with a Q after B; activations (B, count). Proportions are those of a position.
-    couplings       (B, I, J), or a shape that broadcasts to it, in place of its own in every
-                    iteration; logits are still recorded.
     """
     active = check_inputs("variational", votes, activations, iterations, links)
 

@@ -8,7 +8,7 @@ not have.
 
 from torch import Tensor, nn
 
-from capsviz.discovery import load, names, parameters
+from capsviz.discovery import load, parameters
 
 PACKAGE = "capsviz.nn.stems"
 
@@ -35,11 +35,6 @@ class Stem(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
         return self.last(self.before(images))
-
-
-def available() -> list[str]:
-    """Return the names of the stems."""
-    return names(PACKAGE)
 
 
 def build(

@@ -176,15 +176,10 @@ def _of_card(row: Row, name: str) -> str:
     return {
         "data": network.dataset,
         "runs": str(len(network.seeds)),
-        "accuracy": _accuracy(row),
+        "accuracy": NONE if network.accuracy is None else _interval(network.accuracy, ".1%"),
         "parameters": NONE if network.parameters is None else f"{network.parameters:,}",
         "training": NONE if network.seconds is None else f"{network.seconds / 60:.0f}",
     }[name]
-
-
-def _accuracy(row: Row) -> str:
-    accuracy = row.network.accuracy
-    return NONE if accuracy is None else _interval(accuracy, ".1%")
 
 
 def _cell(cell: Cell | None, column: Column, row: Row) -> str:

@@ -101,14 +101,8 @@ class Sources(NamedTuple):
             one = Network(name, data, seeds, digests, None, None, None, None, routing)
             if not any(record.digests < set(other.digests) for other, _ in pairs):
                 pairs = [pair for pair in pairs if not set(pair[0].digests) <= record.digests]
-                pairs.append((one, record.path))
-        routings = [(one.name, one.routing) for one, _ in pairs]
-        return named_apart(
-            [
-                (one, Path(one.routing or path.stem) if routings.count(key) == 1 else path)
-                for key, (one, path) in zip(routings, pairs, strict=True)
-            ]
-        )
+                pairs.append((one, record.path.parent))
+        return named_apart(pairs)
 
 
 def different(pairs: list[tuple[Network, Path]]) -> list[Network]:

@@ -8,13 +8,11 @@ pictures and its style and fetches nothing.
 from __future__ import annotations
 
 import base64
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import torch
 from jinja2 import Environment, StrictUndefined
@@ -306,11 +304,9 @@ def picture(figure: Figure, dpi: int, largest_svg: int) -> str:
     """
 
     def drawn(kind: str) -> bytes:
-        content, undated = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
-        drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
-        with results.style(), matplotlib.rc_context({"svg.fonttype": "path"}):
-            drawing.savefig(content, format=kind, dpi=dpi, metadata=undated)
-        return content.getvalue()
+        with results.look({"svg.fonttype": "path"}):
+            drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
+            return results.encoded(drawing, kind, dpi=dpi)
 
     content, kind = drawn("svg"), "svg+xml"
     if len(content) > largest_svg:

@@ -129,6 +129,7 @@ def test_a_preset_yields_to_what_is_given():
     model = build_strong(preset="authors", routing_bias=False, reconstruction_weight=0.5)
     assert model.capsules.bias is None
     assert model.config["reconstruction_weight"] == 0.5
+    assert build_strong(preset="authors").config["reconstruction_weight"] == 0.001 * 3  # classes
 
 
 @pytest.mark.parametrize(("leaky", "share"), [(False, 1 / 2), (True, 1 / 3)])
@@ -178,7 +179,7 @@ def test_the_network_is_two_convolutions_and_procedure_1(preset, iterations, tin
 
 
 @pytest.mark.parametrize("name", routing.available())
-@pytest.mark.parametrize("batch", [1, 2, 5, 8])
+@pytest.mark.parametrize("batch", [1, 3])
 def test_an_image_gives_the_same_alone_and_in_any_batch(name, batch, tiny_images):
     model = build_strong(routing=name, primary="squash")
     with torch.inference_mode():
@@ -214,35 +215,6 @@ def test_only_pixels_of_its_receptive_field_change_a_primary_capsule(tiny, tiny_
     assert ((changed_inside - plain).abs().amax(2) > 1e-4).all()
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_receptive_field_is_as_small_as_it_can_be(place):
-    row, column = place
-    model = build_strong(channels=20)  # enough for some path through the ReLUs to every pixel
-    image = torch.full((1, 1, 21, 19), 0.5, requires_grad=True)
-    capsules = model.encode(image).poses.view(2, 3, 2, 4)[:, row, column]
-    (gradient,) = torch.autograd.grad(capsules.square().sum(), image)
-    rows, columns = (gradient[0, 0].abs().amax(axis).nonzero() for axis in (1, 0))
-    ys, xs = model.receptive_field(row, column)
-    assert (ys.start, ys.stop) == (int(rows.min()), int(rows.max()) + 1)
-    assert (xs.start, xs.stop) == (int(columns.min()), int(columns.max()) + 1)
-
-
-@pytest.mark.parametrize("preset", ["paper", "authors"])
-def test_the_objective_is_margin_plus_weighted_sum_of_squares(preset, tiny_images):
-    model = build_strong(preset=preset)
-    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    with torch.inference_mode():
-        output = model(tiny_images)
-        found = model.objective(output, tiny_images, labels)
-        made = model.decode(output.poses, labels)
-    margin = torch.tensor(twins.margin_loss(output.lengths, [{int(k)} for k in labels]))
-    sse = ((made - tiny_images) ** 2).sum((1, 2, 3))
-    weight = {"paper": 0.0005, "authors": 0.0005 * 2 * 3}[preset]  # 3 classes
-    torch.testing.assert_close(found.margin, margin)
-    torch.testing.assert_close(found.reconstruction, sse)
-    torch.testing.assert_close(found.loss, (margin + weight * sse).mean())
-
-
 def test_without_reconstruction_there_is_no_decoder(tiny_images):
     model = build_strong(reconstruction_weight=0)
     assert model.decoder is None
@@ -259,22 +231,6 @@ def test_every_parameter_is_trained(tiny_images):
     model.objective(model(tiny_images), tiny_images, labels).loss.backward()
     still = [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
     assert still == []
-
-
-def test_the_loss_falls_when_it_is_minimised(tiny_images):
-    model = build_strong().train()
-    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(80):
-        output = model(tiny_images)
-        loss = model.objective(output, tiny_images, labels).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.2 * losses[0]
-    assert torch.equal(model(tiny_images).lengths.argmax(1), labels)
 
 
 def test_outputs_are_float32_under_autocast(tiny, tiny_images):

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 CASES = {  # (I, J, E, D, B), and what else `attend` is given
-    "plain": ((5, 10, 16, 8, 19), {}),
+    "plain": ((3, 5, 16, 8, 19), {}),
     "few images": ((4, 2, 1, 3, 1), {}),
     "more than a program takes": ((2, 3, 4, 2, 140), {}),
-    "leaky, detached": ((4, 5, 8, 4, 20), {"leaky": True, "detach": True}),
-    "shifted, detached": ((3, 5, 8, 8, 7), {"shifted": True, "detach": True}),
-    "stretched": ((3, 5, 8, 8, 14), {"stretched": True}),
+    "leaky, detached": ((2, 3, 8, 4, 20), {"leaky": True, "detach": True}),
+    "shifted, detached": ((2, 4, 8, 5, 7), {"shifted": True, "detach": True}),
+    "stretched": ((3, 4, 8, 5, 14), {"stretched": True}),
 }
 
 

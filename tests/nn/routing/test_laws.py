@@ -20,7 +20,6 @@ from helpers.routing_cases import (
 
 from capsviz.nn import routing
 from capsviz.nn.functional import lengths
-from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import evidence
 
 every_routing = pytest.mark.parametrize("name", NAMES)
@@ -40,29 +39,12 @@ def pick(values, index):
     }
 
 
-@every_routing
-@pytest.mark.parametrize("iterations", [1, 2, 4])
-def test_there_is_one_entry_for_each_iteration(name, iterations):
-    found = run(name, *drawn(name), iterations)
-    R = iterations if name in ITERATIVE else 1
-    assert isinstance(found, Routing)
-    assert found.logits.shape == found.couplings.shape == (R, B, I, J)
-    assert found.poses.shape == (R, B, J, E) and found.activations.shape == (R, B, J)
-
-
 @every_iterative
 def test_more_iterations_go_on_from_fewer(name):
     given = drawn(name, children=9)
     for a, b in zip(run(name, *given, 2), run(name, *given, 4), strict=True):
         close(a, b[:2])
     assert (run(name, *given, 4).poses[1] - run(name, *given, 4).poses[3]).abs().max() > 1e-6
-
-
-@every_iterative
-def test_the_first_iteration_has_zero_logits_and_even_couplings(name):
-    found = run(name, *drawn(name), 2)
-    assert not found.logits[0].any()
-    assert (found.couplings[0] - found.couplings[0, 0, 0, 0]).abs().max() < 1e-12
 
 
 @every_iterative
@@ -150,21 +132,6 @@ def test_value_and_gradient_are_finite_at(what, name, dtype):
         assert gradient is None or gradient.isfinite().all()
 
 
-@every_routing
-@pytest.mark.parametrize(
-    ("check", "iterations"), [(torch.autograd.gradcheck, 3), (torch.autograd.gradgradcheck, 2)]
-)
-def test_first_and_second_derivatives_are_right(name, check, iterations):
-    votes, options = drawn(name)
-
-    def last(votes, *values):
-        found = run(name, votes, dict(zip(options, values, strict=True)), iterations)
-        return found.poses[-1], found.activations[-1]
-
-    given = [x.requires_grad_() for x in (votes, *options.values())]
-    assert check(last, given, fast_mode=True)
-
-
 SIGNED = {"inverted_attention"}  # its head and its shift tell a pose from the opposite one
 AXES = {"em", "variational", "inverted_attention"}  # look at each number of a vote by itself
 
@@ -247,15 +214,6 @@ def test_a_pose_points_where_its_weighted_votes_do(name):
         total = total - total.mean(2, keepdim=True)
     total, pose = (x / x.norm(dim=2, keepdim=True) for x in (total, pose))
     close(pose, total, 1e-8)
-
-
-@every_active
-def test_weights_are_shares_of_the_parent(name):
-    votes, options = drawn(name)
-    active = options["activations"]
-    weights = routing.get(name).weights(run(name, votes, options).couplings, active)
-    close(weights.sum(2), full(1, len(weights), B, J))
-    assert weights.min() >= 0
 
 
 @every_routing

@@ -87,24 +87,6 @@ def test_places_compete_as_in_the_literal_loops(name, iterations):
 
 
 @every_competing
-@pytest.mark.parametrize("scale", [1.0, 1e3])
-def test_what_a_child_gives_to_all_places_sums_to_one(name, scale):
-    votes, options = drawn(name, scale=scale, dtype=torch.float32)
-    couplings = routing.get(name).route(votes, links=LINKS, **options).couplings
-    close(per_child(couplings, LINKS), torch.ones(3, B, LINKS.count), 1e-5)
-    assert couplings.isfinite().all()
-
-
-@every_competing
-def test_couplings_are_at_first_even_over_the_parents_that_see_a_child(name):
-    votes, options = drawn(name)
-    couplings = routing.get(name).route(votes, links=LINKS, **options, iterations=1).couplings[0]
-    seen = torch.bincount(LINKS.child.flatten(), minlength=LINKS.count)
-    close(couplings, (1 / (J * seen.double()[LINKS.child]))[None, ..., None].expand_as(couplings))
-    assert couplings.unique().numel() > 1  # children of the border are seen less often
-
-
-@every_competing
 def test_a_fully_connected_layer_is_one_place(name):
     links = Links(torch.arange(I)[None], I)
     votes, options = drawn(name, count=I)
