@@ -13,7 +13,8 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.equivariance.fits import LEAST
 from capsviz.discovery import unknown
-from capsviz.statistics.comparison import draw_resamples
+from capsviz.inputs.samples import training_images
+from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import features
@@ -44,44 +45,38 @@ class Compared(NamedTuple):
 
 @on_one_thread
 def compare(
-    models,
+    networks: dict[str, Any],
     images: Tensor,
     labels: Tensor,
+    inputs,
     sizes: Callable[[str], np.ndarray],
     errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
     *,
-    names,
-    dataset: str,
     warps,
     known,
     fit: int,
     seeds: int,
-    fit_images: Tensor | None = None,
-    fit_labels: Tensor | None = None,
+    seed: int,
+    dataset: str,
     directions: bool = False,
-    resamples: int = 1000,
-    seed: int = 0,
     progress=iter,
 ) -> Compared:
-    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
+    """Warp N images (N, C, H, W), and training images to fit on, for K networks and the pixels.
 
     Parameters
     ----------
-    models      K networks on one device, the first one with capsules.
+    networks    by name, on one device, the first one with capsules.
     labels      (N,) true classes.
+    inputs      the first network with its data.
     sizes       of a warp by its name (1 + A,), the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
-    names       of the networks.
     warps       names, of those that are `known`.
-    fit         images to fit on, the first so many of each class; of fewer where a class has fewer.
+    fit         training images to fit on, of each class; of fewer where a class has fewer. Where
+                there are none the halves of each class of the images take turns.
     seeds       untrained networks of each preset, and draws of random directions; each
                 sees all images.
-    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
-                the images take turns.
-    fit_labels  (M,).
-    directions  compares pixels along random directions, too.
-    resamples   of the bootstrap.
     seed        of untrained networks (the first), directions and bootstrap.
+    directions  compares pixels along random directions, too.
 
     Raises
     ------
@@ -90,10 +85,11 @@ def compare(
     """
     begin = time.perf_counter()
     require_two(len(images))
-    for name in warps:
-        if name not in known:
-            raise ValueError(unknown("warp", name, list(known)))
-    data = gather(images, labels, fit_images, fit_labels, fit)
+    if wrong := [name for name in warps if name not in known]:
+        raise ValueError(unknown("warp", wrong[0], list(known)))
+    training = training_images(inputs, fit)
+    data = gather(images, labels, fit, **training)
+    models, names = list(networks.values()), list(networks)
     fresh, lacking = checkpoint.controls(models[0], range(seed, seed + seeds), images)
     kinds: list[list] = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [PIXELS]]
     sources = [names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"]
@@ -126,18 +122,18 @@ def compare(
         "dimensions": [before[s, 0].shape[1] for s in range(len(kinds))],
         "n": len(images),
         "dataset": dataset,
-        "resamples": resamples,
-        "fit_of": "images (the halves take turns)" if fit_images is None else "training images",
+        "resamples": RESAMPLES,
+        "fit_of": "training images" if training else "images (the halves take turns)",
         "seeds": seeds if fresh else 0,
         "notes": [*data.notes, *lacking],
         "looks": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
     }
-    counts = draw_resamples(len(images), resamples=resamples, seed=seed)
+    counts = draw_resamples(len(images), seed=seed)
     return Compared(errors, counts, pose, data.fit, fields)
 
 
-def gather(images, labels, fit_images, fit_labels, fit: int) -> Data:
+def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:
     """Return which images are measured and which are fitted on, by class.
 
     Raises

@@ -72,48 +72,41 @@ class OneImage(Analysis):
 
     def measure(self, networks, image, label=None, *, classes) -> Result:
         """Look at one image in two networks, routed and with uniform couplings."""
-        from capsviz.tracing import coupling_sd, measures, trace
-        from capsviz.tracing.many import require_all_to_all
+        from capsviz.analyses import routing
         from capsviz.tracing.needs import routing_words
-        from capsviz.transforms.augment import to_uint8
 
         require_two_networks(networks)
-        image, keep, looks = image.cpu(), (*measures.INSIDE, "evidence"), {}
-        for name, network in networks.items():
-            routed = trace(network, image, keep=keep)
-            require_all_to_all(routed.require("couplings"))
-            uniform = trace(network, image, keep=keep, couplings="uniform")
-            own, control = measures.evidence_of(routed), measures.evidence_of(uniform)
-            couplings = routed.require("couplings")[-1, 0]
-            parents = measures.entropy(couplings).exp()
-            looks[name] = {
-                "couplings": measures.by_type(couplings, routed.grid).numpy(),
-                "effective": float(parents.mean()),
-                "effective_band": np.quantile(parents.numpy(), [0.05, 0.95]),
-                "coupling_sd": float(coupling_sd(couplings)),
-                "activations": routed.require("lengths")[0].float().numpy(),
-                "uniform_activations": uniform.require("lengths")[0].float().numpy(),
-                "maps": own.maps,
-                "uniform_maps": control.maps,
-                "type_evidence": own.types,
-                "uniform_type_evidence": control.types,
-                "sums": own.sums,
-                "uniform_sums": control.sums,
-                "quantities": words_of(own.quantity),
-                "extents_px": None if own.maps is None else list(routed.extent or ()),
-            }
-        named = ("couplings", "maps", "uniform_maps", "type_evidence", "uniform_type_evidence",
-                 "quantities", "extents_px")  # fmt: skip
-        fields: dict = {}
-        for field in next(iter(looks.values())):
-            each = {name: look[field] for name, look in looks.items()}
-            fields[field] = each if field in named else np.stack(list(each.values()))
+        measure = routing.OneImage().measure
+        looks = {
+            name: measure(one, image, label, classes=classes) for name, one in networks.items()
+        }
+        parents = [np.exp(look.entropy_nats[-1]) for look in looks.values()]
+
+        def named(field: str) -> dict:
+            return {name: getattr(look, field) for name, look in looks.items()}
+
+        def stacked(field: str) -> np.ndarray:
+            return np.stack(list(named(field).values()))
+
         return Result(
-            image=to_uint8(image[0]),
+            image=next(iter(looks.values())).image,
             networks=list(networks),
             words=[routing_words(network) for network in networks.values()],
-            **fields,
-            shown=_two_classes(fields["activations"]),
+            couplings={name: look.couplings[-1] for name, look in looks.items()},
+            effective=np.array([one.mean() for one in parents]),
+            effective_band=np.stack([np.quantile(one, [0.05, 0.95]) for one in parents]),
+            coupling_sd=np.array([look.coupling_sd[-1] for look in looks.values()], float),
+            activations=stacked("activations"),
+            uniform_activations=stacked("uniform_activations"),
+            maps=named("maps"),
+            uniform_maps=named("uniform_maps"),
+            type_evidence=named("type_evidence"),
+            uniform_type_evidence=named("uniform_type_evidence"),
+            sums=stacked("map_sums"),
+            uniform_sums=stacked("uniform_map_sums"),
+            quantities={name: words_of(look.quantity) for name, look in looks.items()},
+            extents_px=named("extent_px"),
+            shown=_two_classes(stacked("activations")),
             classes=list(classes),
             label=label,
         )

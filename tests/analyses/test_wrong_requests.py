@@ -14,6 +14,11 @@ OWN = {
     "affine": [("--within", "99"), ("--n", "1")],
     "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",)],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
+    "equivariance": [
+        ("--fit", "5"),
+        ("--law", "--warp", "zoom"),
+        ("--law", "--seeds", "-1"),
+    ],
     "faithfulness": [
         ("--target", "best"),
         ("--steps", "1"),
