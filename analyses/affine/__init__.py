@@ -121,9 +121,7 @@ class Affine(Analysis):
             )
         if len(result.networks) > 1:
             inside, outside = (result.networks[int(k)] for k in result.gap.value.argmin(0))
-            where = f"{inside} inside and for {outside} outside"
-            where = f"{inside}, inside and outside" if inside == outside else where
-            text += f" The gap is smallest for {where}."
+            text += f" The gap is smallest for {inside} inside, and for {outside} outside."
         return text
 
     def caption(self, result, part="") -> str:

@@ -13,6 +13,13 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import strongest, word_for
 
 NEEDS = ("votes", "couplings", "poses", "interventions")
+MAPS = ("maps", "uniform_maps", "type_evidence", "uniform_type_evidence")
+SUMS = {  # fields, and their names in the result of `routing`
+    "activations": "activations",
+    "uniform_activations": "uniform_activations",
+    "sums": "map_sums",
+    "uniform_sums": "uniform_map_sums",
+}
 SHARES = ("accuracy", "uniform_accuracy", "cost", "agreement")
 
 
@@ -80,48 +87,39 @@ class OneImage(Analysis):
         looks = {
             name: measure(one, image, label, classes=classes) for name, one in networks.items()
         }
-        parents = [np.exp(look.entropy_nats[-1]) for look in looks.values()]
-
-        def named(field: str) -> dict:
-            return {name: getattr(look, field) for name, look in looks.items()}
-
-        def stacked(field: str) -> np.ndarray:
-            return np.stack(list(named(field).values()))
-
+        each = list(looks.values())
+        parents = [np.exp(look.entropy_nats[-1]) for look in each]
+        fields = {
+            field: {name: getattr(look, field) for name, look in looks.items()} for field in MAPS
+        }
+        for field, own in SUMS.items():
+            fields[field] = np.stack([getattr(look, own) for look in each])
         return Result(
-            image=next(iter(looks.values())).image,
+            image=each[0].image,
             networks=list(networks),
             words=[routing_words(network) for network in networks.values()],
             couplings={name: look.couplings[-1] for name, look in looks.items()},
             effective=np.array([one.mean() for one in parents]),
             effective_band=np.stack([np.quantile(one, [0.05, 0.95]) for one in parents]),
-            coupling_sd=np.array([look.coupling_sd[-1] for look in looks.values()], float),
-            activations=stacked("activations"),
-            uniform_activations=stacked("uniform_activations"),
-            maps=named("maps"),
-            uniform_maps=named("uniform_maps"),
-            type_evidence=named("type_evidence"),
-            uniform_type_evidence=named("uniform_type_evidence"),
-            sums=stacked("map_sums"),
-            uniform_sums=stacked("uniform_map_sums"),
+            coupling_sd=np.array([look.coupling_sd[-1] for look in each], float),
+            **fields,
             quantities={name: words_of(look.quantity) for name, look in looks.items()},
-            extents_px=named("extent_px"),
-            shown=_two_classes(stacked("activations")),
+            extents_px={name: look.extent_px for name, look in looks.items()},
+            shown=_two_classes(fields["activations"]),
             classes=list(classes),
             label=label,
         )
 
     def verdict(self, result) -> str:
-        J, lines = len(result.classes), []
-        for k, name in enumerate(result.networks):
-            own, uniform = (
-                f"{strongest(result.classes, values[k])} ({float(values[k].max()):.3f})"
-                for values in (result.activations, result.uniform_activations)
+        lines = [
+            f"'{name}' classifies the image as {strongest(result.classes, routed)}, and with "
+            f"uniform couplings as {strongest(result.classes, uniform)}. Its capsules have "
+            f"{parents:.2f} of {len(result.classes)} effective parents."
+            for name, routed, uniform, parents in zip(
+                result.networks, result.activations, result.uniform_activations, result.effective,
+                strict=True,
             )
-            lines.append(
-                f"'{name}' classifies the image as {own}, and with uniform couplings as {uniform}. "
-                f"Its capsules have {result.effective[k]:.2f} of {J} effective parents."
-            )
+        ]  # fmt: skip
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
@@ -153,15 +151,10 @@ class OverImages(Analysis):
     ) -> Statistics:
         """Compare two networks over the same images; the seed is of the bootstrap."""
         from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
-        from capsviz.tracing import trace
-        from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
 
         require_two_networks(networks)
         counts, images = draw_resamples(len(images), seed=seed), images.cpu()
-        for network in networks.values():  # refuses what cannot be measured before all is
-            require_all_to_all(trace(network, images[:1], keep=("couplings",)).require("couplings"))
-            trace(network, images[:1], keep=("lengths",), couplings="uniform")
         found = [_predictions(network, images) for network in progress(list(networks.values()))]
         predicted, uniform, effective = (np.stack(one) for one in zip(*found, strict=True))
         truth = labels.cpu().numpy()
@@ -221,13 +214,15 @@ def _predictions(network, images) -> tuple[np.ndarray, ...]:
     import torch
 
     from capsviz.tracing import CHUNK_IMAGES, measures, trace
-    from capsviz.tracing.many import winners
+    from capsviz.tracing.many import require_all_to_all, winners
 
     parts = []
     for some in images.split(CHUNK_IMAGES):
-        routed = trace(network, some, keep=("couplings", "lengths"))
         uniform = trace(network, some, keep=("lengths",), couplings="uniform")
-        parents = measures.entropy(routed.require("couplings")[-1]).exp().mean(1)
+        routed = trace(network, some, keep=("couplings", "lengths"))
+        couplings = routed.require("couplings")
+        require_all_to_all(couplings)
+        parents = measures.entropy(couplings[-1]).exp().mean(1)
         own, control = (winners(one.require("lengths")) for one in (routed, uniform))
         parts.append((own, control, parents))
     return tuple(torch.cat(one).numpy() for one in zip(*parts, strict=True))

@@ -113,18 +113,9 @@ def compute(
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
-    Parameters
-    ----------
-    others, names          K - 1 further networks, and the names of all.
-    capsule                class whose pose is decoded; None: that of the longest capsule.
-    changed                (dimension, by) pairs, added to that pose.
-    couplings, iterations  of the first network's routing, as of `tracing.trace`.
-    routing                those two in words.
-
-    Raises
-    ------
-    ValueError  for a scale that is not above 0, a class or dimension that is not there, or changes
-                for a network without a decoder.
+    `routing` says in words what `couplings` and `iterations`, as of `tracing.trace`, change in the
+    first network; `names` are those of all. ValueError for a scale that is not above 0, a class or
+    dimension that is not there, or changes for a network without a decoder.
     """
     from capsviz.nn.functional import predict
     from capsviz.tracing import require_decoder, score_name, scores, trace

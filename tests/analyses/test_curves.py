@@ -157,10 +157,7 @@ def spoil(folder, change):
         (lambda t: t.splitlines()[0] + "\n", "holds no epoch"),
         (lambda t: t[:-60], "line 4, column"),
         (lambda t: t.replace("train_loss", "loss"), "column 'train_loss': expected"),
-        (lambda t: t.replace(",0.9,", ",nan,"), "column 'validation_accuracy': expected"),
-        (lambda t: t.replace("\n2,", "\n2.5,"), "column 'epoch'"),
         (lambda t: t.replace("\n2,", "\n1,"), "do not grow line by line"),
-        (lambda t: "\0" + t, "'"),
     ],
 )
 def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):

@@ -164,14 +164,6 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
 
 
-def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("capsviz.analyses.predict.PICTURES", 2)
-    assert run("photos", "--save-figure", "steps.png").exit_code == 0
-    again = run("photos", "--save-figure", "steps.png")
-    assert again.exit_code == 2 and "choose another --save-figure" in again.stderr
-    assert len(results.read_result(tmp_path / "steps.json")[0].files) == 2
-
-
 def test_a_step_is_fitted_in_without_changing_its_shape():
     fitted = square(np.zeros((20, 80)))
     rows = np.flatnonzero((fitted[0] == 0).any(1))

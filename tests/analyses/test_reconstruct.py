@@ -5,7 +5,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 from helpers.figure_checks import assert_fits
-from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 from scipy import stats
@@ -131,10 +130,6 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
         assert_fits(figure)
     texts = " ".join(text.get_text() for one in figures for text in one.findobj(Text))
     assert ("misclassified" in texts) is not right
-
-
-def test_images_may_be_on_another_device(model, sample, result):
-    assert same(measured(model, *elsewhere(*sample), failures=5), result)
 
 
 def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):

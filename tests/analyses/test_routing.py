@@ -269,11 +269,6 @@ def test_where_all_classes_tie_none_is_read(tiny_images):
     assert "no class is ahead of all others in 100.0 %" in routing.OverImages().verdict(result)
 
 
-def test_several_images_are_refused_where_one_is_shown(tiny, tiny_images):
-    with pytest.raises(ValueError, match="expected one image, got 2"):
-        one(tiny, tiny_images[:2])
-
-
 class Schedule(Foreign):
     """Its last iteration depends on how many there are."""
 
@@ -377,18 +372,6 @@ def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     result, _ = many(tiny, tiny_images[:3])
     assert result.images_of_class.tolist() == [1, 1, 1]
     assert np.isnan(result.coupling.ci95).all()
-
-
-def test_statistics_of_one_image_are_refused(tiny, tiny_images):
-    with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        many(tiny, tiny_images[:1])
-
-
-def test_the_network_is_left_in_the_mode_it_was_found_in(tiny, tiny_images):
-    tiny.train()
-    one(tiny, tiny_images[:1])
-    many(tiny, tiny_images[:2])
-    assert tiny.training
 
 
 @pytest.mark.parametrize("kind", ["one", "many"])

@@ -70,23 +70,20 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     assert result.n == 20
 
 
-@pytest.mark.parametrize("slim", [False, True])
+@pytest.mark.parametrize("of", ["image", "image without positions", "images"])
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    slim, pair, tiny_images, tmp_path
+    of, pair, tiny_images, tmp_path
 ):
-    image, classes = tiny_images[:1], CLASSES
-    if slim:  # capsules at one place: no maps
-        pair = {"one": checkpoint.load("digits-k-means")}
-        pair["two"] = checkpoint.load("digits-self-routing")
-        image, classes = torch.nn.functional.pad(image, (4, 5, 3, 4)), list("0123456789")
-    result = one_image(pair, image, 1, classes=classes)
-    assert (result.maps["one"] is None) == slim
-    assert_redrawn("side_by_side", result, tmp_path)
-
-
-def test_counts_stay_on_the_page_and_are_redrawn_from_their_numbers(pair, tiny_images, tmp_path):
-    networks = {"one": pair["one"], "another-with-a-name": pair["two"]}
-    result = many(networks, tiny_images, torch.arange(8) % 3)
+    if of == "images":
+        networks = {"one": pair["one"], "another-with-a-name": pair["two"]}
+        result = many(networks, tiny_images, torch.arange(8) % 3)
+    elif of == "image":
+        result = one_image(pair, tiny_images[:1], 1, classes=CLASSES)
+    else:
+        pair = {name: checkpoint.load(f"digits-{name}") for name in ("k-means", "self-routing")}
+        image = torch.nn.functional.pad(tiny_images[:1], (4, 5, 3, 4))
+        result = one_image(pair, image, 1, classes=list("0123456789"))
+        assert result.maps["k-means"] is None
     assert_redrawn("side_by_side", result, tmp_path)
 
 

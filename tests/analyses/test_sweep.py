@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from helpers.other_devices import elsewhere, same
+from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
@@ -117,11 +117,6 @@ def test_results_do_not_depend_on_chunks_or_on_the_other_networks(
     assert values.worst.value[0] == result.worst.value[1]
 
 
-def test_images_may_be_on_another_device(networks, tiny_images, result):
-    (moved,) = elsewhere(tiny_images)
-    assert same(measured(networks, moved), result)
-
-
 @pytest.mark.parametrize(("width", "worst"), [("single", True), ("double", False)])
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, worst):
     values = measured(networks, tiny_images, worst=worst)
@@ -139,7 +134,6 @@ def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path,
     [
         (("rotatoin",), "did you mean 'rotation'"),
         (("rotation", 0, 90, 0), "step above 0"),
-        (("rotation", 90, 0), "--from below --to"),
         (("rotation", 0, 90, 1e-3), "too many"),
         (("scale", 0, 1), "above 0"),
     ],

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from conftest import build_strong, empty_page
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
-from helpers.source_code import MODULES, imports
 from PIL import Image, ImageDraw
 
 from capsviz import checkpoint, results, tracing
@@ -172,9 +171,8 @@ def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
 @pytest.mark.parametrize(
     "sent",
     [
-        None, "", "x", images.HEAD + "????", images.HEAD + "aGVsbG8=", images.HEAD,
-        uri(Image.new("RGBA", (5, 5))), uri(Image.new("L", (280, 280))), "x" * 2_000_000,
-        images.HEAD + "A" * 2_000_000, sheet()[:-40],
+        None, "x", images.HEAD + "aGVsbG8=", uri(Image.new("RGBA", (5, 5))), "x" * 2_000_000,
+        sheet()[:-40],
     ],
     ids=lambda sent: str(sent)[:40],
 )  # fmt: skip
@@ -503,20 +501,6 @@ def test_a_link_says_what_is_wrong_with_it(page, link, expected):
     assert all(text in status for text in expected) and bool(status) == bool(expected)
 
 
-def test_after_a_bad_upload_nothing_old_stays(page, tmp_path):
-    networks, on = page.choice.pair("digits", "digits"), page.on
-    (tmp_path / "notes.txt").write_text("this is no picture")
-    values = page.neutral(networks)
-    given = {part: values[name] for name, part in on.controls.items()}
-    given |= {on.first: "digits", on.beside: "digits"}
-    given |= {page.sample: page.test_image(networks, 2, 1)}
-    given |= {on.file: str(tmp_path / "notes.txt"), on.invert: "auto"}
-    shown = page.replacing(page.upload, [on.file, on.invert])(given)
-    assert "notes.txt&#x27; is not a picture" in shown[on.status] and shown[page.sample] is None
-    assert "Nothing is shown" in shown[on.images] and shown[on.scores] == shown[on.figure] == ""
-    assert not any("<img" in str(panel) for panel in shown.values())
-
-
 def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
     def refused(*words):
         done = CliRunner().invoke(main, ["explore", "--no-browser", *words])
@@ -634,13 +618,3 @@ serve.end()
 def test_it_ends_in_order_while_a_request_is_computed():
     done = subprocess.run([sys.executable, "-c", COMPUTING], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "cleared\n", "")
-
-
-def test_gradio_is_known_to_the_page_and_its_server_only():
-    code = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
-    knowing = {name for name, text in code.items() if re.search(r"^\s*import gradio", text, re.M)}
-    pages = {"capsviz.explorer.page", "capsviz.explorer.layout"}
-    assert knowing == {*pages, "capsviz.explorer.serve"}
-    for name, text in code.items():
-        if name.startswith("capsviz.explorer") and name not in pages:
-            assert not pages & set(imports(text)), name
