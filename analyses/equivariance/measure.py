@@ -65,17 +65,12 @@ def compare(
 
     Parameters
     ----------
-    networks    by name, on one device, the first one with capsules.
-    labels      (N,) true classes.
-    inputs      the first network with its data.
     sizes       of a warp by its name (1 + A,), the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
     warps       names, of those that are `known`.
-    fit         training images to fit on, of each class; of fewer where a class has fewer. Where
-                there are none the halves of each class of the images take turns.
-    seeds       untrained networks of each preset, and draws of random directions; each
-                sees all images.
-    seed        of untrained networks (the first), directions and bootstrap.
+    fit         training images to fit on, of each class. Without any, the halves of each class of
+                the images take turns.
+    seeds       untrained networks of each preset, and draws of random directions.
     directions  compares pixels along random directions, too.
 
     Raises
@@ -136,9 +131,7 @@ def compare(
 def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:
     """Return which images are measured and which are fitted on, by class.
 
-    Raises
-    ------
-    ValueError  for fewer than `LEAST` images of a class to fit on.
+    ValueError for fewer than `LEAST` images of a class to fit on.
     """
     images, labels = images.cpu(), labels.cpu().numpy()
     own = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}

@@ -74,14 +74,10 @@ class Predict(Analysis):
 
 
 def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
-    """Return the steps of pictures, at one size.
+    """Return the steps of the pictures of `capsviz.pictures.prediction`, at one size.
 
-    Parameters
-    ----------
-    readings  of `capsviz.pictures.prediction`, of one network, at least one.
-    limits    `detection.Limits` beyond which a picture is unlike the training data, or None.
-    network   its name, for the record.
-    score     what it gives to a class: "length" of a capsule, "activation" or "probability".
+    Beyond `limits`, of `statistics.detection`, a picture is unlike the training data; None: not
+    known.
     """
     names = list(readings[0].steps)
     predictions = [reading.prediction for reading in readings]

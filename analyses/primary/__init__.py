@@ -128,14 +128,9 @@ class Couplings(Analysis):
 
 
 def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:
-    """Decode single capsules of one image (1, C, H, W), and all of them.
+    """Decode single capsules of one image (1, C, H, W), at shares of their coupling, and all.
 
-    Parameters
-    ----------
-    decoders  of `capsviz.experiments.primary_decoder.load`.
-    label     true class, if it is known.
-    capsules  how many to show, at most.
-    levels    shares of the coupling to show, from 0 to 1; at least 2.
+    `decoders` are those of `capsviz.experiments.primary_decoder.load`.
     """
     import torch
 

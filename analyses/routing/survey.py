@@ -79,15 +79,9 @@ class Survey:
 
     Counts and activations are those of r = 1 ... M iterations, then those of the controls. Where
     the poses after iteration r of M are the result of r iterations, one trace has them all; where
-    they are not, each r is run by itself. A routing of one pass has M = 1.
-
-    Parameters
-    ----------
-    model       the network.
-    images      (N, C, H, W), some of them; how many iterations it can have is tried with these.
-    iterations  R, of which the couplings are measured; None: the network's own.
-    most        M, unless R is larger.
-    seed        of the controls.
+    they are not, each r is run by itself. M is `most`, or the number of iterations R if that is
+    larger; a routing of one pass has M = 1. How many iterations there can be is tried with a few
+    images.
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):

@@ -21,9 +21,7 @@ CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
 def grid_warps(rotations: int) -> list[dict[str, float]]:
     """Warps of the worst-of-grid accuracy as `matrix` takes them, from the largest to none.
 
-    Raises
-    ------
-    ValueError  for an even number of rotations, which would leave 0° out, or one below 1.
+    ValueError for an even number of rotations, which would leave 0° out, or one below 1.
     """
     if rotations < 1 or rotations % 2 == 0:
         raise ValueError(f"expected an odd number of --grid rotations, at least 1, got {rotations}")

@@ -156,9 +156,7 @@ def compute(
 def warped(image: Tensor, how: Warp) -> Tensor:
     """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
 
-    Raises
-    ------
-    ValueError  for a scale that is not above 0, or an angle beyond 360°.
+    ValueError for a scale that is not above 0, or an angle beyond 360°.
     """
     from capsviz.transforms.warps import matrix, warp
 

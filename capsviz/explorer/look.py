@@ -68,20 +68,16 @@ class ImageTrace(NamedTuple):
         """The class of the longest capsule."""
         return int(self.lengths.argmax())
 
-    def effective_classes(self, iteration: int = 0) -> float:
-        """Return the effective number of classes of a capsule: exp of the entropy, their mean.
-
-        Iterations are counted from 1; 0 means the last one.
-        """
-        return float(np.exp(self.entropy_nats[iteration - 1]).mean())
+    @property
+    def effective_classes(self) -> float:
+        """The effective number of classes of a capsule after the last iteration."""
+        return float(np.exp(self.entropy_nats[-1]).mean())
 
 
 def without_type(model, kind: int | None):
-    """Return the same network, with the primary capsules of one type set to zero; None: none.
+    """Return the same network, with the capsules of one type, and their votes, set to zero.
 
-    Capsules of zero cast votes of zero. If they have activations of their own, these are zero, too.
-
-    ValueError for a type that does not exist.
+    None: no type. ValueError for a type that does not exist.
     """
     if kind is None:
         return model
@@ -121,9 +117,8 @@ def types_of(model) -> int:
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:
     """Return the couplings that replace the network's own, as `tracing.trace` takes them.
 
-    Those of another image (1, C, H, W) are its couplings after the last iteration.
-
-    ValueError if the other image is missing, or not every capsule is coupled to every class.
+    Those of another image (1, C, H, W) are its last ones. ValueError if it is missing, or not every
+    capsule is coupled to every class.
     """
     if how.couplings != ANOTHER:
         return how.couplings

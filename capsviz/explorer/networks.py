@@ -171,11 +171,11 @@ def open_choice(
 ) -> Choice:
     """Open the networks named, and offer all shipped ones for the same images.
 
-    Without a checkpoint the page begins with the first user-defined network, or else `FIRST`.
-    Without one to compare, it begins with the second user-defined network, `BESIDE`, or whatever
-    else fits. Test images are those of the first checkpoint's data set, or of `dataset` for
-    user-defined networks. Nothing is downloaded. ValueError if the first has no capsules, or
-    another is for other images or classes; FileNotFoundError without test images that fit.
+    The page begins with the checkpoint, the first user-defined network, or else `FIRST`; beside it
+    stands the one to compare, the second user-defined network, `BESIDE`, or whatever else fits.
+    Test images are those of the first checkpoint, or of `dataset` for user-defined networks.
+    ValueError if the first has no capsules, or another is for other images or classes;
+    FileNotFoundError without test images that fit.
     """
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")

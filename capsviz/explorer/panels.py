@@ -148,7 +148,7 @@ def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 def words(trace: look.ImageTrace, intervention: str | None) -> str:
     """Say what replaced couplings are, or that a small spread can matter."""
-    near = trace.effective_classes() >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
+    near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
     plain = NEAR_UNIFORM if near else ""
     return drawing.note(plain if intervention is None else MEANINGS[intervention])
 

@@ -208,7 +208,7 @@ def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
     blank = pixels_of(drawing.couplings(seen, 3, CLASSES, off=1))[0]
     assert (blank[:, 1, 3] == 0).all() and (blank[:, 0, 3] == 255).all()
     table = drawing.spread(seen, 2)
-    assert "3.00" in table and f"{seen.effective_classes():.2f}" in table
+    assert "3.00" in table and f"{seen.effective_classes:.2f}" in table
     assert table.count("<tr class=cv-now>") == 1
 
 

@@ -116,12 +116,8 @@ def run(
     """Train one network from one seed and score it, unless its results exist.
 
     `report` is called with a line for each check, epoch and result, `on_step` as by `train.fit`.
-
-    Raises
-    ------
-    ValueError       if the folder holds results, or a begun run, on other terms; a full training
-                     may be lengthened.
-    BlockingIOError  if another process is training this network there.
+    ValueError if the folder holds results, or a begun run, on other terms; a full training may be
+    lengthened. BlockingIOError if another process is training this network there.
     """
     recipe(network, seed, plan)  # refuses an unknown network
     with locked(plan.folder / "runs" / f"{network}-{seed}"):
