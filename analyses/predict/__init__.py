@@ -211,10 +211,15 @@ def command(
         **preparation,
     ):  # fmt: skip
         brightest = max(brightest, int(255 * next(iter(reading.steps.values())).max()))
+        record = as_record(reading)
+        file, classes, lengths, sse, *odd = record.values()
         if as_json:
-            records.append(as_record(reading))
+            records.append(record)
+        elif as_csv:
+            say(_csv(as_row(record)))
         else:
-            say(as_row(reading) if as_csv else _line_of(reading, score))
+            pairs = zip(classes, lengths, strict=True)
+            say(as_line(file, pairs, sse, remarks(*odd, score)))
         if figure is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if dark := opening.too_dark(brightest):
@@ -239,12 +244,6 @@ def as_line(name, pairs, sse: float | None, odd: Sequence[str]) -> str:
     return "; ".join([text if sse is None else f"{text}; SSE {sse:.1f}", *odd])
 
 
-def _line_of(reading, score: str) -> str:
-    one = reading.prediction
-    odd = remarks(one.unlike, one.reasons, reading.pieces, score)
-    return as_line(reading.path, zip(one.classes, one.lengths, strict=True), one.sse, odd)
-
-
 def as_record(reading) -> dict[str, Any]:
     """Return a picture's prediction as plain data for JSON."""
     one = reading.prediction
@@ -257,12 +256,18 @@ def as_record(reading) -> dict[str, Any]:
     }
 
 
-def as_row(reading) -> str:
-    """Return the same as a row of CSV."""
-    file, classes, lengths, sse, unlike, reasons, pieces = as_record(reading).values()
+def as_row(record: dict[str, Any]) -> list:
+    """Return the same as the cells of a table."""
+    file, classes, lengths, sse, unlike, reasons, pieces = record.values()
     pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
-    odd = [{None: "", True: "yes", False: "no"}[unlike], " ".join(reasons), pieces]
-    return _csv([file, *pairs, sse, *odd])
+    return [
+        file,
+        *pairs,
+        sse,
+        {None: "", True: "yes", False: "no"}[unlike],
+        " ".join(reasons),
+        pieces,
+    ]
 
 
 def _csv(cells: Iterable) -> str:

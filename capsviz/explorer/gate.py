@@ -1,11 +1,8 @@
-"""Who may enter the page, how often, and with how much: every request passes here first."""
+"""Who may enter the page, and with how much: every request passes here first."""
 
 from __future__ import annotations
 
 import hmac
-import secrets
-import time
-from collections import OrderedDict
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -13,9 +10,6 @@ from urllib.parse import parse_qs
 LARGEST_MB = 25  # the largest picture that is taken
 LARGEST = (LARGEST_MB + 1) * 1_000_000  # bytes of a request
 WAITING = 1000  # requests under way, of all visitors; an open page keeps one
-# Requests of a visitor, of which opening the page takes dozens; new visitors from one address.
-PER_SECOND, AT_ONCE = 20.0, 300.0
-KNOWN = 10_000  # visitors and addresses that are remembered
 COOKIE = "capsviz"
 STARTING = "/gradio_api/startup-events"  # Gradio's own request before the first visitor
 REFUSALS = {
@@ -28,30 +22,29 @@ REFUSALS = {
 class Gate:
     """An ASGI application around another one.
 
-    Where there is a `token` a visitor needs it once, in the address; a signed cookie follows. The
-    size of a request and the number under way are limited always, the rate only with a token.
+    Where there is a `token` a visitor needs it once, in the address; a cookie follows that only its
+    owner can make. The size of a request and the number under way are limited.
     """
 
     def __init__(self, app, token: str = ""):
         self.app, self.token, self.under_way = app, token, 0
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests, and when
+        self.ticket = hmac.digest(token.encode(), COOKIE.encode(), "sha256").hex()
 
     async def __call__(self, scope, receive, send):
         """Answer a request, or refuse it in one line."""
         if scope["type"] != "http" or scope["path"] == STARTING:  # the page has no websockets
             return await self.app(scope, receive, send)
-        headers = dict(scope["headers"])
-        visitor, is_new = self._visitor(headers.get(b"cookie", b"").decode("latin-1")), False
-        if self.token and visitor is None and self._is_invited(scope):
-            visitor, is_new = secrets.token_urlsafe(12), True
-        if self.token and visitor is None:
-            return await _refuse(send, HTTPStatus.UNAUTHORIZED)
-        if self.under_way >= WAITING or (self.token and not self._takes(visitor, is_new, scope)):
+        headers, answer = dict(scope["headers"]), send
+        if self.token and not self._is_known(headers.get(b"cookie", b"").decode("latin-1")):
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if not _equal(given, self.token):
+                return await _refuse(send, HTTPStatus.UNAUTHORIZED)
+            answer = self._marking(send)
+        if self.under_way >= WAITING:
             return await _refuse(send, HTTPStatus.TOO_MANY_REQUESTS)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > LARGEST:
             return await _refuse(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        answer = self._marking(send, visitor) if is_new else send
         self.under_way += 1
         try:
             await self.app(scope, _limited(receive), answer)
@@ -59,34 +52,14 @@ class Gate:
             self.under_way -= 1
         return None
 
-    def _is_invited(self, scope) -> bool:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        return _equal(given, self.token)
-
-    def _visitor(self, cookies: str) -> str | None:
-        """Return the name in a cookie that was signed here; None: there is none."""
+    def _is_known(self, cookies: str) -> bool:
         try:
-            value = SimpleCookie(cookies)[COOKIE].value
+            return _equal(SimpleCookie(cookies)[COOKIE].value, self.ticket)
         except (CookieError, KeyError):
-            return None
-        name, _, signature = value.rpartition(".")
-        return name if _equal(signature, self._signature(name)) else None
+            return False
 
-    def _signature(self, name: str) -> str:
-        return hmac.digest(self.token.encode(), name.encode(), "sha256").hex()
-
-    def _takes(self, visitor: str, is_new: bool, scope) -> bool:
-        """Count a request: of a visitor, or of the address that a new one comes from."""
-        name, now = f"from {scope['client'][0]}" if is_new else visitor, time.monotonic()
-        left, then = self._left.pop(name, (AT_ONCE, now))
-        left = min(AT_ONCE, left + PER_SECOND * (now - then)) - 1
-        self._left[name] = max(left, 0.0), now
-        if len(self._left) > KNOWN:
-            self._left.popitem(last=False)
-        return left >= 0
-
-    def _marking(self, send, visitor: str):
-        cookie = f"{COOKIE}={visitor}.{self._signature(visitor)}; Path=/; HttpOnly; SameSite=Strict"
+    def _marking(self, send):
+        cookie = f"{COOKIE}={self.ticket}; Path=/; HttpOnly; SameSite=Strict"
 
         async def marked(message):
             if message["type"] == "http.response.start":

@@ -169,20 +169,6 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
 
 
-def test_results_by_another_recipe_are_refused(table, tmp_path):
-    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
-    with pytest.raises(ValueError, match=r"another recipe.*batch_size"):
-        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=64))
-    path = tmp_path / "1-epochs/without-0.json"
-    found = json.loads(path.read_text())
-    found["training"]["precision"] = "bf16"
-    path.write_text(json.dumps(found))
-    (tmp_path / "1-epochs/with-0.json").unlink()
-    with pytest.raises(ValueError, match=r"in bf16, the others would be in fp32: .*--precision"):
-        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
-    assert not (tmp_path / "1-epochs/with-0.json").exists(), "refused before anything is trained"
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -245,12 +231,7 @@ def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
     write(tmp_path, "without", 0, card(0.3, batch_size=64))
     with pytest.raises(ValueError, match=r"differ in batch_size \(128, 64\)"):
         reproduce.gather("any", tmp_path)
-    other = card(0.3)
-    other["training"]["precision"] = "fp32"
-    path = write(tmp_path, "without", 0, other)
-    with pytest.raises(ValueError, match=r"differ in precision \(bf16, fp32\)"):
-        reproduce.gather("any", tmp_path)
-    write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
+    path = write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
     with pytest.raises(ValueError, match=r"another recipe \(it differs in learning_rate\)"):
         reproduce.gather("any", tmp_path)
     path.write_text("{}")

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import io
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -411,18 +410,6 @@ def test_user_defined_networks_come_first_and_may_be_two():
     assert "wrappable_capsnet-build (2)" in twice.names
 
 
-def test_a_run_of_ones_own_is_not_named_like_the_shipped_weights(tmp_path):
-    for suffix in (".json", ".safetensors"):
-        file = checkpoint.find("digits").with_suffix(suffix)
-        shutil.copy(file, tmp_path / file.name)
-    opened = choices.open_choice(str(tmp_path))
-    assert opened.first == f"digits ({tmp_path.name})" and opened.names.count("digits") == 1
-    pair = opened.pair(opened.first, "digits")
-    assert pair.model is not pair.other is opened.pair("digits", "digits").model
-    opened = choices.open_choice(str(checkpoint.find("digits")))  # the shipped file itself
-    assert opened.first == "digits" and opened.names.count("digits") == 1
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -527,7 +514,7 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
     assert done.stderr == "Error: the page needs gradio: pip install gradio\n"
 
 
-def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", length=None):
+def ask(door, path="/", query=b"", cookie=None, body=b"", length=None):
     """Status and headers of the answer to a request."""
     answers, parts = [], [body[k : k + 1_000_000] for k in range(0, len(body), 1_000_000)] or [b""]
     headers = [] if cookie is None else [(b"cookie", cookie.encode())]
@@ -540,7 +527,7 @@ def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", len
     async def send(message):
         answers.append(message)
 
-    asyncio.run(door({**scope, "client": (client, 1)}, receive, send))
+    asyncio.run(door(scope, receive, send))
     return answers[0]["status"], dict(answers[0]["headers"])
 
 
@@ -568,26 +555,12 @@ def test_beyond_this_machine_nobody_enters_without_the_token():
     cookie = headers[b"set-cookie"].decode()
     assert status == 200 and "HttpOnly" in cookie and "secret" not in cookie
     assert ask(door, cookie=cookie.partition(";")[0]) == (200, {})
-    for forged in (
-        "capsviz=x.y",
-        "capsviz=.",
-        "capsviz=é",
-        "other=1",
-        cookie.replace(".", "0.", 1),
-    ):
+    for forged in ("capsviz=x.y", "capsviz=é", "other=1", cookie.replace(";", "0;", 1)):
         assert ask(door, cookie=forged.partition(";")[0])[0] == 401
     assert ask(gated())[0] == 200  # on this machine there is no token
 
 
-def test_rate_number_and_size_of_requests_are_limited(monkeypatch):
-    monkeypatch.setattr(gate, "AT_ONCE", 5)
-    door = gated("secret")
-    cookies = [ask(door, query=b"token=secret")[1][b"set-cookie"].decode() for _ in range(2)]
-    cookies = [cookie.partition(";")[0] for cookie in cookies]
-    assert [ask(door, cookie=cookies[0])[0] for _ in range(7)] == [200] * 5 + [429] * 2
-    assert ask(door, cookie=cookies[1])[0] == 200  # one visitor does not stop another
-    entered = [ask(door, query=b"token=secret", client="10.0.0.9")[0] for _ in range(6)]
-    assert entered == [200] * 5 + [429]
+def test_number_and_size_of_requests_are_limited():
     assert ask(gated(under_way=gate.WAITING))[0] == 429
     assert ask(gated(), length=str(gate.LARGEST + 1).encode())[0] == 413
     assert ask(gated(), length=b"-5")[0] == 413
