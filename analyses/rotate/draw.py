@@ -7,7 +7,7 @@ from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, printable, style
@@ -66,13 +66,13 @@ def _scores(axes, result) -> list:
         else:
             axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
     rest = len(result.classes) - len(named)
-    axes.set(ylabel=result.score, ylim=(0, 1), xlim=_limits(angles))
+    axes.set(ylabel=result.score, ylim=(0, 1))
     most = "longest" if result.score.endswith("length") else "highest"
     those = "class that is" if rest == 1 else "classes that are"
     never = f"; grey: {rest} {those} never the {most}" if rest else ""
     text = f"rotation of the input, degrees counter-clockwise{never}"
     axes.set_xlabel(wrapped(text, room(axes) - 1))
-    axes.xaxis.set_major_locator(_degrees(angles))
+    _degrees(axes)
     return named
 
 
@@ -88,9 +88,8 @@ def _accuracy(axes, result) -> list:
         xlabel=wrapped("rotation of the input, degrees counter-clockwise", room(axes) - 1.2),
         ylabel=f"accuracy, {result.score}",
         ylim=(0, 1.02),
-        xlim=_limits(result.angles_deg),
     )
-    axes.xaxis.set_major_locator(_degrees(result.angles_deg))
+    _degrees(axes)
     return named
 
 
@@ -143,7 +142,7 @@ def _moving(figure, result):
     )  # fmt: skip
     axes.set_yticks(range(J), result.classes, fontsize=6)
     axes.set(xlabel="rotation, degrees counter-clockwise", ylabel="class")
-    axes.xaxis.set_major_locator(_degrees(angles))
+    _degrees(axes)
     scale = figure.colorbar(strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
     scale.set_label(result.score)
     scale.set_ticks([0, 0.5, 1])
@@ -171,13 +170,10 @@ def _move(parts, result, i: int):
     title.set_text(f"{result.angles_deg[i]:g}°{true}    predicted {predicted}")
 
 
-def _limits(angles) -> tuple[float, float]:
-    return (angles[0], angles[-1]) if len(angles) > 1 else (angles[0] - 1, angles[0] + 1)
-
-
-def _degrees(angles):
-    span = angles[-1] - angles[0]
-    return MultipleLocator(45) if 180 <= span <= 720 else MaxNLocator(9)
+def _degrees(axes):
+    """Let the angles fill the horizontal axis, at ticks that divide a turn."""
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 1.5, 3, 4.5, 9, 10]))
 
 
 PANELS = {

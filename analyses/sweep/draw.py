@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results.panels import band, groups, look, percent
@@ -21,7 +21,9 @@ def _labels(result) -> list[str]:
 def _curves(field: str, label: str, axes, result):
     """Draw a line for each network by the size of the warp."""
     axes.set(xlabel=result.label, ylabel=label)
-    _x_axis(axes, result)
+    axes.margins(x=0.02)
+    steps = [1, 1.5, 3, 4.5, 9, 10] if result.unit == "°" else [1, 2, 4, 5, 10]
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=steps))
     name, signed = field.removesuffix("_difference"), field.endswith("_difference")
     estimate = getattr(result, name)
     estimate = estimate.difference if signed else estimate
@@ -64,16 +66,6 @@ def _points(value: float, _) -> str:
     """A difference of accuracies in points of per cent, with its sign."""
     points = round(100 * value, 6)
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
-
-
-def _x_axis(axes, result):
-    first, last = result.sizes[[0, -1]]
-    margin = 0.02 * (last - first) or 1
-    axes.set_xlim(first - margin, last + margin)
-    if result.unit == "°" and 90 <= last - first <= 360:
-        axes.xaxis.set_major_locator(MultipleLocator(30 if last - first <= 200 else 45))
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 4, 5, 10]))
 
 
 def _tall(result, width: float) -> float:
