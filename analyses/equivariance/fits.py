@@ -44,13 +44,11 @@ def counts(most: int) -> list[int]:
 
 def of_vectors(values: np.ndarray, data, sizes: np.ndarray, dimensions: int) -> Errors:
     """Return errors of affine maps of vectors (1 + A, X, F), class by class on every fold."""
-    return Errors(
-        *_by_class(
-            lambda test, training, _: of_class(test, training, sizes, dimensions, data.fit),
-            values,
-            data,
-        )
-    )
+
+    def errors_of(test, training, _):
+        return of_class(test, training, sizes, dimensions, data.fit)
+
+    return Errors(*_by_class(errors_of, values, data))
 
 
 def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, labels: None) -> list:

@@ -200,26 +200,6 @@ def test_controls_are_measured_as_routing_is(foreign, tiny_images):
     assert result.control_sd.value[1] > own_sd > result.control_sd.value[0]
 
 
-class Judge(Foreign):
-    """Says by an activation of its own, and not by the length of a pose, which class it is."""
-
-    def look(self, images, *, keep, couplings=None, iterations=None):
-        shown = super().look(images, keep=keep, couplings=couplings, iterations=iterations)
-        del shown["lengths"]
-        return shown | {"activations": shown["poses"].norm(dim=-1).mul(-1).softmax(-1)}
-
-
-def test_activations_are_read_and_not_lengths_of_poses(tiny_images):
-    judge = Judge((1, 21, 19), 3)
-    read = trace(judge, tiny_images, keep=("lengths",)).lengths.argmax(1)
-    result = measured(judge, tiny_images, read)
-    assert result.accuracy.value[1] == 1 and result.true_activation.value.max() < 1
-    longest, _ = many(judge, tiny_images)
-    poses = trace(judge, tiny_images).poses[-1]
-    assert not torch.equal(poses.norm(dim=-1).argmax(1), read)
-    assert longest.accuracy.value.max() <= 1
-
-
 class OnePass(Foreign):
     """Couplings from one pass, far from uniform, as of self-attention; no other number of them."""
 

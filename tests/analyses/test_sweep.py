@@ -3,7 +3,6 @@
 import json
 import shutil
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,19 +89,6 @@ def test_the_worst_case_is_correct_under_every_warp_of_the_grid(networks, tiny_i
         int((right_under_all[0] & ~right_under_all[1]).sum()),
     )
     assert result.worst.difference.ci95[1] == pytest.approx(paired_interval(gained, lost, 8))
-
-
-def test_a_network_without_capsules_takes_part(tiny, tiny_images):
-    class Plain(torch.nn.Module):
-        def forward(self, images):
-            sums = images.flatten(1)[:, :3]
-            return SimpleNamespace(lengths=sums.softmax(1))
-
-    values = measured({"one": tiny, "two": Plain()}, tiny_images)
-    assert values.scores == ["capsule length", "probability"]
-    by = family_matrix("rotation", 90, (21, 19))
-    expected = warp(tiny_images, by).flatten(1)[:, :3].softmax(1)[torch.arange(8), LABELS].mean()
-    assert values.true_score.value[1, 3] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_results_do_not_depend_on_chunks_or_on_the_other_networks(

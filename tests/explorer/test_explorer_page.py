@@ -169,7 +169,7 @@ def test_nothing_is_cut_off_and_a_wide_page_shows_all_on_one_screen(visit, width
     bars = page.locator("#scores .cv-bars").first.locator(".cv-bar")
     bars.nth(3).locator("b").evaluate("e => e.textContent = 'an automobile on a road'")
     boxes = [bars.nth(k).locator("span").bounding_box() for k in range(bars.count())]
-    assert len({box["x"] for box in boxes}) == 1 and min(box["width"] for box in boxes) > 50
+    assert len({box["x"] for box in boxes}) == 1 and min(box["width"] for box in boxes) > 40
 
 
 def test_no_file_beyond_its_own_is_served(address):

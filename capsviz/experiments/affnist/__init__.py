@@ -217,13 +217,14 @@ def read(folder: Path) -> list[dict]:
 def _read_one(path: Path) -> dict:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a result of this series: {error}") from error
-    missing = [k for k in KEYS if not isinstance(result, dict) or k not in result]
-    if missing or result["network"] not in NETWORKS:
-        what = f"it lacks {missing[0]}" if missing else f"unknown network {result['network']}"
-        raise ValueError(f"{path} is not a result of this series: {what}")
-    return result
+        for name in KEYS:
+            result[name]
+        NETWORKS[result["network"]]
+        return result
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not a result of this series ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _complete(path: Path, conditions: dict, apart: tuple[str, ...]) -> bool:
