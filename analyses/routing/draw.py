@@ -295,17 +295,12 @@ def _dead(axes, result):
     axes.set_title(f"dead (below): {result.dead} of {len(mean)}")
 
 
-def _types(result) -> np.ndarray:
-    """Return the mean couplings of each type to the true class (classes, types)."""
-    each = zip(result.type_coupling.value, result.true_classes, strict=True)
-    return np.stack([of_type[:, k] for of_type, k in each])
-
-
 def _by_class(types: bool, axes, result):
     """Draw mean couplings of the images of each true class, of all capsules or of each type."""
     even, every = 1 / len(result.classes), [result.coupling.value]
     if result.type_coupling is not None:
-        every.append(_types(result))
+        each = zip(result.type_coupling.value, result.true_classes, strict=True)
+        every.append(np.stack([of_type[:, k] for of_type, k in each]))  # to the true class
     scale = coupling_scale(np.concatenate([values.ravel() for values in every]), even)
     image = axes.imshow(every[types], cmap=COUPLING, norm=scale, aspect="auto")
     axes.set_ylabel("true class")
