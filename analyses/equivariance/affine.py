@@ -116,19 +116,19 @@ class AffineMaps(Analysis):
         def sizes(name):
             return family(name).neutral + REACH[name] * np.array([0, *STEPS])
 
-        found = compare(
-            networks, images, labels, inputs, sizes, fits.of_vectors, warps=warp or tuple(REACH),
-            known=REACH, fit=FIT if fit is None else fit, seeds=SEEDS if seeds is None else seeds,
-            seed=seed, dataset=dataset, directions=True, progress=progress,
+        fields, pose, fitted = compare(
+            networks, images, labels, inputs, sizes, fits.of_vectors, fits.affine_fields,
+            warps=warp or tuple(REACH), fit=FIT if fit is None else fit,
+            seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, directions=True,
+            progress=progress,
         )  # fmt: skip
-        own = [family(name) for name in found.fields["warps"]]
+        own = [family(name) for name in fields["warps"]]
         return Result(
-            **found.fields,
-            **fits.explained(found.errors, fits.affine_fields, found.counts),
+            **fields,
             labels=[one.label for one in own],
             neutral=np.array([one.neutral for one in own], float),
-            kept=found.pose,
-            fit_counts=fits.counts(found.fit),
+            kept=pose,
+            fit_counts=fits.counts(fitted),
         )
 
     def verdict(self, result) -> str:

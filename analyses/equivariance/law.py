@@ -84,18 +84,13 @@ class Laws(Analysis):
         from capsviz.analyses.equivariance import fits
         from capsviz.analyses.equivariance.measure import compare
 
-        found = compare(
-            networks, images, labels, inputs, warp_sizes, fits.laws_of_vectors, known=REACH,
+        fields, _, fitted = compare(
+            networks, images, labels, inputs, warp_sizes, fits.laws_of_vectors, fits.law_fields,
             warps=warp or ("rotation",), fit=FIT_LAW if fit is None else fit,
             seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset,
             progress=progress,
         )  # fmt: skip
-        return Law(
-            **found.fields,
-            **fits.explained(found.errors, fits.law_fields, found.counts),
-            laws=list(LAWS),
-            fit_count=found.fit,
-        )
+        return Law(**fields, laws=list(LAWS), fit_count=fitted)
 
     def verdict(self, result) -> str:
         """Say which laws hold clearly better than in untrained networks."""
@@ -150,7 +145,5 @@ def warp_sizes(name: str) -> np.ndarray:
     """Sizes (5,) of a warp by `STEPS`: two halves in a row are the whole."""
     from capsviz.transforms.warps import family
 
-    steps, reach = np.array(STEPS) / 2, REACH[name]
-    if name == "scale":
-        return (1 + reach) ** steps
-    return family(name).neutral + reach * steps
+    steps, neutral = np.array(STEPS) / 2, family(name).neutral
+    return (1 + REACH[name]) ** steps if name == "scale" else neutral + REACH[name] * steps

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from capsviz import checkpoint
-from capsviz.analyses.equivariance.fits import LEAST
-from capsviz.discovery import unknown
+from capsviz.analyses.equivariance.fits import LEAST, explained
 from capsviz.inputs.samples import training_images
 from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
@@ -33,16 +32,6 @@ class Data(NamedTuple):
     notes: list[str]
 
 
-class Compared(NamedTuple):
-    """What both analyses make their results of."""
-
-    errors: list[list[list]]  # of each warp and kind of vectors: of one network, or of each draw
-    counts: np.ndarray  # resamples of the images
-    pose: int  # numbers in a pose
-    fit: int  # images of each class that a map is fitted on
-    fields: dict[str, Any]  # that both results have
-
-
 @on_one_thread
 def compare(
     networks: dict[str, Any],
@@ -51,23 +40,26 @@ def compare(
     inputs,
     sizes: Callable[[str], np.ndarray],
     errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
+    over: Callable[[list, np.ndarray], dict],
     *,
     warps,
-    known,
     fit: int,
     seeds: int,
     seed: int,
     dataset: str,
     directions: bool = False,
     progress=iter,
-) -> Compared:
+) -> tuple[dict[str, Any], int, int]:
     """Warp N images (N, C, H, W), and training images to fit on, for K networks and the pixels.
+
+    Return the fields that both results have and those of `over`, the numbers in a pose, and the
+    images of each class that maps were fitted on.
 
     Parameters
     ----------
     sizes       of a warp by its name (1 + A,), the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
-    warps       names, of those that are `known`.
+    over        fields of the errors of S kinds of vectors, under the resamples.
     fit         training images to fit on, of each class. Without any, the halves of each class of
                 the images take turns.
     seeds       untrained networks of each preset, and draws of random directions.
@@ -80,8 +72,7 @@ def compare(
     """
     begin = time.perf_counter()
     require_two(len(images))
-    if wrong := [name for name in warps if name not in known]:
-        raise ValueError(unknown("warp", wrong[0], list(known)))
+    by_size, before = {name: sizes(name) for name in warps}, {}
     training = training_images(inputs, fit)
     data = gather(images, labels, fit, **training)
     models, names = list(networks.values()), list(networks)
@@ -96,7 +87,6 @@ def compare(
         shape = images[0].numel(), pose
         kinds.append([draw.standard_normal(shape, np.float32) for draw in draws])
     turns = [(s, k) for s, kind in enumerate(kinds) for k in range(len(kind))]
-    by_size, before = {name: sizes(name) for name in warps}, {}
     errors: list[list[list]] = [[[] for _ in kinds] for _ in by_size]
     height, width = data.images.shape[2:]
     for row, (name, each) in zip(errors, by_size.items(), strict=True):
@@ -109,7 +99,9 @@ def compare(
             after = [vectors(kinds[s][k], one, data.labels) for one in warped]
             row[s].append(errors_of(np.stack([before[s, k], *after]), data, each, pose))
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
+    counts = draw_resamples(len(images), seed=seed)
     fields = {
+        **explained(errors, over, counts),
         "warps": list(by_size),
         "units": [family(name).unit for name in by_size],
         "sizes": np.stack([each[1:] for each in by_size.values()]),
@@ -124,8 +116,7 @@ def compare(
         "looks": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
     }
-    counts = draw_resamples(len(images), seed=seed)
-    return Compared(errors, counts, pose, data.fit, fields)
+    return fields, pose, data.fit
 
 
 def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:

@@ -101,7 +101,7 @@ def frames(result, size):
     """
     result = printable(result)
     with style():
-        figure = Figure(figsize=(6.0, 4.6), dpi=size / 6.0, layout="none")
+        figure = Figure(figsize=(6.0, 4.6), dpi=size / 6.0, layout="constrained")
         canvas = FigureCanvasAgg(figure)
         parts = _moving(figure, result)
         canvas.draw()
@@ -122,19 +122,18 @@ def _moving(figure, result):
     turned = 0 if are_short(result.classes) else 90
     if result.reconstructions is not None:
         shown["reconstruction of the winner"] = result.reconstructions
+    cells = figure.subplot_mosaic([[*shown, "scores"], ["strip"] * (len(shown) + 1)])
     pictures = []
-    for k, (name, images) in enumerate(shown.items()):
-        axes = figure.add_axes([0.05 + 0.295 * k, 0.535, 0.27, 0.36])
-        axes.set_title(name, fontsize=8)
-        pictures.append((show(axes, images[0]), images))
+    for name, images in shown.items():
+        cells[name].set_title(name, fontsize=8)
+        pictures.append((show(cells[name], images[0]), images))
         pictures[-1][0].set_animated(True)
-    left = 0.40 if len(shown) == 1 else 0.70
-    axes = figure.add_axes([left, 0.535, 0.985 - left, 0.36])
+    axes = cells["scores"]
     axes.set(ylim=(0, 1.0), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
     axes.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
     axes.set_xticks(range(J), result.classes, rotation=turned)
     bars = axes.bar(range(J), np.zeros(J), color=OTHER, animated=True)
-    axes = figure.add_axes([0.10, 0.15, 0.80, 0.30])
+    axes = cells["strip"]
     half = ((angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1) / 2
     strip = axes.imshow(
         np.full((J, len(angles)), np.nan), aspect="auto", vmin=0, vmax=1, animated=True,
@@ -143,15 +142,13 @@ def _moving(figure, result):
     axes.set_yticks(range(J), result.classes, fontsize=6)
     axes.set(xlabel="rotation, degrees counter-clockwise", ylabel="class")
     _degrees(axes)
-    scale = figure.colorbar(strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
-    scale.set_label(result.score)
-    scale.set_ticks([0, 0.5, 1])
-    title = figure.text(0.5, 0.965, "", ha="center", va="center", fontsize=10, animated=True)
+    figure.colorbar(strip, ax=axes, label=result.score, ticks=[0, 0.5, 1], pad=0.01)
+    title = figure.suptitle(" ", fontsize=10, animated=True)
     known = result.label is not None
     marks = {"true class": TRUE} if known else {}
     marks |= {"predicted, wrong" if known else "predicted": PREDICTED, "other classes": OTHER}
     handles = [Patch(color=colour, label=name) for name, colour in marks.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=len(marks), fontsize=7.5)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(marks), fontsize=7.5)
     return pictures, bars, strip, title
 
 

@@ -225,15 +225,14 @@ def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     assert f"{gap:+.1f} points outside" in affnist.Series().verdict(table)
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, tmp_path, width):
+def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, tmp_path):
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
     table = affnist.tabulate(series, transforms)
-    path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
+    path = results.save(tmp_path / "a", "affnist", table, formats=())[-1]
     again, _ = results.read_result(path)
     np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
-    accuracy, gap, lost, *by_factor = results.draw("affnist", again, width).axes
+    accuracy, gap, lost, *by_factor = results.draw("affnist", again).axes
     assert [t.get_text() for t in accuracy.get_xticklabels() if t.get_text()]
     (beyond,) = (x.get_xdata()[0] for x in gap.lines if x.get_marker() == "v")
     assert beyond == pytest.approx(100 * table.beyond.difference.value[1])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from helpers.figure_checks import assert_redrawn
 from helpers.plain_capsnet import Foreign
 from sklearn.linear_model import RidgeCV
 
@@ -263,13 +262,6 @@ def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found
     assert values.sources == ["net 0", "pixels", RANDOM] and values.seeds == 0
     assert "Foreign cannot be built anew" in equivariance.AffineMaps().verdict(values)
     assert model.training and torch.equal(torch.get_rng_state(), state)
-
-
-def test_a_result_is_redrawn_and_has_a_table(result, tmp_path):
-    assert_redrawn("equivariance", result, tmp_path)
-    _, rows, _ = equivariance.AffineMaps().table(result)
-    assert rows[0][0] == "rotation, -30 to 30°" and rows[0][2] == f"{result.mean[0, 0]:.2f}"
-    assert rows[-1][2] == f"{result.probe[0, 2]:.2f}" and len(rows) == 6
 
 
 @pytest.mark.parametrize("law", [(), ("--law",)])

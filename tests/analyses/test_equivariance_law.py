@@ -198,19 +198,6 @@ def test_vectors_are_those_of_the_warped_images(result):
     assert found == pytest.approx(1 - errors / spread, abs=1e-4)
 
 
-def test_a_result_is_redrawn_from_its_numbers_and_stays_on_the_page(result, tmp_path):
-    about = {"analysis": "equivariance", "kind": "Law", "width": 3.5}
-    results.write_result(tmp_path / "x", result, about)
-    stored, _ = results.read_result(tmp_path / "x.json")
-    assert equivariance.Laws().caption(stored) == equivariance.Laws().caption(result)
-    for width in ("single", 5.5, "double"):
-        figure = results.draw("equivariance", stored, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9.5
-    header, rows, _ = equivariance.Laws().table(stored)
-    assert len(rows) == 2 * 6 * 2 and len(header) == 3 + 5
-
-
 def test_a_law_is_above_untrained_networks_only_where_it_explains_something(result):
     def verdict(vector, change, more):
         """On R2 of a trained network's laws, and by how much it is above that of fresh ones."""

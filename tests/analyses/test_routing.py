@@ -354,14 +354,6 @@ def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     assert np.isnan(result.coupling.ci95).all()
 
 
-@pytest.mark.parametrize("kind", ["one", "many"])
-def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tiny_images, tmp_path):
-    result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
-    names = results.parts("routing", result)
-    assert names == (("", "maps") if kind == "one" else ("", "couplings"))
-    assert_redrawn("routing", result, tmp_path)
-
-
 def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
     done = analyse("routing", "--digit", "3")
     assert done.exit_code == 0, done.output

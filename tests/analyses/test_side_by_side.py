@@ -70,20 +70,11 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     assert result.n == 20
 
 
-@pytest.mark.parametrize("of", ["image", "image without positions", "images"])
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    of, pair, tiny_images, tmp_path
-):
-    if of == "images":
-        networks = {"one": pair["one"], "another-with-a-name": pair["two"]}
-        result = many(networks, tiny_images, torch.arange(8) % 3)
-    elif of == "image":
-        result = one_image(pair, tiny_images[:1], 1, classes=CLASSES)
-    else:
-        pair = {name: checkpoint.load(f"digits-{name}") for name in ("k-means", "self-routing")}
-        image = torch.nn.functional.pad(tiny_images[:1], (4, 5, 3, 4))
-        result = one_image(pair, image, 1, classes=list("0123456789"))
-        assert result.maps["k-means"] is None
+def test_capsules_without_positions_have_no_maps_and_are_drawn(tiny_images, tmp_path):
+    pair = {name: checkpoint.load(f"digits-{name}") for name in ("k-means", "self-routing")}
+    image = torch.nn.functional.pad(tiny_images[:1], (4, 5, 3, 4))
+    result = one_image(pair, image, 1, classes=list("0123456789"))
+    assert result.maps["k-means"] is None
     assert_redrawn("side_by_side", result, tmp_path)
 
 

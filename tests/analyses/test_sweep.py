@@ -9,11 +9,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
-from capsviz import checkpoint, discovery, results, tracing
+from capsviz import checkpoint, discovery, tracing
 from capsviz.analyses import rotate
 from capsviz.analyses.sweep import Sweep
 from capsviz.analyses.sweep import measure as measures
@@ -101,18 +100,6 @@ def test_results_do_not_depend_on_chunks_or_on_the_other_networks(
     values = measured({"two": networks["two"]}, tiny_images)
     assert np.allclose(values.accuracy.ci95[0], result.accuracy.ci95[1])
     assert values.worst.value[0] == result.worst.value[1]
-
-
-@pytest.mark.parametrize(("width", "worst"), [("single", True), ("double", False)])
-def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, worst):
-    values = measured(networks, tiny_images, worst=worst)
-    paths = results.save(tmp_path / "x", "sweep", values, formats=[], width=width)
-    read, _ = results.read_result(paths[-1])
-    assert same(read, values)
-    picture = results.draw("sweep", read, width)
-    assert len(picture.axes) + len(picture.left_out) == 5  # a column has no room for all
-    assert len(picture.legends[0].get_texts()) == 2
-    assert picture.axes[0].get_lines()[1].get_ydata().tolist() == values.accuracy.value[1].tolist()
 
 
 @pytest.mark.parametrize(
