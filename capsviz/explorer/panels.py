@@ -127,7 +127,6 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Draw scores and spread after an iteration, and say what the couplings are."""
     trace, classes = answers.trace, networks.classes
-    assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there

@@ -89,8 +89,3 @@ def test_a_wrong_request_is_refused_and_writes_nothing(name, words, analyse, tmp
     said = [line for line in done.stderr.splitlines() if not re.match("Usage: |Try |$", line)]
     assert len(said) == 1 and said[0].startswith("Error: ") and not done.stdout, done.output
     assert not list(tmp_path.iterdir())
-
-
-def test_most_analyses_take_a_number_of_images_and_are_asked_for_none_and_for_too_many():
-    asked = {name for name, words in REQUESTS if words == ("--n", "9999")}
-    assert len(asked) > len(NAMES) / 2 and set(OWN) <= set(NAMES)

@@ -102,7 +102,7 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
     np.testing.assert_array_equal(seen.reconstruction, made)
     total = torch.einsum("ij,ije->je", expected.couplings[-1, 0], expected.votes[0])
     along = (total * torch.nn.functional.normalize(expected.poses[-1, 0], dim=-1)).sum(-1)
-    np.testing.assert_allclose(seen.maps.sum((1, 2)), along, rtol=1e-4)
+    np.testing.assert_allclose(seen.evidence.maps.sum((1, 2)), along, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
     seen = look.look(model, tiny_images[:1])
-    assert seen.maps is None and "no maps" in drawing.evidence(seen, 0, "a")
+    assert seen.evidence.maps is None and "no maps" in drawing.evidence(seen, 0, "a")
     assert pixels_of(drawing.couplings(seen, 1, CLASSES))[0].shape == (3, 12, 4)
     assert look.types_of(model) == 0
 
@@ -216,8 +216,9 @@ def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
     html = drawing.evidence(seen, 1, "b")
     image, values = pixels_of(html)
     assert image.shape == (21, 19) and values.shape == (3, 2, 4)
-    assert html.count("h.8") == (seen.maps[1] < -np.abs(seen.maps).max() / 5).sum()
-    assert f"{seen.maps[1].sum():.2f}" in html
+    maps = seen.evidence.maps
+    assert html.count("h.8") == (maps[1] < -np.abs(maps).max() / 5).sum()
+    assert f"{maps[1].sum():.2f}" in html
 
 
 def test_settings_are_read_from_the_controls_by_name():
