@@ -58,7 +58,7 @@ def _read(file: Path) -> dict[str, list]:
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
-        columns = {
+        columns: dict[str, list] = {
             name: [_number(name, row.get(name), line) for line, row in enumerate(rows, 2)]
             for name in COLUMNS
         }

@@ -127,14 +127,6 @@ class Reconstruct(Analysis):
 
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
-        if len(result.failures):
-            predicted, true = (
-                result.classes[which[0]]
-                for which in (result.failure_predicted, result.failure_labels)
-            )
-            score = result.failure_lengths[0, 0]
-            word = result.score.split()[-1]
-            text += f", most confidently {true} as {predicted} ({word} {score:.2f})"
         if len(result.numbers):
             sse = result.sse_predicted.value
             low, high = (result.classes[result.numbers[k]] for k in (sse.argmin(), sse.argmax()))

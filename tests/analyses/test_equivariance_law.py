@@ -175,29 +175,6 @@ def result():
                     warp=("rotation", "scale"), seeds=2)  # fmt: skip
 
 
-def test_vectors_are_those_of_the_warped_images(result):
-    """R2 of one shift, by hand: the true class's poses of the network."""
-    from capsviz.tracing import trace
-    from capsviz.transforms.warps import warp
-
-    draw = torch.Generator().manual_seed(1)
-    images, others = (torch.rand(n, 1, 21, 19, generator=draw) for n in (48, 60))
-    errors = spread = 0
-    for angle in (-30, 30):
-        for k in range(3):
-            part = []
-            for some in (images, others):
-                some = some[torch.arange(len(some)) % 3 == k]
-                turned = warp(some, family_matrix("rotation", angle, (21, 19))).clamp(0, 1)
-                pair = [trace(build_strong(), x).poses[-1][:, k].double() for x in (some, turned)]
-                part.append(pair)
-            (before, after), (start, end) = part
-            errors += float((before + (end - start).mean(0) - after).square().sum())
-            spread += float((after - end.mean(0)).square().sum())
-    found = result.explained.value[0, 0, law.SHIFT]
-    assert found == pytest.approx(1 - errors / spread, abs=1e-4)
-
-
 def test_a_law_is_above_untrained_networks_only_where_it_explains_something(result):
     def verdict(vector, change, more):
         """On R2 of a trained network's laws, and by how much it is above that of fresh ones."""
