@@ -157,6 +157,8 @@ def command(
     as_json, top, **preparation,
 ):  # fmt: skip
     """Predict each file, write what was asked for, and name those that could not be read."""
+    from tqdm import tqdm
+
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.inputs.opening import open_model
@@ -198,14 +200,14 @@ def command(
 
     def failed(line: str) -> None:
         unread.append(line)
-        say(line, err=True)
+        writing.line(line)
 
     for name in nothing:
         failed(f"no picture in '{name}'")
     records, drawn, brightest = [], [], 0
     if as_csv:
         pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
-        say(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
+        tqdm.write(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
     for reading in prediction.of_files(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
         **preparation,
@@ -216,10 +218,10 @@ def command(
         if as_json:
             records.append(record)
         elif as_csv:
-            say(_csv(as_row(record)))
+            tqdm.write(_csv(as_row(record)))
         else:
             pairs = zip(classes, lengths, strict=True)
-            say(as_line(file, pairs, sse, remarks(*odd, score)))
+            tqdm.write(as_line(file, pairs, sse, remarks(*odd, score)))
         if figure is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if dark := opening.too_dark(brightest):
@@ -276,11 +278,3 @@ def _csv(cells: Iterable) -> str:
         f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
     )
     return text.getvalue()
-
-
-def say(line: str, *, err: bool = False) -> None:
-    """Print a line on stdout or stderr, above the progress bar if there is one."""
-    from tqdm import tqdm
-
-    with tqdm.external_write_mode():
-        click.echo(line, err=err)

@@ -60,7 +60,6 @@ class Sweep(Analysis):
         images,
         labels,
         *,
-        classes,
         dataset,
         progress=iter,
         warp: Annotated[
@@ -89,10 +88,9 @@ class Sweep(Analysis):
         sizes = warps.sizes(warp, start, stop, step)
         everywhere = measures.grid_warps(grid) if worst else []
         images, labels = images.cpu(), labels.cpu()
-        measures.check(networks, images)
         counts = comparison.draw_resamples(len(images), seed=seed)
         models, frame = list(networks.values()), tuple(images.shape[2:])
-        given = (models, images, labels, len(classes))
+        given = (models, images, labels)
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
         for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
             right, true, winner = measures.look(*given, warps.family_matrix(warp, size, frame))

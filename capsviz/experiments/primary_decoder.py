@@ -132,8 +132,6 @@ def fit(
     would be unlike all training inputs, and its reconstruction meaningless. The first images of
     `validation` choose the best epoch of each decoder. ArithmeticError if the loss is not finite.
     """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}")
     device = next(model.parameters()).device
     shape = look(model, to_float(train.images[:1])).primary.shape
     decoders = {}

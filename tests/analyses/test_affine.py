@@ -110,7 +110,7 @@ def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"trained_px": float("nan")}, "at least 0 pixels, got nan"),
+        ({"trained_px": -1}, "a variant inside shifts of -1 pixels"),
         ({"trained_px": 20}, "a variant outside shifts of 20 pixels"),
     ],
 )

@@ -24,15 +24,12 @@ from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.transforms.warps import family_matrix, matrix, sizes, warp
 
-CLASSES = ["a", "b", "c"]
 LABELS = torch.arange(8) % 3
 FEW = {"start": -60, "stop": 90, "step": 50.0, "grid": 1}
 
 
 def measured(networks, images, **options):
-    return Sweep().measure(
-        networks, images, LABELS, classes=CLASSES, dataset="noise", **FEW | options
-    )
+    return Sweep().measure(networks, images, LABELS, dataset="noise", **FEW | options)
 
 
 @pytest.fixture
@@ -122,20 +119,6 @@ def test_sizes_hold_both_ends_where_the_step_allows():
     assert 1 in sizes("scale") and len(sizes("rotation")) == 37
 
 
-@pytest.mark.parametrize(
-    ("shape", "classes", "message"),
-    [
-        ((1, 20, 20), 3, r"'two' is for images \(1, 20, 20\)"),
-        ((1, 21, 19), 4, "expected 3 classes, but network 2 has 4"),
-    ],
-)
-def test_networks_of_other_images_or_classes_are_refused(
-    tiny, tiny_images, shape, classes, message
-):
-    with pytest.raises(ValueError, match=message):
-        measured({"one": tiny, "two": Foreign(shape, classes=classes)}, tiny_images)
-
-
 @pytest.fixture
 def other(tmp_path):
     """A second network for the digits, on disk."""
@@ -192,7 +175,7 @@ def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images
         before = len(looked)
         for angle in (-20, 0, 20):
             by = family_matrix("rotation", angle, tiny_images.shape[2:])
-            measures.look([tiny], tiny_images, LABELS, 3, by)
+            measures.look([tiny], tiny_images, LABELS, by)
     assert before > 0 and len(looked) == before
 
 
