@@ -6,15 +6,8 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.equivariance.affine import (
-    FIT_LAW,
-    REACH,
-    SEEDS_LAW,
-    Fit,
-    Seeds,
-    Warps,
-    untrained,
-)
+from capsviz.analyses.equivariance import affine
+from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untrained
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
@@ -78,7 +71,7 @@ class Laws(Analysis):
             bool,
             "Whether the maps are a law: composition, extrapolation, one map for all classes.",
         ] = False,
-        fit: Fit = None, warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+        fit: affine.Fit = None, warp: affine.Warps = (), seeds: affine.Seeds = None, seed: Seed = 0,
     ) -> Law:  # fmt: skip
         """Compare networks over N images (N, C, H, W); fits are on the training split."""
         from capsviz.analyses.equivariance import fits

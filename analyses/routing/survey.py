@@ -11,16 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import tracing
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import paired_each, require_two, student, wilson_each
-from capsviz.tracing import (
-    CHUNK_IMAGES,
-    INTERVENTIONS,
-    control_couplings,
-    coupling_sd,
-    parents_under,
-    trace,
-)
+from capsviz.tracing import CHUNK_IMAGES, INTERVENTIONS, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
@@ -131,8 +125,10 @@ class Survey:
             activations = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
         own, votes = traced.require("couplings")[:R], traced.require("votes")
         measured = _measures(votes, own, traced.require("poses")[:R], labels)
-        controls = [control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS]
-        replaced = parents_under(model, images, controls, iterations=self.requested)
+        controls = [
+            tracing.control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS
+        ]
+        replaced = tracing.parents_under(model, images, controls, iterations=self.requested)
         of_controls = [
             _measures(votes, drawn[None], poses[None], labels)
             for drawn, poses in zip(controls, replaced.poses, strict=True)
@@ -217,5 +213,5 @@ def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
         "effective_parents": nats.exp().mean(2).T,
         "polarisation": couplings.amax(3).mean(2).T,
         "agreement": torch.stack([true, others], 2),
-        "coupling_sd": coupling_sd(couplings).T,
+        "coupling_sd": tracing.coupling_sd(couplings).T,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class OneImage(Analysis):
         }
         each = list(looks.values())
         parents = [np.exp(look.entropy_nats[-1]) for look in each]
-        fields = {
+        fields: dict[str, Any] = {
             field: {name: getattr(look, field) for name, look in looks.items()} for field in MAPS
         }
         for field, own in SUMS.items():

@@ -23,19 +23,8 @@ from PIL import Image, ImageDraw
 from capsviz import checkpoint, results, tracing
 from capsviz.cli import main
 from capsviz.data import Dataset
-from capsviz.explorer import (
-    drawing,
-    files,
-    gate,
-    images,
-    look,
-    panels,
-    serve,
-    settings,
-)
-from capsviz.explorer import (
-    networks as choices,
-)
+from capsviz.explorer import drawing, files, gate, images, look, panels, serve, settings
+from capsviz.explorer import networks as choices
 from capsviz.nn.functional import lengths
 from capsviz.pictures import Frame, prediction
 from capsviz.statistics.detection import REASONS, Limits
