@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,6 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import strongest, word_for
 
 NEEDS = ("votes", "couplings", "poses", "interventions")
-MAPS = ("maps", "uniform_maps", "type_evidence", "uniform_type_evidence")
-SUMS = {  # fields, and their names in the result of `routing`
-    "activations": "activations",
-    "uniform_activations": "uniform_activations",
-    "sums": "map_sums",
-    "uniform_sums": "uniform_map_sums",
-}
 SHARES = ("accuracy", "uniform_accuracy", "cost", "agreement")
 
 
@@ -79,32 +72,47 @@ class OneImage(Analysis):
 
     def measure(self, networks, image, label=None, *, classes) -> Result:
         """Look at one image in two networks, routed and with uniform couplings."""
-        from capsviz.analyses import routing
+        from capsviz.tracing import coupling_sd, measures, trace
+        from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
+        from capsviz.transforms.augment import to_uint8
 
         require_two_networks(networks)
-        measure = routing.OneImage().measure
-        looks = {
-            name: measure(one, image, label, classes=classes) for name, one in networks.items()
-        }
-        each = list(looks.values())
-        parents = [np.exp(look.entropy_nats[-1]) for look in each]
-        fields: dict[str, Any] = {
-            field: {name: getattr(look, field) for name, look in looks.items()} for field in MAPS
-        }
-        for field, own in SUMS.items():
-            fields[field] = np.stack([getattr(look, own) for look in each])
+        image, keep, looks = image.cpu(), (*measures.INSIDE, "evidence"), {}
+        for name, network in networks.items():
+            routed = trace(network, image, keep=keep)
+            require_all_to_all(routed.require("couplings"))
+            uniform = trace(network, image, keep=keep, couplings="uniform")
+            own, control = measures.evidence_of(routed), measures.evidence_of(uniform)
+            couplings = routed.require("couplings")[-1, 0]
+            parents = measures.entropy(couplings).exp()
+            looks[name] = {
+                "couplings": measures.by_type(couplings, routed.grid).numpy(),
+                "effective": float(parents.mean()),
+                "effective_band": np.quantile(parents.numpy(), [0.05, 0.95]),
+                "coupling_sd": float(coupling_sd(couplings)),
+                "activations": routed.require("lengths")[0].float().numpy(),
+                "uniform_activations": uniform.require("lengths")[0].float().numpy(),
+                "maps": own.maps,
+                "uniform_maps": control.maps,
+                "type_evidence": own.types,
+                "uniform_type_evidence": control.types,
+                "sums": own.sums,
+                "uniform_sums": control.sums,
+                "quantities": words_of(own.quantity),
+                "extents_px": None if own.maps is None else list(routed.extent or ()),
+            }
+        named = ("couplings", "maps", "uniform_maps", "type_evidence", "uniform_type_evidence",
+                 "quantities", "extents_px")  # fmt: skip
+        fields: dict = {}
+        for field in next(iter(looks.values())):
+            each = {name: look[field] for name, look in looks.items()}
+            fields[field] = each if field in named else np.stack(list(each.values()))
         return Result(
-            image=each[0].image,
+            image=to_uint8(image[0]),
             networks=list(networks),
             words=[routing_words(network) for network in networks.values()],
-            couplings={name: look.couplings[-1] for name, look in looks.items()},
-            effective=np.array([one.mean() for one in parents]),
-            effective_band=np.stack([np.quantile(one, [0.05, 0.95]) for one in parents]),
-            coupling_sd=np.array([look.coupling_sd[-1] for look in each], float),
             **fields,
-            quantities={name: words_of(look.quantity) for name, look in looks.items()},
-            extents_px={name: look.extent_px for name, look in looks.items()},
             shown=_two_classes(fields["activations"]),
             classes=list(classes),
             label=label,

@@ -26,15 +26,8 @@ from capsviz import data
 from capsviz.checkpoint import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
-from capsviz.experiments.affnist.scores import (
-    ORIGINALS,
-    SHIFT_PX,
-    VARIANTS,
-    held_out,
-    real,
-    right,
-    score,
-)
+from capsviz.experiments.affnist import scores
+from capsviz.experiments.affnist.scores import ORIGINALS, SHIFT_PX, VARIANTS
 from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
@@ -135,8 +128,8 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
     if have_matched and have_full:
         return
     train = data.load("mnist", "train", root, **settings.data_options)
-    validation = held_out("validation", root)
-    real(plan.limit, root)  # reports damaged files before training
+    validation = scores.held_out("validation", root)
+    scores.real(plan.limit, root)  # reports damaged files before training
     _begin(output, conditions)
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
@@ -150,7 +143,7 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
             if weights.exists() or step not in at:
                 return
             with weights_that_count(model, average):
-                held_out_accuracy = float(right(model, validation).mean())
+                held_out_accuracy = float(scores.right(model, validation).mean())
                 reached = held_out_accuracy >= plan.target
                 if reached:
                     training = {"epoch": epoch, "step": step, "steps": steps}
@@ -174,13 +167,13 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
-        scores = score(model, plan.limit, root)
+        found = scores.score(model, plan.limit, root)
         result = {"network": network, "seed": seed, "state": state, "terms": conditions}
-        result |= {"training": about, "recipe": asdict(settings), **scores}
+        result |= {"training": about, "recipe": asdict(settings), **found}
         result["provenance"] = provenance(None, str(device))
         result["hardware"] = hardware(torch.device(device))
         write_text(path, json.dumps(result) + "\n")
-        accuracy = scores["affnist_like"]["accuracy"]
+        accuracy = found["affnist_like"]["accuracy"]
         report(f"{network}-{seed}, {state}: {accuracy:.2%} of affnist_like")
 
     if not have_matched:
