@@ -78,7 +78,7 @@ def trained(axis: int, loud: bool, seed: int) -> tuple[OneCapsuleEach, Tensor, T
 
 
 def measures(network: OneCapsuleEach, x: Tensor) -> dict[str, Tensor]:
-    """Return what each measure gives each feature (I,): means over rows, for the predicted class."""
+    """Return what each measure gives each feature (I,), of the predicted class, over rows."""
     wrapped = capsviz.wrap(network, classes=CLASSES, example=x[:3])
     trace = capsviz.trace(wrapped, x)
     rows, own = torch.arange(len(x)), trace.lengths.argmax(1)

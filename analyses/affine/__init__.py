@@ -61,6 +61,7 @@ class Affine(Analysis):
         variants: Annotated[int, Range(1), "Affine variants of each image."] = 4,
         trained_px: Annotated[
             float | None,
+            Range(0),
             "Largest shift inside the training range.",
             Default("that of the first network's recipe"),
             Flag("--within", metavar="PX"),
@@ -75,8 +76,6 @@ class Affine(Analysis):
         trained_px = _trained_px(inputs) if trained_px is None else trained_px
         if trained_px is None:
             raise ValueError(f"{NO_RECIPE}: add --within PX")
-        if not trained_px >= 0:
-            raise ValueError(f"expected training shifts of at least 0 pixels, got {trained_px}")
         images, labels = measure.whole(images), labels.cpu()
         if not measure.framed(images):
             raise ValueError(f"{BORDER}, which a variant would lose: pad them first")
@@ -121,9 +120,7 @@ class Affine(Analysis):
             )
         if len(result.networks) > 1:
             inside, outside = (result.networks[int(k)] for k in result.gap.value.argmin(0))
-            where = f"{inside} inside and for {outside} outside"
-            where = f"{inside}, inside and outside" if inside == outside else where
-            text += f" The gap is smallest for {where}."
+            text += f" The gap is smallest for {inside} inside, and for {outside} outside."
         return text
 
     def caption(self, result, part="") -> str:

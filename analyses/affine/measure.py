@@ -68,11 +68,8 @@ def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
 def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
     """Return fields of a result, by name, from correct answers to images and to variants.
 
-    Parameters
-    ----------
-    plain, changed  (K, N) and (K, V, N) correct answers.
-    within          (V, N) whether a variant lies inside the training shift range.
-    counts          (R, N) how often each image is in each resample.
+    Answers are (K, N) and (K, V, N); `within` (V, N) says which variants lie inside the training
+    shift range.
     """
 
     def gap(one: Estimate) -> Estimate:

@@ -83,7 +83,9 @@ class Series(Analysis):
     def left_out(self, inputs) -> str:
         if inputs.dataset.name != "mnist":
             return "it is of MNIST alone"
-        return "" if _shipped() else "no results come with capsviz"
+        from capsviz.analyses.affnist import series
+
+        return "" if any(series.SHIPPED.glob("*.json")) else "no results come with capsviz"
 
     def verdict(self, result) -> str:
         return " ".join(apart(result, state) for state in dict.fromkeys(result.states)).strip()
@@ -154,15 +156,10 @@ class Picture(Analysis):
 
 
 def tabulate(results: list[dict], transforms: dict) -> Result:
-    """Return the table of a series from what `capsviz.experiments.affnist.read` gives.
+    """Return the table of what `capsviz.experiments.affnist.read` gives.
 
-    Parameters
-    ----------
-    transforms  the numbers behind the images, each (n,), by the names of `affnist_like.Transforms`.
-
-    Raises
-    ------
-    ValueError  for no results, or results of different targets or numbers of images.
+    `transforms` are the numbers behind the images, each (n,), by the names of
+    `affnist_like.Transforms`. ValueError for no results, or results on different terms.
     """
     from capsviz.analyses.affnist import measure
 
@@ -200,15 +197,9 @@ def variants(dataset, *, seed=0) -> Variants:
 def shipped() -> Result:
     """Return the table of the results that come with capsviz; ValueError if there are none."""
     from capsviz.analyses.affnist import series
-
-    return with_transforms(_shipped(), series.SHIPPED)
-
-
-def _shipped() -> list[dict]:
-    from capsviz.analyses.affnist import series
     from capsviz.experiments import affnist
 
-    return affnist.read(series.SHIPPED)
+    return with_transforms(affnist.read(series.SHIPPED), series.SHIPPED)
 
 
 def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
@@ -223,28 +214,20 @@ def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
 
 
 def apart(result: Result, state: str) -> str:
-    """Say how far the networks of a state are from CapsNet, and how much of it shift explains."""
-    gaps: Any = result.affine.difference
-    rows = [i for i in np.flatnonzero(np.isfinite(gaps.value)) if result.states[i] == state]
-    if not rows:
-        return ""
+    """Say how far the networks of a state are from CapsNet, inside and outside the shift range."""
+    rows = [i for i in range(len(result.states)) if result.states[i] == state]
     ranges = []
-    for estimate in (result.within.difference, result.beyond.difference):
-        points = 100 * estimate.value[rows]  # type: ignore[union-attr]
+    for estimate in (result.within, result.beyond):
+        gaps: Any = estimate.difference
+        points = 100 * gaps.value[rows]
+        if np.isnan(points).all():
+            return ""
         low, high = (f"{end:+.1f}" for end in (np.nanmin(points), np.nanmax(points)))
         ranges.append(low if low == high else f"{low} to {high}")
-    text = (
+    return (
         f"Accuracy differs from CapsNet's by {ranges[0]} points inside the training shift range, "
         f"and by {ranges[1]} points outside."
     )
-    unequal = [i for i in rows if gaps.low[i] > 0 or gaps.high[i] < 0]
-    if result.lost is None or not unequal:
-        return text
-    shift = -100 * result.lost.difference.value[:, 0]  # type: ignore[union-attr]
-    parts = [
-        f"{shift[i]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})" for i in unequal
-    ]
-    return f"{text} Points of the gap that shift explains: {', '.join(parts)}."
 
 
 def _sources(result) -> str:

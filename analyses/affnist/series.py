@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 from tqdm import tqdm
 
 from capsviz import discovery
-from capsviz.cli import options
+from capsviz.cli import options, writing
 from capsviz.experiments import affnist as experiment
 from capsviz.experiments.affnist import transforms
 from capsviz.experiments.reproduce import share
@@ -49,7 +48,7 @@ def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> N
         with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:
             experiment.run(
                 network, seed, plan, root=root, device=choose_device(device),
-                report=lambda line: tqdm.write(line, file=sys.stderr),
+                report=writing.line,
                 on_step=lambda *_, bar=bar: bar.update(),
             )  # fmt: skip
     transforms.store(plan.folder, plan.n, root)

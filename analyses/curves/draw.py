@@ -5,13 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullLocator,
-    SymmetricalLogLocator,
-)
+from matplotlib import ticker
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
@@ -68,7 +62,7 @@ def _panel(field: str, title: str, axes, result) -> None:
             axes.plot(best, values[epochs.index(best)], **mark)
     axes.set(title=title, xlabel="epoch")
     axes.set_xlim(0, 1.03 * max(epochs[-1] for epochs in result.epochs))
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
     rule(axes, "y")
 
 
@@ -83,10 +77,10 @@ def _scale(axes, values, field: str) -> None:
         least = 10.0 ** np.floor(np.log10(positive.min()))
         zeros = {"linthresh": least, "linscale": 0.3} if (values == 0).any() else {}
         axes.set_yscale("symlog" if zeros else "log", **zeros)
-        locator = SymmetricalLogLocator(base=10, linthresh=least, subs=digits)
-        axes.yaxis.set_major_locator(locator if zeros else LogLocator(subs=digits))
-        axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        locator = ticker.SymmetricalLogLocator(base=10, linthresh=least, subs=digits)
+        axes.yaxis.set_major_locator(locator if zeros else ticker.LogLocator(subs=digits))
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 PANELS = {

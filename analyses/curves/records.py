@@ -19,15 +19,9 @@ OPTIONAL = (  # empty for a network without a decoder, or not there in an older 
 
 
 def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
-    """Return the columns of every run, by the run's name.
+    """Return the columns of every run, by its name, from their folders or CSV files.
 
-    Parameters
-    ----------
-    runs  folders of runs, or their CSV files.
-
-    Raises
-    ------
-    ValueError  for a run that is not there, is given twice, or whose file is not a whole record.
+    ValueError for a run that is not there, is given twice, or whose file is not a whole record.
     """
     files = [_file(Path(run)) for run in runs]
     places = [file.resolve() for file in files]
@@ -64,32 +58,22 @@ def _read(file: Path) -> dict[str, list]:
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"'{file}' is no CSV file: {error}") from error
-    if not rows:
-        raise ValueError(f"'{file}' holds no epoch: expected a header and a line for each epoch")
-    columns: dict[str, list] = {name: [] for name in COLUMNS}
-    for line, row in enumerate(rows, 2):
-        for name, values in columns.items():
-            try:
-                values.append(_number(name, row.get(name, "" if name in OPTIONAL else None)))
-            except (TypeError, ValueError) as error:
-                where = f"'{file}', line {line}, column '{name}'"
-                raise ValueError(
-                    f"{where}: expected what `capsviz train` writes: {error}"
-                ) from error
-    if columns["epoch"] != sorted(set(columns["epoch"])):
-        raise ValueError(f"'{file}': the numbers in the column 'epoch' do not grow line by line")
+        columns: dict[str, list] = {
+            name: [_number(name, row.get(name), line) for line, row in enumerate(rows, 2)]
+            for name in COLUMNS
+        }
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"'{file}' is not what `capsviz train` writes: {error}") from error
+    if not rows or columns["epoch"] != sorted(set(columns["epoch"])):
+        raise ValueError(f"'{file}': expected a line for each epoch, one after the other")
     return columns
 
 
-def _number(name: str, text: str | None) -> float | None:
-    """Return the number in a cell; None for an empty one of a column that may be empty."""
-    if text is None:
-        raise ValueError("there is none")
-    if name in OPTIONAL and text == "":
+def _number(name: str, text: str | None, line: int) -> float | None:
+    """Return the number in a cell; None for an empty or missing one of an optional column."""
+    if name in OPTIONAL and not text:
         return None
-    value = int(text) if name == "epoch" else float(text)
+    value = math.nan if not text else int(text) if name == "epoch" else float(text)
     if not 0 <= value <= (1 if name.endswith("accuracy") else math.inf):
-        raise ValueError(f"got '{text}'")
+        raise ValueError(f"line {line}, column '{name}' holds {text!r}")
     return value

@@ -3,7 +3,7 @@
 `capsviz equivariance --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.equivariance.affine import REACH, AffineMaps, Result, compute
+from capsviz.analyses.equivariance.affine import REACH, AffineMaps, Result
 from capsviz.analyses.equivariance.law import Law, Laws
 
-__all__ = ["REACH", "AffineMaps", "Law", "Laws", "Result", "compute"]
+__all__ = ["REACH", "AffineMaps", "Law", "Laws", "Result"]

@@ -109,30 +109,39 @@ class AffineMaps(Analysis):
 
         Fits are on the training split; where there is none, the halves of the images take turns.
         """
-        from capsviz.inputs.samples import training_images
+        from capsviz.analyses.equivariance import fits
+        from capsviz.analyses.equivariance.measure import compare
+        from capsviz.transforms.warps import family
 
-        fit = FIT if fit is None else fit
-        return compute(
-            list(networks.values()), images, labels, names=list(networks), dataset=dataset,
-            fit=fit, warps=tuple(dict.fromkeys(warp)), seeds=SEEDS if seeds is None else seeds,
-            seed=seed, progress=progress, **training_images(inputs, fit),
+        def sizes(name):
+            return family(name).neutral + REACH[name] * np.array([0, *STEPS])
+
+        fields, pose, fitted = compare(
+            networks, images, labels, inputs, sizes, fits.of_vectors, fits.affine_fields,
+            warps=warp or tuple(REACH), fit=FIT if fit is None else fit,
+            seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, directions=True,
+            progress=progress,
         )  # fmt: skip
+        own = [family(name) for name in fields["warps"]]
+        return Result(
+            **fields,
+            labels=[one.label for one in own],
+            neutral=np.array([one.neutral for one in own], float),
+            kept=pose,
+            fit_counts=fits.counts(fitted),
+        )
 
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""
-        notes, fresh = [*map(sentence, result.notes)], untrained(result)
-        if not fresh:
-            return " ".join(notes)
-        above = [
-            name
-            for f, name in enumerate(result.warps)
-            if all(result.mean.difference.high[s, f] < 0 for s in fresh)
-        ]
+        if not (fresh := untrained(result)):
+            return " ".join(map(sentence, result.notes))
+        clear = (result.mean.difference.high[fresh] < 0).all(0)
+        above = [name for name, more in zip(result.warps, clear, strict=True) if more]
         which = in_a_row(above) if above else "no warp"
         text = (
             f"Under {which}, affine maps explain clearly more of the pose than of untrained ones."
         )
-        return " ".join([text, *notes])
+        return " ".join([text, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bands are."""
@@ -165,29 +174,3 @@ def untrained(result) -> list[int]:
     """Return which kinds of vectors are of the first network, untrained."""
     start = f"{result.sources[0]} freshly"
     return [s for s, name in enumerate(result.sources) if name.startswith(start)]
-
-
-def compute(models, images, labels, *, warps=(), fit=FIT, seeds=SEEDS, **options) -> Result:
-    """Compare affine maps of all `warps`, or those that are named; options of `measure.compare`."""
-    from capsviz.analyses.equivariance import fits
-    from capsviz.analyses.equivariance.measure import compare
-    from capsviz.transforms.warps import family
-
-    warps = warps or tuple(REACH)
-
-    def sizes(name):
-        return family(name).neutral + REACH[name] * np.array([0, *STEPS])
-
-    found = compare(
-        models, images, labels, sizes, fits.of_vectors, warps=warps, known=REACH, fit=fit,
-        seeds=seeds, directions=True, **options,
-    )  # fmt: skip
-    own = [family(name) for name in warps]
-    return Result(
-        **found.fields,
-        **fits.explained(found.errors, fits.affine_fields, found.counts),
-        labels=[one.label for one in own],
-        neutral=np.array([one.neutral for one in own], float),
-        kept=found.pose,
-        fit_counts=fits.counts(found.fit),
-    )

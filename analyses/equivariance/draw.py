@@ -20,11 +20,16 @@ def _by_count(warp: str, axes, result):
     for s, label in enumerate(_labels(result)):
         one = result.by_count[s, result.warps.index(warp)]
         band(axes, result.fit_counts, one, **_look(s), label=label)
-    axes.set(xscale="log", ylim=(LOWEST, 1.03), ylabel="R² of an affine map")
-    axes.axhline(0, color="#7F7F7F", linewidth=0.5)
+    _r2(axes)
+    axes.set_xscale("log")
     axes.set_xticks(result.fit_counts, [str(m) for m in result.fit_counts])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(f"images a class, {warp}")
+
+
+def _r2(axes):
+    axes.set(ylim=(LOWEST, 1.03), ylabel="R² of an affine map")
+    axes.axhline(0, color="#7F7F7F", linewidth=0.5)
 
 
 def _look(s: int) -> dict:
@@ -52,9 +57,8 @@ def _curves(warp: str, axes, result):
     unchanged = np.insert(result.unchanged.value[0, f], middle, 1.0)
     axes.plot(x, unchanged, color="black", linestyle=":", linewidth=0.9,
               label=f"{result.sources[0]}, unchanged")  # fmt: skip
-    axes.axhline(0, color="#7F7F7F", linewidth=0.5)
+    _r2(axes)
     unit = f", {result.units[f].strip()}".removesuffix(", ")
-    axes.set(ylim=(LOWEST, 1.03), ylabel="R² of an affine map")
     axes.set(xlabel=result.labels[f].split(",")[0] + unit)
     axes.set_xticks([*result.sizes[f, [0, -1]], result.neutral[f]])
 

@@ -44,13 +44,11 @@ def counts(most: int) -> list[int]:
 
 def of_vectors(values: np.ndarray, data, sizes: np.ndarray, dimensions: int) -> Errors:
     """Return errors of affine maps of vectors (1 + A, X, F), class by class on every fold."""
-    return Errors(
-        *_by_class(
-            lambda test, training, _: of_class(test, training, sizes, dimensions, data.fit),
-            values,
-            data,
-        )
-    )
+
+    def errors_of(test, training, _):
+        return of_class(test, training, sizes, dimensions, data.fit)
+
+    return Errors(*_by_class(errors_of, values, data))
 
 
 def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, labels: None) -> list:
@@ -71,15 +69,10 @@ def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, label
 
 
 def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit: int) -> Errors:
-    """Fit on M images of one class and measure on N others of it.
+    """Fit on M images of one class, (1 + A, M, F), and measure on N others of it, (1 + A, N, F).
 
-    Parameters
-    ----------
-    test       (1 + A, N, F) vectors to measure on, those of the unwarped images first.
-    training    (1 + A, M, F) vectors to fit on.
-    sizes       (1 + A,) of the warps, the neutral one first.
-    dimensions  that longer vectors are reduced to, by PCA of `training` at all sizes.
-    fit         the curve's fits are on the first so many images, at most M, and on fewer.
+    The unwarped images come first, as in `sizes`. Vectors longer than `dimensions` are reduced by
+    the PCA of `training` at all sizes; the curve's fits are on the first `fit` images and on fewer.
     """
     training, test, kept = _reduce(training, test, dimensions)
     A, N = len(sizes) - 1, test.shape[1]
@@ -177,14 +170,10 @@ def affine(sources: np.ndarray, targets: np.ndarray):
 
 
 def ridge(sources: np.ndarray, targets: np.ndarray):
-    """Linear maps with an offset from vectors (M, E) to A targets (A, M, K).
+    """Linear maps with an offset from vectors (M, E) to A targets (A, M, K), and their errors (A,).
 
     Penalties go with the variance of the vectors; each target has the one with the least error of
     vectors left out one by one, which the leverages tell without fitting anew.
-
-    Returns
-    -------
-    vectors (N, E) -> (A, N, K), and these errors (A,).
     """
     centre, middle = sources.mean(0), targets.mean(1, keepdims=True)
     U, s, V = np.linalg.svd(sources - centre, full_matrices=False)

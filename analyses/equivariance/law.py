@@ -6,15 +6,8 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.equivariance.affine import (
-    FIT_LAW,
-    REACH,
-    SEEDS_LAW,
-    Fit,
-    Seeds,
-    Warps,
-    untrained,
-)
+from capsviz.analyses.equivariance import affine
+from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untrained
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
@@ -78,18 +71,19 @@ class Laws(Analysis):
             bool,
             "Whether the maps are a law: composition, extrapolation, one map for all classes.",
         ] = False,
-        fit: Fit = None, warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+        fit: affine.Fit = None, warp: affine.Warps = (), seeds: affine.Seeds = None, seed: Seed = 0,
     ) -> Law:  # fmt: skip
         """Compare networks over N images (N, C, H, W); fits are on the training split."""
-        from capsviz.inputs.samples import training_images
+        from capsviz.analyses.equivariance import fits
+        from capsviz.analyses.equivariance.measure import compare
 
-        fit = FIT_LAW if fit is None else fit
-        return compute(
-            list(networks.values()), images, labels, names=list(networks), dataset=dataset,
-            warps=tuple(dict.fromkeys(warp)) or ("rotation",), fit=fit,
-            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, progress=progress,
-            **training_images(inputs, fit),
+        fields, _, fitted = compare(
+            networks, images, labels, inputs, warp_sizes, fits.laws_of_vectors, fits.law_fields,
+            warps=warp or ("rotation",), fit=FIT_LAW if fit is None else fit,
+            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset,
+            progress=progress,
         )  # fmt: skip
+        return Law(**fields, laws=list(LAWS), fit_count=fitted)
 
     def verdict(self, result) -> str:
         """Say which laws hold clearly better than in untrained networks."""
@@ -123,57 +117,26 @@ class Laws(Analysis):
 
 
 def _holds(result, f: int) -> str:
-    """Which laws of a warp are above those of untrained networks, and which below."""
-    name = result.warps[f]
+    """Which laws of a warp explain more than in untrained networks, of vector and change alike."""
+    name, fresh, both = result.warps[f], untrained(result), (result.explained, result.change)
     if np.isnan(result.change.value[0, f]).any():
         return f"Under {name}, all images of a class change alike: one shift is the whole law."
-    if not untrained(result):
+    if not fresh:
         return ""
-    above, below = (
-        [words for law, words in enumerate(result.laws) if _differs(result, f, law, more=more)]
-        for more in (True, False)
-    )
-    text = f"Under {name}, {in_a_row(above) if above else 'no law'} explains clearly more than"
-    text += " in untrained networks"
-    return f"{text}; {in_a_row(below)} explains clearly less." if below else f"{text}."
-
-
-def _differs(result, f: int, law: int, *, more: bool) -> bool:
-    """Return whether a law explains more, or less, than in untrained networks of every preset.
-
-    It does in the vector and in its change; what it explains more of it does explain.
-    """
-    if law in BASELINES:
-        return False
-    both = (result.explained, result.change)
-    less = [one.difference[s, f, law] for one in both for s in untrained(result)]
-    if not more:
-        return all(one.low > 0 for one in less)
-    return all(one[0, f, law].low > 0 for one in both) and all(one.high < 0 for one in less)
-
-
-def compute(models, images, labels, *, fit=FIT_LAW, seeds=SEEDS_LAW, **options) -> Law:
-    """Predict the vectors of N warped images (N, C, H, W); options of `measure.compare`."""
-    from capsviz.analyses.equivariance import fits
-    from capsviz.analyses.equivariance.measure import compare
-
-    found = compare(
-        models, images, labels, warp_sizes, fits.laws_of_vectors, known=REACH, fit=fit,
-        seeds=seeds, **options,
-    )  # fmt: skip
-    return Law(
-        **found.fields,
-        **fits.explained(found.errors, fits.law_fields, found.counts),
-        laws=list(LAWS),
-        fit_count=found.fit,
-    )
+    above = [
+        words
+        for law, words in enumerate(result.laws)
+        if law not in BASELINES
+        and all(one.low[0, f, law] > 0 for one in both)
+        and all((one.difference.high[fresh, f, law] < 0).all() for one in both)
+    ]
+    which = in_a_row(above) if above else "no law"
+    return f"Under {name}, {which} explains clearly more than in untrained networks."
 
 
 def warp_sizes(name: str) -> np.ndarray:
     """Sizes (5,) of a warp by `STEPS`: two halves in a row are the whole."""
     from capsviz.transforms.warps import family
 
-    steps, reach = np.array(STEPS) / 2, REACH[name]
-    if name == "scale":
-        return (1 + reach) ** steps
-    return family(name).neutral + reach * steps
+    steps, neutral = np.array(STEPS) / 2, family(name).neutral
+    return (1 + REACH[name]) ** steps if name == "scale" else neutral + REACH[name] * steps

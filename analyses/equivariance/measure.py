@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from capsviz import checkpoint
-from capsviz.analyses.equivariance.fits import LEAST
-from capsviz.discovery import unknown
-from capsviz.statistics.comparison import draw_resamples
+from capsviz.analyses.equivariance.fits import LEAST, explained
+from capsviz.inputs.samples import training_images
+from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import features
@@ -32,56 +32,38 @@ class Data(NamedTuple):
     notes: list[str]
 
 
-class Compared(NamedTuple):
-    """What both analyses make their results of."""
-
-    errors: list[list[list]]  # of each warp and kind of vectors: of one network, or of each draw
-    counts: np.ndarray  # resamples of the images
-    pose: int  # numbers in a pose
-    fit: int  # images of each class that a map is fitted on
-    fields: dict[str, Any]  # that both results have
-
-
 @on_one_thread
 def compare(
-    models,
+    networks: dict[str, Any],
     images: Tensor,
     labels: Tensor,
+    inputs,
     sizes: Callable[[str], np.ndarray],
     errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
+    over: Callable[[list, np.ndarray], dict],
     *,
-    names,
-    dataset: str,
     warps,
-    known,
     fit: int,
     seeds: int,
-    fit_images: Tensor | None = None,
-    fit_labels: Tensor | None = None,
+    seed: int,
+    dataset: str,
     directions: bool = False,
-    resamples: int = 1000,
-    seed: int = 0,
     progress=iter,
-) -> Compared:
-    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
+) -> tuple[dict[str, Any], int, int]:
+    """Warp N images (N, C, H, W), and training images to fit on, for K networks and the pixels.
+
+    Return the fields that both results have and those of `over`, the numbers in a pose, and the
+    images of each class that maps were fitted on.
 
     Parameters
     ----------
-    models      K networks on one device, the first one with capsules.
-    labels      (N,) true classes.
     sizes       of a warp by its name (1 + A,), the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
-    names       of the networks.
-    warps       names, of those that are `known`.
-    fit         images to fit on, the first so many of each class; of fewer where a class has fewer.
-    seeds       untrained networks of each preset, and draws of random directions; each
-                sees all images.
-    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
+    over        fields of the errors of S kinds of vectors, under the resamples.
+    fit         training images to fit on, of each class. Without any, the halves of each class of
                 the images take turns.
-    fit_labels  (M,).
+    seeds       untrained networks of each preset, and draws of random directions.
     directions  compares pixels along random directions, too.
-    resamples   of the bootstrap.
-    seed        of untrained networks (the first), directions and bootstrap.
 
     Raises
     ------
@@ -90,10 +72,10 @@ def compare(
     """
     begin = time.perf_counter()
     require_two(len(images))
-    for name in warps:
-        if name not in known:
-            raise ValueError(unknown("warp", name, list(known)))
-    data = gather(images, labels, fit_images, fit_labels, fit)
+    by_size, before = {name: sizes(name) for name in warps}, {}
+    training = training_images(inputs, fit)
+    data = gather(images, labels, fit, **training)
+    models, names = list(networks.values()), list(networks)
     fresh, lacking = checkpoint.controls(models[0], range(seed, seed + seeds), images)
     kinds: list[list] = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [PIXELS]]
     sources = [names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"]
@@ -105,7 +87,6 @@ def compare(
         shape = images[0].numel(), pose
         kinds.append([draw.standard_normal(shape, np.float32) for draw in draws])
     turns = [(s, k) for s, kind in enumerate(kinds) for k in range(len(kind))]
-    by_size, before = {name: sizes(name) for name in warps}, {}
     errors: list[list[list]] = [[[] for _ in kinds] for _ in by_size]
     height, width = data.images.shape[2:]
     for row, (name, each) in zip(errors, by_size.items(), strict=True):
@@ -118,7 +99,9 @@ def compare(
             after = [vectors(kinds[s][k], one, data.labels) for one in warped]
             row[s].append(errors_of(np.stack([before[s, k], *after]), data, each, pose))
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
+    counts = draw_resamples(len(images), seed=seed)
     fields = {
+        **explained(errors, over, counts),
         "warps": list(by_size),
         "units": [family(name).unit for name in by_size],
         "sizes": np.stack([each[1:] for each in by_size.values()]),
@@ -126,23 +109,20 @@ def compare(
         "dimensions": [before[s, 0].shape[1] for s in range(len(kinds))],
         "n": len(images),
         "dataset": dataset,
-        "resamples": resamples,
-        "fit_of": "images (the halves take turns)" if fit_images is None else "training images",
+        "resamples": RESAMPLES,
+        "fit_of": "training images" if training else "images (the halves take turns)",
         "seeds": seeds if fresh else 0,
         "notes": [*data.notes, *lacking],
         "looks": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
     }
-    counts = draw_resamples(len(images), resamples=resamples, seed=seed)
-    return Compared(errors, counts, pose, data.fit, fields)
+    return fields, pose, data.fit
 
 
-def gather(images, labels, fit_images, fit_labels, fit: int) -> Data:
+def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:
     """Return which images are measured and which are fitted on, by class.
 
-    Raises
-    ------
-    ValueError  for fewer than `LEAST` images of a class to fit on.
+    ValueError for fewer than `LEAST` images of a class to fit on.
     """
     images, labels = images.cpu(), labels.cpu().numpy()
     own = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}

@@ -74,14 +74,10 @@ class Predict(Analysis):
 
 
 def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
-    """Return the steps of pictures, at one size.
+    """Return the steps of the pictures of `capsviz.pictures.prediction`, at one size.
 
-    Parameters
-    ----------
-    readings  of `capsviz.pictures.prediction`, of one network, at least one.
-    limits    `detection.Limits` beyond which a picture is unlike the training data, or None.
-    network   its name, for the record.
-    score     what it gives to a class: "length" of a capsule, "activation" or "probability".
+    Beyond `limits`, of `statistics.detection`, a picture is unlike the training data; None: not
+    known.
     """
     names = list(readings[0].steps)
     predictions = [reading.prediction for reading in readings]
@@ -161,6 +157,8 @@ def command(
     as_json, top, **preparation,
 ):  # fmt: skip
     """Predict each file, write what was asked for, and name those that could not be read."""
+    from tqdm import tqdm
+
     from capsviz import results
     from capsviz.cli import naming
     from capsviz.inputs.opening import open_model
@@ -202,23 +200,28 @@ def command(
 
     def failed(line: str) -> None:
         unread.append(line)
-        say(line, err=True)
+        writing.line(line)
 
     for name in nothing:
         failed(f"no picture in '{name}'")
     records, drawn, brightest = [], [], 0
     if as_csv:
         pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
-        say(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
+        tqdm.write(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
     for reading in prediction.of_files(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
         **preparation,
     ):  # fmt: skip
         brightest = max(brightest, int(255 * next(iter(reading.steps.values())).max()))
+        record = as_record(reading)
+        file, classes, lengths, sse, *odd = record.values()
         if as_json:
-            records.append(as_record(reading))
+            records.append(record)
+        elif as_csv:
+            tqdm.write(_csv(as_row(record)))
         else:
-            say(as_row(reading) if as_csv else _line_of(reading, score))
+            pairs = zip(classes, lengths, strict=True)
+            tqdm.write(as_line(file, pairs, sse, remarks(*odd, score)))
         if figure is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if dark := opening.too_dark(brightest):
@@ -243,12 +246,6 @@ def as_line(name, pairs, sse: float | None, odd: Sequence[str]) -> str:
     return "; ".join([text if sse is None else f"{text}; SSE {sse:.1f}", *odd])
 
 
-def _line_of(reading, score: str) -> str:
-    one = reading.prediction
-    odd = remarks(one.unlike, one.reasons, reading.pieces, score)
-    return as_line(reading.path, zip(one.classes, one.lengths, strict=True), one.sse, odd)
-
-
 def as_record(reading) -> dict[str, Any]:
     """Return a picture's prediction as plain data for JSON."""
     one = reading.prediction
@@ -261,12 +258,18 @@ def as_record(reading) -> dict[str, Any]:
     }
 
 
-def as_row(reading) -> str:
-    """Return the same as a row of CSV."""
-    file, classes, lengths, sse, unlike, reasons, pieces = as_record(reading).values()
+def as_row(record: dict[str, Any]) -> list:
+    """Return the same as the cells of a table."""
+    file, classes, lengths, sse, unlike, reasons, pieces = record.values()
     pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
-    odd = [{None: "", True: "yes", False: "no"}[unlike], " ".join(reasons), pieces]
-    return _csv([file, *pairs, sse, *odd])
+    return [
+        file,
+        *pairs,
+        sse,
+        {None: "", True: "yes", False: "no"}[unlike],
+        " ".join(reasons),
+        pieces,
+    ]
 
 
 def _csv(cells: Iterable) -> str:
@@ -275,11 +278,3 @@ def _csv(cells: Iterable) -> str:
         f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
     )
     return text.getvalue()
-
-
-def say(line: str, *, err: bool = False) -> None:
-    """Print a line on stdout or stderr, above the progress bar if there is one."""
-    from tqdm import tqdm
-
-    with tqdm.external_write_mode():
-        click.echo(line, err=err)

@@ -7,13 +7,8 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.primary.measure import (
-    RETRAINED,
-    Statistics,
-    evaluate,
-    open_decoders,
-    strongest,
-)
+from capsviz.analyses.primary import measure as by
+from capsviz.analyses.primary.measure import RETRAINED, Statistics, evaluate
 from capsviz.analysis import Analysis, Default, Range, Seed
 
 __all__ = ["Couplings", "Result", "Single", "Statistics", "decode_single", "evaluate"]
@@ -62,7 +57,7 @@ class Single(Analysis):
     ) -> Result:  # fmt: skip
         """Decode the most coupled capsules of one image, each alone."""
         return decode_single(
-            network, open_decoders(inputs, decoder), image, label, classes=classes,
+            network, by.open_decoders(inputs, decoder), image, label, classes=classes,
             capsules=capsules, levels=levels,
         )  # fmt: skip
 
@@ -100,7 +95,7 @@ class Couplings(Analysis):
     ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), with the decoders of a file."""
         return evaluate(
-            network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
+            network, by.open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
         )  # fmt: skip
 
@@ -128,14 +123,9 @@ class Couplings(Analysis):
 
 
 def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:
-    """Decode single capsules of one image (1, C, H, W), and all of them.
+    """Decode single capsules of one image (1, C, H, W), at shares of their coupling, and all.
 
-    Parameters
-    ----------
-    decoders  of `capsviz.experiments.primary_decoder.load`.
-    label     true class, if it is known.
-    capsules  how many to show, at most.
-    levels    shares of the coupling to show, from 0 to 1; at least 2.
+    `decoders` are those of `capsviz.experiments.primary_decoder.load`.
     """
     import torch
 
@@ -146,7 +136,7 @@ def decode_single(model, decoders, image, label=None, *, classes, capsules=6, le
     image = image.cpu()
     traced = look(model, image)
     scaled = traced.scaled()
-    chosen = strongest(traced.couplings, model.grid, capsules)[0]
+    chosen = by.strongest(traced.couplings, model.grid, capsules)[0]
     shares = torch.linspace(0, 1, levels)
     single = torch.zeros(len(chosen), levels, *scaled.shape[1:])
     for k, i in enumerate(chosen):

@@ -46,11 +46,8 @@ def open_decoders(inputs, file=None) -> dict:
 def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=iter) -> Statistics:
     """Measure the SSE of N images (N, C, H, W), at least 2, under every condition.
 
-    Parameters
-    ----------
-    decoders  of `capsviz.experiments.primary_decoder.load`.
-    capsules  single capsules of each image to average over, at most.
-    seed      of the shuffles and of the capsules at random.
+    `decoders` are those of `capsviz.experiments.primary_decoder.load`, `capsules` the single
+    capsules of each image to average over, at most.
     """
     import torch
 

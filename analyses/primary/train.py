@@ -49,11 +49,8 @@ def train(epochs, limit, hidden, seed, output, inputs):
 
 
 def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden, seed, report):
-    """Train on one split, choose on another, report on the third; write decoders and card.
-
-    Returns
-    -------
-    `path`, and the `Statistics` of the test split.
+    """Train on one split, choose on another; return the path of decoders and card, and the
+    `Statistics` of the third.
     """
     from capsviz.analyses.primary.measure import evaluate
     from capsviz.experiments.primary_decoder import fit, save

@@ -72,7 +72,8 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        rows = set(_first_of_each(labels.numpy(), per_class).tolist())
+        firsts = [(labels == k).nonzero()[:per_class, 0] for k in labels.unique()]
+        rows = set(torch.cat(firsts).tolist())
         examples: dict[int, np.ndarray] = {}
         worst: list[tuple] = []
         winners, losses = [], []
@@ -126,14 +127,6 @@ class Reconstruct(Analysis):
 
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
-        if len(result.failures):
-            predicted, true = (
-                result.classes[which[0]]
-                for which in (result.failure_predicted, result.failure_labels)
-            )
-            score = result.failure_lengths[0, 0]
-            word = result.score.split()[-1]
-            text += f", most confidently {true} as {predicted} ({word} {score:.2f})"
         if len(result.numbers):
             sse = result.sse_predicted.value
             low, high = (result.classes[result.numbers[k]] for k in (sse.argmin(), sse.argmax()))
@@ -155,8 +148,3 @@ class Reconstruct(Analysis):
             "Test images of each class, and their reconstructions from the predicted and from the "
             "true class. Orange names: misclassified images."
         )
-
-
-def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the first `count` images of every class."""
-    return np.concatenate([np.flatnonzero(labels == k)[:count] for k in np.unique(labels)])

@@ -62,9 +62,9 @@ class Rotate(Analysis):
         from capsviz.nn.functional import predict, reconstruction_loss
         from capsviz.tracing import reconstructs, score_name, scores, trace
         from capsviz.transforms.augment import to_uint8
-        from capsviz.transforms.warps import rotate
+        from capsviz.transforms.warps import rotate, sizes
 
-        degrees, decoded = angles(start, stop, step), None
+        degrees, decoded = sizes("rotation", start, stop, step), None
         rotated = rotate(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
         if reconstructs(network):
             traced = trace(network, rotated, keep=("lengths", "reconstruction"))
@@ -119,10 +119,10 @@ class RotateMany(Analysis):
         from capsviz.nn.functional import predict
         from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
         from capsviz.tracing import score_name, scores
-        from capsviz.transforms.warps import rotate
+        from capsviz.transforms.warps import rotate, sizes
 
         images, labels = images.cpu(), labels.cpu()
-        degrees, n = angles(start, stop, step), len(images)
+        degrees, n = sizes("rotation", start, stop, step), len(images)
         require_two(n)
         right, true_lengths = [], []
         for degree in progress(degrees):
@@ -151,13 +151,6 @@ class RotateMany(Analysis):
             f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
             f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."
         )
-
-
-def angles(start: float, stop: float, step: float) -> np.ndarray:
-    """Return angles from start to stop, both included where the step allows."""
-    from capsviz.transforms.warps import sizes
-
-    return sizes("rotation", start, stop, step)
 
 
 def changes(result: Result) -> list[tuple[float, str]]:

@@ -7,7 +7,7 @@ from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, printable, style
@@ -66,13 +66,13 @@ def _scores(axes, result) -> list:
         else:
             axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
     rest = len(result.classes) - len(named)
-    axes.set(ylabel=result.score, ylim=(0, 1), xlim=_limits(angles))
+    axes.set(ylabel=result.score, ylim=(0, 1))
     most = "longest" if result.score.endswith("length") else "highest"
     those = "class that is" if rest == 1 else "classes that are"
     never = f"; grey: {rest} {those} never the {most}" if rest else ""
     text = f"rotation of the input, degrees counter-clockwise{never}"
     axes.set_xlabel(wrapped(text, room(axes) - 1))
-    axes.xaxis.set_major_locator(_degrees(angles))
+    _degrees(axes)
     return named
 
 
@@ -88,9 +88,8 @@ def _accuracy(axes, result) -> list:
         xlabel=wrapped("rotation of the input, degrees counter-clockwise", room(axes) - 1.2),
         ylabel=f"accuracy, {result.score}",
         ylim=(0, 1.02),
-        xlim=_limits(result.angles_deg),
     )
-    axes.xaxis.set_major_locator(_degrees(result.angles_deg))
+    _degrees(axes)
     return named
 
 
@@ -102,7 +101,7 @@ def frames(result, size):
     """
     result = printable(result)
     with style():
-        figure = Figure(figsize=(6.0, 4.6), dpi=size / 6.0, layout="none")
+        figure = Figure(figsize=(6.0, 4.6), dpi=size / 6.0, layout="constrained")
         canvas = FigureCanvasAgg(figure)
         parts = _moving(figure, result)
         canvas.draw()
@@ -123,19 +122,18 @@ def _moving(figure, result):
     turned = 0 if are_short(result.classes) else 90
     if result.reconstructions is not None:
         shown["reconstruction of the winner"] = result.reconstructions
+    cells = figure.subplot_mosaic([[*shown, "scores"], ["strip"] * (len(shown) + 1)])
     pictures = []
-    for k, (name, images) in enumerate(shown.items()):
-        axes = figure.add_axes([0.05 + 0.295 * k, 0.535, 0.27, 0.36])
-        axes.set_title(name, fontsize=8)
-        pictures.append((show(axes, images[0]), images))
+    for name, images in shown.items():
+        cells[name].set_title(name, fontsize=8)
+        pictures.append((show(cells[name], images[0]), images))
         pictures[-1][0].set_animated(True)
-    left = 0.40 if len(shown) == 1 else 0.70
-    axes = figure.add_axes([left, 0.535, 0.985 - left, 0.36])
+    axes = cells["scores"]
     axes.set(ylim=(0, 1.0), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
     axes.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
     axes.set_xticks(range(J), result.classes, rotation=turned)
     bars = axes.bar(range(J), np.zeros(J), color=OTHER, animated=True)
-    axes = figure.add_axes([0.10, 0.15, 0.80, 0.30])
+    axes = cells["strip"]
     half = ((angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1) / 2
     strip = axes.imshow(
         np.full((J, len(angles)), np.nan), aspect="auto", vmin=0, vmax=1, animated=True,
@@ -143,16 +141,14 @@ def _moving(figure, result):
     )  # fmt: skip
     axes.set_yticks(range(J), result.classes, fontsize=6)
     axes.set(xlabel="rotation, degrees counter-clockwise", ylabel="class")
-    axes.xaxis.set_major_locator(_degrees(angles))
-    scale = figure.colorbar(strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
-    scale.set_label(result.score)
-    scale.set_ticks([0, 0.5, 1])
-    title = figure.text(0.5, 0.965, "", ha="center", va="center", fontsize=10, animated=True)
+    _degrees(axes)
+    figure.colorbar(strip, ax=axes, label=result.score, ticks=[0, 0.5, 1], pad=0.01)
+    title = figure.suptitle(" ", fontsize=10, animated=True)
     known = result.label is not None
     marks = {"true class": TRUE} if known else {}
     marks |= {"predicted, wrong" if known else "predicted": PREDICTED, "other classes": OTHER}
     handles = [Patch(color=colour, label=name) for name, colour in marks.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=len(marks), fontsize=7.5)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(marks), fontsize=7.5)
     return pictures, bars, strip, title
 
 
@@ -171,13 +167,10 @@ def _move(parts, result, i: int):
     title.set_text(f"{result.angles_deg[i]:g}°{true}    predicted {predicted}")
 
 
-def _limits(angles) -> tuple[float, float]:
-    return (angles[0], angles[-1]) if len(angles) > 1 else (angles[0] - 1, angles[0] + 1)
-
-
-def _degrees(angles):
-    span = angles[-1] - angles[0]
-    return MultipleLocator(45) if 180 <= span <= 720 else MaxNLocator(9)
+def _degrees(axes):
+    """Let the angles fill the horizontal axis, at ticks that divide a turn."""
+    axes.margins(x=0)
+    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 1.5, 3, 4.5, 9, 10]))
 
 
 PANELS = {

@@ -13,7 +13,7 @@ from capsviz.analysis import Analysis, Iterations, Layer, Range, Seed
 from capsviz.nn.quantity import words_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import number, strongest
+from capsviz.statistics.words import number, sentence, strongest
 
 NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
 CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
@@ -129,25 +129,18 @@ class OneImage(Analysis):
             f"{strongest(result.classes, values)} ({float(values.max()):.3f})"
             for values in (result.activations, result.uniform_activations)
         )
-        if result.layer is None:
-            text = f"The image is classified as {name}, and with uniform couplings as {control}."
-        else:
-            text = (
-                f"The most active parent type of routed layer {result.layer} is {name}, and with "
-                f"uniform couplings {control}."
-            )
-        text += (
-            f"\nA lower-level capsule has {effective:.3f} of {J} effective parents. "
-            f"{spread(effective, J, uniform=not result.coupling_sd[-1].any())}"
-        )
-        if result.maps is None:
-            return f"{text}\n{NO_MAP}."
-        norms = [
-            np.linalg.norm(one) for one in (result.maps - result.uniform_maps, result.uniform_maps)
-        ]
+        which = "The image is classified as"
+        if result.layer is not None:
+            which = f"The most active parent type of routed layer {result.layer} is"
+        maps = f"{NO_MAP}."
+        if result.maps is not None:
+            off = np.linalg.norm(result.maps - result.uniform_maps)
+            share = number(float(off / np.linalg.norm(result.uniform_maps)), ".1%")
+            maps = f"The evidence maps differ from those of uniform couplings by {share}."
         return (
-            f"{text}\nThe evidence maps differ from those of uniform couplings by "
-            f"{number(float(norms[0] / norms[1]), '.1%')}."
+            f"{which} {name}, and with uniform couplings {control}.\n"
+            f"A lower-level capsule has {effective:.3f} of {J} effective parents. "
+            f"{spread(effective, J, uniform=not result.coupling_sd[-1].any())}\n{maps}"
         )
 
     def heading(self, result, part="") -> str:
@@ -160,29 +153,26 @@ class OneImage(Analysis):
 
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bands are."""
-        changed = f"{result.changed[:1].upper()}{result.changed[1:]}. " if result.changed else ""
         quantity = words_of(result.quantity)
         what = f"{quantity['plain']}, with routing and with uniform couplings"
         where, places = "", ""
         if result.layer is not None:
             where, places = f", in routed layer {result.layer}", " of the parents at all positions"
-        whole = ""
         if result.quantity is not None:
-            whole = f" All together they add up to {quantity['words']}{places}."
+            what += f". All together they add up to {quantity['words']}{places}"
+        text = (
+            "Routing of one image: couplings by iteration, averaged over the positions of a "
+            f"capsule type{where}; effective parents, agreement of the votes, and activations with "
+            "routing and with uniform couplings. Band: 5 to 95 % of the capsules."
+        )
         if part == "maps":
             text = (
-                f"Evidence for each {result.parent} by position, summed over capsule types: {what}."
-                f"{whole} The outline is that of the image."
+                f"Evidence for each {result.parent} by position, summed over capsule types: "
+                f"{what}. The outline is that of the image."
             )
         elif part == "evidence":
-            text = f"Evidence of each {result.child} for each {result.parent}: {what}.{whole}"
-        else:
-            text = (
-                "Routing of one image: couplings by iteration, averaged over the positions of a "
-                f"capsule type{where}; effective parents, agreement of the votes, and activations "
-                "with routing and with uniform couplings. Band: 5 to 95 % of the capsules."
-            )
-        return f"{changed}{text}"
+            text = f"Evidence of each {result.child} for each {result.parent}: {what}."
+        return " ".join(filter(None, [sentence(result.changed or ""), text]))
 
     def stem(self, base, result) -> str:
         """Add the layer, if it is not that of the classes."""
@@ -297,28 +287,26 @@ class OverImages(Analysis):
     def verdict(self, result) -> str:
         """Say whether iterations change predictions, how couplings spread, and what is dead."""
         M, R, J = len(result.accuracy), len(result.entropy_nats), len(result.classes)
-        K, uniform = len(result.controls), not result.coupling_sd.value[-1].any()
-        little = number(LITTLE, ".0%")
         low, high = result.changed.ci95[R - 1]
-        if M == 1:
-            text = "The network routes in one pass, so there is no curve over iterations"
-        elif R == 1:
-            text = "The network routes in one iteration, with uniform couplings"
+        little = number(LITTLE, ".0%")
+        if R == 1:
+            what = "pass" if M == 1 else "iteration, with uniform couplings"
+            text = f"The network routes in one {what}"
         elif high <= LITTLE:
             text = f"Routing iterations change few predictions (at most {little})"
         elif low > LITTLE:
             text = f"Routing iterations change some predictions (more than {little})"
         else:
             text = f"There are too few images to say whether iterations change more than {little}"
-        effective = float(result.effective_parents.value[-1])
-        text += f".\n{spread(effective, J, uniform=uniform)}"
-        tied = np.zeros(0) if result.tied is None else result.tied[[R - 1, *range(M, M + K)]]
-        for name, count in zip(["its own", *result.controls], tied, strict=False):
+        uniform = not result.coupling_sd.value[-1].any()
+        lines = [f"{text}.", spread(float(result.effective_parents.value[-1]), J, uniform=uniform)]
+        own = [] if result.tied is None else [result.tied[R - 1], *result.tied[M:]]
+        for name, count in zip(["its own", *result.controls], own, strict=False):
             if count:
                 share = number(count / result.n, ".1%")
-                text += f"\nWith {name} couplings no class is ahead of all others in {share}."
-        count = len(result.largest_activation)
-        return f"{text}\n{result.dead} of {count:,} lower-level capsules are dead."
+                lines.append(f"With {name} couplings no class is ahead of all others in {share}.")
+        every = len(result.largest_activation)
+        return "\n".join([*lines, f"{result.dead} of {every:,} lower-level capsules are dead."])
 
     def heading(self, result, part="") -> str:
         if part:
@@ -347,9 +335,9 @@ class OverImages(Analysis):
 
 def spread(effective: float, parents: int, *, uniform=False) -> str:
     """Return a sentence on couplings by their mean number of effective parents."""
+    many, few = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%")
     if uniform:
         return "All couplings are uniform: no capsule favours any class."
-    many, few = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%")
     if effective >= NEAR_UNIFORM * parents:
         return (
             f"Couplings are close to uniform ({many} of all parents or more are effective), which "

@@ -9,23 +9,8 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
-from capsviz.results import COLOURS
-from capsviz.results.maps import (
-    BLUE,
-    COUPLING,
-    GREEN,
-    GREY,
-    RED,
-    are_short,
-    by_capsule,
-    class_ticks,
-    colour_bar,
-    coupling_bar,
-    coupling_scale,
-    dumbbells,
-    halfrange,
-    one_map,
-)
+from capsviz.results import COLOURS, maps
+from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
@@ -43,16 +28,16 @@ def _couplings(axes, result):
     most = 4 if room(axes) >= WIDE else 2
     picked = sorted({round(r) for r in np.linspace(0, count - 1, min(most, count))})
     grid = split(axes, 1, len(picked), sharex=True, sharey=True)[0]
-    scale = coupling_scale(result.couplings, 1 / J)
+    scale = maps.coupling_scale(result.couplings, 1 / J)
     for one, r in zip(grid, picked, strict=True):
         image = one.imshow(result.couplings[r].T, cmap=COUPLING, norm=scale, aspect="auto")
         uniform = " (uniform)" if np.ptp(result.couplings[r]) == 0 else ""
         one.set_title(f"iteration {r + 1}{uniform}" if count > 1 else "couplings, one pass")
         one.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         one.set_xlabel(result.child)
-    class_ticks(grid[0].yaxis, result.classes, step=2)
+    maps.class_ticks(grid[0].yaxis, result.classes, step=2)
     grid[0].set_ylabel(result.parent)
-    coupling_bar(image, grid, 1 / J)
+    maps.coupling_bar(image, grid, 1 / J)
 
 
 def _own_parents(axes, result):
@@ -86,11 +71,11 @@ def _own_votes(axes, result) -> list:
 def _own_activations(axes, result):
     """Draw activations, routed and with uniform couplings."""
     at = np.arange(len(result.classes))
-    dumbbells(axes, at, result.activations, result.uniform_activations)
+    maps.dumbbells(axes, at, result.activations, result.uniform_activations)
     axes.set(xlabel=result.parent, ylabel="activation", ylim=(0, 1.05))
     axes.set_title("class capsules" if result.layer is None else "position mean")
     axes.set_yticks([0, 0.5, 1])
-    class_ticks(axes.xaxis, result.classes)
+    maps.class_ticks(axes.xaxis, result.classes)
 
 
 def parents_axes(axes, iterations, mean, band, J, more):
@@ -145,7 +130,7 @@ def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
 def _maps(axes, result):
     """Draw the image and maps of the evidence for each class, routed and with uniform couplings."""
     classes, lines, columns = _cells(result, room(axes))
-    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
+    scale = CenteredNorm(0, maps.halfrange(np.stack([result.maps, result.uniform_maps])))
     grid = split(axes, 2 * lines, columns, wspace=0.02, hspace=0.02)
     for one in grid.flat:
         one.set_axis_off()
@@ -159,14 +144,14 @@ def _maps(axes, result):
         for place, j in enumerate(classes, 1):
             block, column = divmod(place, columns)
             one = grid[2 * block + k, column]
-            drawn = one_map(one, result.image, result.extent_px, each[j], scale)
+            drawn = maps.one_map(one, result.image, result.extent_px, each[j], scale)
             one.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 title = wrapped(result.classes[j] + (" (true)" if j == result.label else ""), cell)
                 one.set_title(title, fontsize=6.5, pad=2)
             if column == (block == 0):
                 one.set_ylabel(name, fontsize=6.5)
-    colour_bar(drawn, grid, "evidence; −: well below 0")
+    maps.colour_bar(drawn, grid, "evidence; −: well below 0")
 
 
 def _tall_maps(result, width: float) -> float:
@@ -178,11 +163,11 @@ def _evidence(axes, result):
     """Draw what each capsule adds to each class, routed and with uniform couplings."""
     grid = split(axes, 1, 2, sharey=True)[0]
     both = (result.type_evidence, result.uniform_type_evidence)
-    scale = CenteredNorm(0, halfrange(np.stack(both)))
-    drawn = by_capsule(grid, both, scale, result.child)
+    scale = CenteredNorm(0, maps.halfrange(np.stack(both)))
+    drawn = maps.by_capsule(grid, both, scale, result.child)
     grid[0].set_ylabel(result.parent)
-    class_ticks(grid[0].yaxis, result.classes)
-    bar = colour_bar(drawn, grid, "evidence; −: well below 0")
+    maps.class_ticks(grid[0].yaxis, result.classes)
+    bar = maps.colour_bar(drawn, grid, "evidence; −: well below 0")
     if np.min(both) >= 0:
         bar.ax.set_ylim(0, scale.vmax)
 
@@ -199,7 +184,7 @@ def _sums(axes, result):
     axes.set(title=title, xlabel="Σ", ylabel=result.parent)
     axes.set_ylim(len(at) - 0.5, -0.5)
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    class_ticks(axes.yaxis, result.classes)
+    maps.class_ticks(axes.yaxis, result.classes)
 
 
 def _outcome(field: str, title: str, label: str, axes, result):
@@ -295,30 +280,25 @@ def _dead(axes, result):
     axes.set_title(f"dead (below): {result.dead} of {len(mean)}")
 
 
-def _types(result) -> np.ndarray:
-    """Return the mean couplings of each type to the true class (classes, types)."""
-    each = zip(result.type_coupling.value, result.true_classes, strict=True)
-    return np.stack([of_type[:, k] for of_type, k in each])
-
-
 def _by_class(types: bool, axes, result):
     """Draw mean couplings of the images of each true class, of all capsules or of each type."""
     even, every = 1 / len(result.classes), [result.coupling.value]
     if result.type_coupling is not None:
-        every.append(_types(result))
-    scale = coupling_scale(np.concatenate([values.ravel() for values in every]), even)
+        each = zip(result.type_coupling.value, result.true_classes, strict=True)
+        every.append(np.stack([of_type[:, k] for of_type, k in each]))  # to the true class
+    scale = maps.coupling_scale(np.concatenate([values.ravel() for values in every]), even)
     image = axes.imshow(every[types], cmap=COUPLING, norm=scale, aspect="auto")
     axes.set_ylabel("true class")
-    class_ticks(axes.yaxis, [result.classes[k] for k in result.true_classes])
+    maps.class_ticks(axes.yaxis, [result.classes[k] for k in result.true_classes])
     if types:
         axes.set(xlabel="capsule type", title="each type to the true class")
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        coupling_bar(image, axes, even)
+        maps.coupling_bar(image, axes, even)
     else:
         axes.set(xlabel="parent class", title="all capsules")
-        class_ticks(axes.xaxis, result.classes)
+        maps.class_ticks(axes.xaxis, result.classes)
         if result.type_coupling is None:
-            coupling_bar(image, axes, even)
+            maps.coupling_bar(image, axes, even)
 
 
 def _errorbar(axes, x, estimate, colour, marker):
@@ -329,7 +309,7 @@ def _errorbar(axes, x, estimate, colour, marker):
 
 
 def _tall_couplings(result, width: float) -> float:
-    return 1.6 if are_short(result.classes) else 2.3  # long names stand upright
+    return 1.6 if maps.are_short(result.classes) else 2.3  # long names stand upright
 
 
 PANELS = {

@@ -11,16 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import tracing
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import paired_each, require_two, student, wilson_each
-from capsviz.tracing import (
-    CHUNK_IMAGES,
-    INTERVENTIONS,
-    control_couplings,
-    coupling_sd,
-    parents_under,
-    trace,
-)
+from capsviz.tracing import CHUNK_IMAGES, INTERVENTIONS, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
@@ -79,15 +73,9 @@ class Survey:
 
     Counts and activations are those of r = 1 ... M iterations, then those of the controls. Where
     the poses after iteration r of M are the result of r iterations, one trace has them all; where
-    they are not, each r is run by itself. A routing of one pass has M = 1.
-
-    Parameters
-    ----------
-    model       the network.
-    images      (N, C, H, W), some of them; how many iterations it can have is tried with these.
-    iterations  R, of which the couplings are measured; None: the network's own.
-    most        M, unless R is larger.
-    seed        of the controls.
+    they are not, each r is run by itself. M is `most`, or the number of iterations R if that is
+    larger; a routing of one pass has M = 1. How many iterations there can be is tried with a few
+    images.
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):
@@ -137,8 +125,10 @@ class Survey:
             activations = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
         own, votes = traced.require("couplings")[:R], traced.require("votes")
         measured = _measures(votes, own, traced.require("poses")[:R], labels)
-        controls = [control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS]
-        replaced = parents_under(model, images, controls, iterations=self.requested)
+        controls = [
+            tracing.control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS
+        ]
+        replaced = tracing.parents_under(model, images, controls, iterations=self.requested)
         of_controls = [
             _measures(votes, drawn[None], poses[None], labels)
             for drawn, poses in zip(controls, replaced.poses, strict=True)
@@ -223,5 +213,5 @@ def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
         "effective_parents": nats.exp().mean(2).T,
         "polarisation": couplings.amax(3).mean(2).T,
         "agreement": torch.stack([true, others], 2),
-        "coupling_sd": coupling_sd(couplings).T,
+        "coupling_sd": tracing.coupling_sd(couplings).T,
     }

@@ -119,16 +119,15 @@ class OneImage(Analysis):
         )
 
     def verdict(self, result) -> str:
-        J, lines = len(result.classes), []
-        for k, name in enumerate(result.networks):
-            own, uniform = (
-                f"{strongest(result.classes, values[k])} ({float(values[k].max()):.3f})"
-                for values in (result.activations, result.uniform_activations)
+        lines = [
+            f"'{name}' classifies the image as {strongest(result.classes, routed)}, and with "
+            f"uniform couplings as {strongest(result.classes, uniform)}. Its capsules have "
+            f"{parents:.2f} of {len(result.classes)} effective parents."
+            for name, routed, uniform, parents in zip(
+                result.networks, result.activations, result.uniform_activations, result.effective,
+                strict=True,
             )
-            lines.append(
-                f"'{name}' classifies the image as {own}, and with uniform couplings as {uniform}. "
-                f"Its capsules have {result.effective[k]:.2f} of {J} effective parents."
-            )
+        ]  # fmt: skip
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
@@ -160,15 +159,10 @@ class OverImages(Analysis):
     ) -> Statistics:
         """Compare two networks over the same images; the seed is of the bootstrap."""
         from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
-        from capsviz.tracing import trace
-        from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
 
         require_two_networks(networks)
         counts, images = draw_resamples(len(images), seed=seed), images.cpu()
-        for network in networks.values():  # refuses what cannot be measured before all is
-            require_all_to_all(trace(network, images[:1], keep=("couplings",)).require("couplings"))
-            trace(network, images[:1], keep=("lengths",), couplings="uniform")
         found = [_predictions(network, images) for network in progress(list(networks.values()))]
         predicted, uniform, effective = (np.stack(one) for one in zip(*found, strict=True))
         truth = labels.cpu().numpy()
@@ -228,13 +222,15 @@ def _predictions(network, images) -> tuple[np.ndarray, ...]:
     import torch
 
     from capsviz.tracing import CHUNK_IMAGES, measures, trace
-    from capsviz.tracing.many import winners
+    from capsviz.tracing.many import require_all_to_all, winners
 
     parts = []
     for some in images.split(CHUNK_IMAGES):
-        routed = trace(network, some, keep=("couplings", "lengths"))
         uniform = trace(network, some, keep=("lengths",), couplings="uniform")
-        parents = measures.entropy(routed.require("couplings")[-1]).exp().mean(1)
+        routed = trace(network, some, keep=("couplings", "lengths"))
+        couplings = routed.require("couplings")
+        require_all_to_all(couplings)
+        parents = measures.entropy(couplings[-1]).exp().mean(1)
         own, control = (winners(one.require("lengths")) for one in (routed, uniform))
         parts.append((own, control, parents))
     return tuple(torch.cat(one).numpy() for one in zip(*parts, strict=True))

@@ -9,20 +9,8 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
-from capsviz.results.maps import (
-    BLUE,
-    COUPLING,
-    GREY,
-    RED,
-    by_capsule,
-    class_ticks,
-    colour_bar,
-    coupling_bar,
-    coupling_scale,
-    dumbbells,
-    halfrange,
-    one_map,
-)
+from capsviz.results import maps
+from capsviz.results.maps import BLUE, COUPLING, GREY, RED
 from capsviz.results.panels import name_rows, points, split
 
 NETWORKS = ("first", "second")
@@ -31,13 +19,13 @@ NETWORKS = ("first", "second")
 def _couplings(k: int, axes, result):
     """Draw the mean coupling of each capsule type of a network to each class."""
     values, J = result.couplings[result.networks[k]], len(result.classes)
-    scale = coupling_scale(values, 1 / J)
+    scale = maps.coupling_scale(values, 1 / J)
     drawn = axes.imshow(values.T, cmap=COUPLING, norm=scale, aspect="auto", interpolation="none")
     title = f"{result.networks[k]}\n{result.effective[k]:.2f} of {J} effective parents"
     axes.set(title=title, xlabel="capsule type", ylabel="class")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    class_ticks(axes.yaxis, result.classes, step=2)
-    coupling_bar(drawn, axes, 1 / J, "coupling")
+    maps.class_ticks(axes.yaxis, result.classes, step=2)
+    maps.coupling_bar(drawn, axes, 1 / J, "coupling")
 
 
 def _evidence(k: int, axes, result):
@@ -45,33 +33,35 @@ def _evidence(k: int, axes, result):
     name = result.networks[k]
     if result.maps[name] is None:
         both = (result.type_evidence[name], result.uniform_type_evidence[name])
-        scale = CenteredNorm(0, halfrange(np.stack(both)))
+        scale = CenteredNorm(0, maps.halfrange(np.stack(both)))
         grid = split(axes, 1, 2, sharey=True)[0]
-        drawn = by_capsule(grid, both, scale, "capsule")
-        class_ticks(grid[0].yaxis, result.classes, step=2)
+        drawn = maps.by_capsule(grid, both, scale, "capsule")
+        maps.class_ticks(grid[0].yaxis, result.classes, step=2)
     else:
         kinds = {"routed": result.maps[name], "uniform": result.uniform_maps[name]}
         sums = {"routed": result.sums[k], "uniform": result.uniform_sums[k]}
         pairs = [(j, kind) for j in result.shown for kind in kinds]
-        scale = CenteredNorm(0, halfrange(np.stack([one[result.shown] for one in kinds.values()])))
+        scale = CenteredNorm(
+            0, maps.halfrange(np.stack([one[result.shown] for one in kinds.values()]))
+        )
         grid = split(axes, 1, len(pairs), wspace=0.02)[0]
         for one, (j, kind) in zip(grid, pairs, strict=True):
             place = result.extents_px[name]
-            drawn = one_map(one, result.image, place, kinds[kind][j], scale)
+            drawn = maps.one_map(one, result.image, place, kinds[kind][j], scale)
             one.set_title(f"for {result.classes[j]},\n{kind}", fontsize=6.5, pad=2)
             one.set_xlabel(f"Σ {sums[kind][j]:.2f}", labelpad=1, fontsize=6)
         grid[0].set_ylabel(name, fontsize=6.5)
-    bar = colour_bar(drawn, grid, "evidence", aspect=8)
+    bar = maps.colour_bar(drawn, grid, "evidence", aspect=8)
     bar.locator = MaxNLocator(3, symmetric=True)
 
 
 def _activations(k: int, axes, result):
     """Draw activations of a network, routed and with uniform couplings."""
     at = np.arange(len(result.classes))
-    dumbbells(axes, at, result.activations[k], result.uniform_activations[k])
+    maps.dumbbells(axes, at, result.activations[k], result.uniform_activations[k])
     axes.set(title="activations", xlabel="class", ylim=(-0.05, 1.05))
     axes.set_yticks([0, 0.5, 1])
-    class_ticks(axes.xaxis, result.classes, step=2)
+    maps.class_ticks(axes.xaxis, result.classes, step=2)
 
 
 def _accuracy(axes, result):

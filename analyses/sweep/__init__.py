@@ -60,7 +60,6 @@ class Sweep(Analysis):
         images,
         labels,
         *,
-        classes,
         dataset,
         progress=iter,
         warp: Annotated[
@@ -89,10 +88,9 @@ class Sweep(Analysis):
         sizes = warps.sizes(warp, start, stop, step)
         everywhere = measures.grid_warps(grid) if worst else []
         images, labels = images.cpu(), labels.cpu()
-        measures.check(networks, images)
         counts = comparison.draw_resamples(len(images), seed=seed)
         models, frame = list(networks.values()), tuple(images.shape[2:])
-        given = (models, images, labels, len(classes))
+        given = (models, images, labels)
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
         for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
             right, true, winner = measures.look(*given, warps.family_matrix(warp, size, frame))
@@ -134,30 +132,18 @@ class Sweep(Analysis):
         if len(result.names) == 1:
             lowest = result.sizes[result.accuracy.value[0].argmin()]
             return f"The accuracy of {result.names[0]} {over} is lowest at {lowest:g}{result.unit}."
-        from capsviz.analyses.sweep.draw import unequal
-
-        best = result.names[int(result.area.value.argmax())]
-        counts = [
-            f"{name} at {int(unequal(result, k).sum())}"
-            for k, name in enumerate(result.names[1:], 1)
-        ]
         return (
-            f"{best} has the highest mean accuracy {over}. Of {len(result.sizes)} sizes, accuracy "
-            f"differs from that of {result.names[0]} for {', '.join(counts)} "
-            "(McNemar's test, p < 0.05 after Holm's correction)."
+            f"{result.names[int(result.area.value.argmax())]} has the highest mean accuracy {over}."
         )
 
     def caption(self, result, part="") -> str:
-        rings = (
-            " Rings: sizes at which a network differs from the first (McNemar's test, with Holm's "
-            "correction)."
-        )
         return (
             f"Accuracy, score of the true class and calibration error under {result.warp}, for the "
             f"same {result.n:,} {result.dataset} images. Below: mean accuracy over the sizes"
             f"{', and images that are correct under every warp of a grid' if result.grid else ''}. "
             "Bands and bars: 95 % intervals over images."
-            f"{rings if len(result.names) > 1 else ''}"
+            + " Rings: sizes at which a network differs from the first (McNemar's test, with "
+            "Holm's correction)." * (len(result.names) > 1)
         )
 
     def stem(self, base, result) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from matplotlib.ticker import MaxNLocator, MultipleLocator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
-from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, groups, percent
+from capsviz.results.panels import band, groups, look, percent
 from capsviz.statistics.comparison import holm
 
 LINES = ("-", "--", "-.", ":")
@@ -22,29 +21,30 @@ def _labels(result) -> list[str]:
 def _curves(field: str, label: str, axes, result):
     """Draw a line for each network by the size of the warp."""
     axes.set(xlabel=result.label, ylabel=label)
-    _x_axis(axes, result)
+    axes.margins(x=0.02)
+    steps = [1, 1.5, 3, 4.5, 9, 10] if result.unit == "°" else [1, 2, 4, 5, 10]
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=steps))
     name, signed = field.removesuffix("_difference"), field.endswith("_difference")
     estimate = getattr(result, name)
     estimate = estimate.difference if signed else estimate
-    values, bands = estimate.value, estimate.ci95
     if signed:
-        axes.axhline(0, color=_colour(0), linewidth=0.8)
+        axes.axhline(0, color=look(0)["color"], linewidth=0.8)
         axes.yaxis.set_major_formatter(_points)
     elif field == "accuracy":
         percent(axes.yaxis)
     every = max(1, len(result.sizes) // 24)
     for k in range(int(signed), len(result.names)):
-        colour, marker = _colour(k), MARKERS[k % len(MARKERS)]
-        look = {"color": colour, "marker": marker, "markersize": 2.6, "markevery": every}
-        axes.plot(result.sizes, values[k], LINES[k % len(LINES)], label=_labels(result)[k], **look)
-        axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
+        shown = {**look(k), "markersize": 2.6, "markevery": every, "label": _labels(result)[k]}
+        band(axes, result.sizes, estimate[k], LINES[k % len(LINES)], **shown)
         if signed:
             ringed = unequal(result, k)
             ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
-            axes.plot(result.sizes[ringed], values[k][ringed], color=colour, **ring)
+            axes.plot(
+                result.sizes[ringed], estimate.value[k][ringed], color=look(k)["color"], **ring
+            )
             axes.set_title("rings: different (McNemar, Holm)", fontsize=6.5)
     if not signed:
-        axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * bands.max()))
+        axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * estimate.high.max()))
 
 
 def unequal(result, k: int):
@@ -62,24 +62,10 @@ def _summary(axes, result):
     axes.set(xlim=(0, 1), xlabel="accuracy")
 
 
-def _colour(k: int) -> str:
-    return COLOURS[k % len(COLOURS)]
-
-
 def _points(value: float, _) -> str:
     """A difference of accuracies in points of per cent, with its sign."""
     points = round(100 * value, 6)
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
-
-
-def _x_axis(axes, result):
-    first, last = result.sizes[[0, -1]]
-    margin = 0.02 * (last - first) or 1
-    axes.set_xlim(first - margin, last + margin)
-    if result.unit == "°" and 90 <= last - first <= 360:
-        axes.xaxis.set_major_locator(MultipleLocator(30 if last - first <= 200 else 45))
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 4, 5, 10]))
 
 
 def _tall(result, width: float) -> float:

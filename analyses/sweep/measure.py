@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
-from capsviz.tracing import abilities, scores
+from capsviz.tracing import scores
 from capsviz.transforms.warps import matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
@@ -21,9 +21,7 @@ CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
 def grid_warps(rotations: int) -> list[dict[str, float]]:
     """Warps of the worst-of-grid accuracy as `matrix` takes them, from the largest to none.
 
-    Raises
-    ------
-    ValueError  for an even number of rotations, which would leave 0° out, or one below 1.
+    ValueError for an even number of rotations, which would leave 0° out, or one below 1.
     """
     if rotations < 1 or rotations % 2 == 0:
         raise ValueError(f"expected an odd number of --grid rotations, at least 1, got {rotations}")
@@ -43,18 +41,7 @@ def area_weights(levels: np.ndarray) -> np.ndarray:
     return np.append(half, 0) + np.append(0, half)
 
 
-def check(networks: dict, images: Tensor) -> None:
-    """Raise ValueError for a network of images of another size."""
-    shape = tuple(images.shape[1:])
-    for name, model in networks.items():
-        if (takes := abilities(model).image_shape or shape) != shape:
-            raise ValueError(
-                f"the network '{name}' is for images {takes}, but these are {shape}: compare "
-                "networks of one image size"
-            )
-
-
-def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which=None):
+def look(models, images: Tensor, labels: Tensor, by: Tensor, which=None):
     """Warp images by a matrix (1, 2, 3), chunk by chunk, and show each chunk to all networks.
 
     `which` (K, N) images each network is given; None: all. The others stay zero.
@@ -81,11 +68,6 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
             at = part[mine]
             with torch.inference_mode():
                 own = scores(model, warped[mine])
-            if own.shape[1] != classes:
-                raise ValueError(
-                    f"expected {classes} classes, but network {k + 1} has {own.shape[1]}: "
-                    "compare networks of the same classes"
-                )
             best, truth = predict(own), labels[at]
             right[k, at] = (best == truth).numpy()
             true[k, at] = own.gather(1, truth[:, None])[:, 0].numpy()
@@ -93,12 +75,12 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     return right, true, winner
 
 
-def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> np.ndarray:
+def worst_case(models, images: Tensor, labels: Tensor, warps) -> np.ndarray:
     """Return which images (K, N) are correct under every warp.
 
     Under each warp, a network is given only the images that were correct under all before.
     """
     right, frame = np.ones((len(models), len(images)), bool), (images.shape[2], images.shape[3])
     for one in warps:
-        right &= look(models, images, labels, classes, matrix(frame, **one), right)[0]
+        right &= look(models, images, labels, matrix(frame, **one), right)[0]
     return right

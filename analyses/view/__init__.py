@@ -113,18 +113,9 @@ def compute(
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
-    Parameters
-    ----------
-    others, names          K - 1 further networks, and the names of all.
-    capsule                class whose pose is decoded; None: that of the longest capsule.
-    changed                (dimension, by) pairs, added to that pose.
-    couplings, iterations  of the first network's routing, as of `tracing.trace`.
-    routing                those two in words.
-
-    Raises
-    ------
-    ValueError  for a scale that is not above 0, a class or dimension that is not there, or changes
-                for a network without a decoder.
+    `routing` says in words what `couplings` and `iterations`, as of `tracing.trace`, change in the
+    first network; `names` are those of all. ValueError for a scale that is not above 0, a class or
+    dimension that is not there, or changes for a network without a decoder.
     """
     from capsviz.nn.functional import predict
     from capsviz.tracing import require_decoder, score_name, scores, trace
@@ -165,9 +156,7 @@ def compute(
 def warped(image: Tensor, how: Warp) -> Tensor:
     """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
 
-    Raises
-    ------
-    ValueError  for a scale that is not above 0, or an angle beyond 360°.
+    ValueError for a scale that is not above 0, or an angle beyond 360°.
     """
     from capsviz.transforms.warps import matrix, warp
 

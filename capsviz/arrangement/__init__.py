@@ -164,7 +164,8 @@ def _key(figure, width: float, heading: str) -> int:
         if heading:
             figure.suptitle(heading, fontsize=LETTERS)
         return lines
-    columns = legend_columns(width, entries)
+    longest = max(len(line) for label in entries for line in label.split("\n"))
+    columns = max(1, min(len(entries), int(width / (0.42 + 0.054 * longest))))
     down = -(-len(entries) // columns)
     columns = -(-len(entries) // down)
     figure.legend(
@@ -174,12 +175,6 @@ def _key(figure, width: float, heading: str) -> int:
     return lines + sum(
         max(label.count("\n") + 1 for label in entries[k::down]) for k in range(down)
     )
-
-
-def legend_columns(width, labels, margin=0.42, letter=0.054) -> int:
-    """Return how many of these labels stand side by side in a legend, in so many inches."""
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    return max(1, min(len(labels), int(width / (margin + letter * longest))))
 
 
 def label_lines(figure, entries):

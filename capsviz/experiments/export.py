@@ -97,19 +97,9 @@ def to_file(
 ) -> float | None:
     """Write a network as ONNX, or as a program of `torch.export`; return how far it is from it.
 
-    Parameters
-    ----------
-    images  (N, C, H, W) in [0, 1], at least 2, to trace with and to compare on.
-    names   parts of a trace that it returns, in this order.
-    onnx    ONNX, with the package onnxscript; else a program that `torch.export.load` opens.
-
-    Returns
-    -------
-    The largest absolute difference of any output; None for ONNX without onnxruntime.
-
-    Raises
-    ------
-    ValueError  for parts that the network has not, and for what the format cannot express.
+    That is the largest absolute difference of any output on the images, None for ONNX without
+    onnxruntime. `names` are parts of a trace, in the order of the outputs. ValueError for parts
+    that the network has not, and for what the format cannot express.
     """
     able = abilities(model)
     has = {"reconstruction": able.decodes}

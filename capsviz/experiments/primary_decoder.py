@@ -41,13 +41,8 @@ class PrimaryDecoder(nn.Module):
     """A linear summary of all capsules, ReLU units, a sigmoid for each pixel.
 
     The input is divided by sqrt(1 + its squared length), as squash does for one capsule, so that a
-    single capsule is not negligible beside a thousand, and small couplings are visible.
-
-    Parameters
-    ----------
-    children, dimensions  I and D of the primary capsules.
-    image_shape           (C, H, W).
-    hidden                size of the summary, number of ReLU units.
+    single capsule is not negligible beside a thousand, and small couplings are visible. `hidden`
+    are the size of the summary and the number of ReLU units.
     """
 
     def __init__(self, children: int, dimensions: int, image_shape, hidden=HIDDEN):
@@ -132,25 +127,11 @@ def fit(
 ) -> tuple[dict[str, PrimaryDecoder], list[dict]]:
     """Train both decoders of a network, which is not changed; return them and every epoch's record.
 
-    Both see the same images in the same order. Every image is used twice, with all of its capsules
-    and with a random subset, often a single one: otherwise a single capsule would be unlike all
-    training inputs, and its reconstruction meaningless.
-
-    Parameters
-    ----------
-    train       training images, shifted at random in each epoch.
-    validation  its first images choose the best epoch of each decoder.
-    seed        of weights, order, shifts and subsets.
-    progress    wraps the batches of an epoch.
-    report      called with a line for each epoch.
-
-    Raises
-    ------
-    ValueError       for less than one epoch.
-    ArithmeticError  if the loss is not finite.
+    Both see the same images in the same order, shifted at random. Every image is used twice, with
+    all of its capsules and with a random subset, often a single one: otherwise a single capsule
+    would be unlike all training inputs, and its reconstruction meaningless. The first images of
+    `validation` choose the best epoch of each decoder. ArithmeticError if the loss is not finite.
     """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}")
     device = next(model.parameters()).device
     shape = look(model, to_float(train.images[:1])).primary.shape
     decoders = {}

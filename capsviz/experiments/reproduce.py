@@ -78,16 +78,8 @@ def run(
     """Train the missing runs of a table, seed by seed; return the epochs of each run.
 
     Rows without data are reported. Processes on several machines may fill one folder, each with its
-    own `task`.
-
-    Parameters
-    ----------
-    seeds   number of seeds 0, 1, ... for each row.
-    root    folder of the data; None as in `data.load`.
-    team    as for `train.fit`.
-    report  called with a line for each epoch and result.
-    rows    of the table, by the names of their runs; none for all.
-    task    (i, n): the i-th of n shares of the runs, rows times seeds, counted from 1.
+    own `task` (i, n): the i-th of n shares of the runs, rows times seeds. `rows` are names of runs;
+    none for all. `root` is as for `data.load`, `team` as for `train.fit`.
 
     Raises
     ------
@@ -141,10 +133,8 @@ def _epochs(plan: Plan, table: str) -> int:
 
 
 def share(runs: Sequence, task: tuple[int, int]) -> list:
-    """Return every n-th of the runs, from the i-th on; ValueError unless 1 <= i <= n."""
+    """Return every n-th of the runs, from the i-th on."""
     i, n = task
-    if not 1 <= i <= n:
-        raise ValueError(f"expected a task I/N with I from 1 to N, got {i}/{n}")
     return list(runs[i - 1 :: n])
 
 

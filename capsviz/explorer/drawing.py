@@ -86,9 +86,9 @@ def evidence(trace, capsule: int, name: str) -> str:
     a minus sign. The scale ends at the largest value of any class. Capsules without positions
     have no map; a table shows the evidence of each type for each class.
     """
-    if trace.maps is None:
-        return note(NO_MAP) if trace.type_evidence is None else _by_type(trace, capsule, name)
-    limit = float(np.abs(trace.maps).max()) or 1e-6
+    if trace.evidence.maps is None:
+        return _by_type(trace, capsule, name)
+    limit = float(np.abs(trace.evidence.maps).max()) or 1e-6
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
     box = (
@@ -97,33 +97,33 @@ def evidence(trace, capsule: int, name: str) -> str:
     )
     sign, total = _signs(trace)
     grey = png((255 - trace.image.mean(0) / 2).round().astype(np.uint8))
-    colours = png(_coloured(SIGNED, trace.maps[capsule], 0, limit))
+    colours = png(_coloured(SIGNED, trace.evidence.maps[capsule], 0, limit))
     return (
         f'<figure class="cv-panel cv-map"><div><img class="cv-px" src="{grey}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{colours}" alt="evidence by position">'
         f"{_lines(trace, capsule, limit)}</div>{_scale(SIGNED, 0, limit)}"
         f"<figcaption>Evidence for {escape(name)} by position: {escape(sign)}, summed over "
-        f"capsule types. Total{escape(total)}: {trace.maps[capsule].sum():.2f}."
+        f"capsule types. Total{escape(total)}: {trace.evidence.maps[capsule].sum():.2f}."
         "</figcaption></figure>"
     )
 
 
 def _signs(trace) -> tuple[str, str]:
     """The sign of the evidence of one capsule, as c (û·v̂), and of all, where it is not s·v̂."""
-    total = "" if trace.quantity is None else f" ({trace.quantity['words']})"
-    return words_of(trace.quantity)["plain"], total
+    total = "" if trace.evidence.quantity is None else f" ({trace.evidence.quantity['words']})"
+    return words_of(trace.evidence.quantity)["plain"], total
 
 
 def _by_type(trace, capsule: int, name: str) -> str:
     """Draw the evidence of the capsules of each type for each class."""
-    types, J = trace.type_evidence.shape
-    limit = float(np.abs(trace.type_evidence).max()) or 1e-6
-    cells = _coloured(SIGNED, trace.type_evidence.T, 0, limit)
+    types, J = trace.evidence.types.shape
+    limit = float(np.abs(trace.evidence.types).max()) or 1e-6
+    cells = _coloured(SIGNED, trace.evidence.types.T, 0, limit)
     sign, total = _signs(trace)
     text = (
         f"{NO_MAP}. Evidence of each capsule, {sign}: a row for each class, a column for "
         f"each of {types} capsules. Total for {name}{total}: "
-        f"{trace.type_evidence[:, capsule].sum():.2f}."
+        f"{trace.evidence.types[:, capsule].sum():.2f}."
     )
     return _heat(cells, range(J), _scale(SIGNED, 0, limit), text)
 
@@ -221,8 +221,8 @@ def _lines(trace, capsule: int, limit: float) -> str:
     down = np.argwhere(mask[1:] != mask[:-1]) - [0, 1]
     path = "".join(f"M{x} {y}v1" for y, x in across) + "".join(f"M{x} {y}h1" for y, x in down)
     left, right, bottom, top = trace.extent_px
-    step = np.array([bottom - top, right - left]) / trace.maps[capsule].shape
-    negative = np.argwhere(trace.maps[capsule] < -limit / 5)
+    step = np.array([bottom - top, right - left]) / trace.evidence.maps[capsule].shape
+    negative = np.argwhere(trace.evidence.maps[capsule] < -limit / 5)
     middles = (negative + 0.5) * step + [top + 0.5, left + 0.5]
     signs = "".join(f"M{x - 0.4:.2f} {y:.2f}h.8" for y, x in middles)
     return f'<svg class="cv-over" viewBox="0 0 {width} {height}"><path d="{path}{signs}"/></svg>'

@@ -54,34 +54,28 @@ class ImageTrace(NamedTuple):
     poses: np.ndarray  # (J, E) after the last iteration
     couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
-    maps: np.ndarray | None  # (J, rows, columns) evidence at each position; None: no positions
-    extent_px: list[float] | None  # left, right, bottom, top of the maps on the image
+    evidence: measures.Evidence  # for each class, by position or by capsule type
+    extent_px: tuple[float, ...] | None  # left, right, bottom, top of its maps on the image
     reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
-    distance: float | None = None  # L2, of that to the image
-    coupling_sd: float = 0.0  # of the couplings of the last iteration about uniform
-    activations: np.ndarray | None = None  # (R, J) after each iteration
-    type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without positions
-    quantity: dict[str, str] | None = None  # what maps show, in words; None: c (û·v̂)
+    distance: float | None  # L2, of that to the image
+    coupling_sd: float  # of the couplings of the last iteration about uniform
+    activations: np.ndarray  # (R, J) after each iteration
 
     @property
     def predicted(self) -> int:
         """The class of the longest capsule."""
         return int(self.lengths.argmax())
 
-    def effective_classes(self, iteration: int = 0) -> float:
-        """Return the effective number of classes of a capsule: exp of the entropy, their mean.
-
-        Iterations are counted from 1; 0 means the last one.
-        """
-        return float(np.exp(self.entropy_nats[iteration - 1]).mean())
+    @property
+    def effective_classes(self) -> float:
+        """The effective number of classes of a capsule after the last iteration."""
+        return float(np.exp(self.entropy_nats[-1]).mean())
 
 
 def without_type(model, kind: int | None):
-    """Return the same network, with the primary capsules of one type set to zero; None: none.
+    """Return the same network, with the capsules of one type, and their votes, set to zero.
 
-    Capsules of zero cast votes of zero. If they have activations of their own, these are zero, too.
-
-    ValueError for a type that does not exist.
+    None: no type. ValueError for a type that does not exist.
     """
     if kind is None:
         return model
@@ -121,9 +115,8 @@ def types_of(model) -> int:
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:
     """Return the couplings that replace the network's own, as `tracing.trace` takes them.
 
-    Those of another image (1, C, H, W) are its couplings after the last iteration.
-
-    ValueError if the other image is missing, or not every capsule is coupled to every class.
+    Those of another image (1, C, H, W) are its last ones. ValueError if it is missing, or not every
+    capsule is coupled to every class.
     """
     if how.couplings != ANOTHER:
         return how.couplings
@@ -149,19 +142,16 @@ def look(
         iterations=intervention.iterations,
     )
     routed, decoded = traced.require("couplings"), traced.reconstruction
-    added = measures.evidence_of(traced)
     return ImageTrace(
         image=to_uint8(image[0]),
         lengths=traced.require("lengths")[0].float().numpy(),
         poses=traced.require("poses")[-1, 0].float().numpy(),
         couplings=measures.by_type(routed[:, 0], traced.grid).numpy(),
         entropy_nats=measures.entropy(routed[:, 0]).numpy(),
-        maps=added.maps,
-        extent_px=None if added.maps is None else tracing.extent(model),
+        evidence=measures.evidence_of(traced),
+        extent_px=traced.extent,
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
         coupling_sd=float(tracing.coupling_sd(routed[-1])[0]),
         activations=traced.require("activations")[:, 0].float().numpy(),
-        type_evidence=added.types,
-        quantity=added.quantity,
     )

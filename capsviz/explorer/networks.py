@@ -15,14 +15,8 @@ from torch import Tensor
 from capsviz import checkpoint as checkpoints
 from capsviz import data, pictures, tracing
 from capsviz.explorer import look
-from capsviz.inputs.opening import (
-    Inputs,
-    apart_from_shipped,
-    check_fit,
-    choose_device,
-    open_inputs,
-    own_network,
-)
+from capsviz.inputs import opening
+from capsviz.inputs.opening import Inputs
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import needs
 from capsviz.training import thresholds
@@ -106,7 +100,7 @@ class Choice:
 
         ValueError for a network of other images or classes.
         """
-        check_fit(model, self.dataset)
+        opening.check_fit(model, self.dataset)
         free = name = name or model.card.get("name", "unnamed")
         number = 2
         while free in self._sources:
@@ -154,7 +148,7 @@ class Choice:
         source = self._sources[name]
         if isinstance(source, str):
             source = checkpoints.load(source, device=self.device)
-            check_fit(source, self.dataset)
+            opening.check_fit(source, self.dataset)
             self._sources[name] = source
         return source
 
@@ -171,22 +165,22 @@ def open_choice(
 ) -> Choice:
     """Open the networks named, and offer all shipped ones for the same images.
 
-    Without a checkpoint the page begins with the first user-defined network, or else `FIRST`.
-    Without one to compare, it begins with the second user-defined network, `BESIDE`, or whatever
-    else fits. Test images are those of the first checkpoint's data set, or of `dataset` for
-    user-defined networks. Nothing is downloaded. ValueError if the first has no capsules, or
-    another is for other images or classes; FileNotFoundError without test images that fit.
+    The page begins with the checkpoint, the first user-defined network, or else `FIRST`; beside it
+    stands the one to compare, the second user-defined network, `BESIDE`, or whatever else fits.
+    Test images are those of the first checkpoint, or of `dataset` for user-defined networks.
+    ValueError if the first has no capsules, or another is for other images or classes;
+    FileNotFoundError without test images that fit.
     """
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
     if dataset is not None and (checkpoint is not None or not network):
         raise ValueError("--dataset: only where the first network is your own, by --network")
-    where = choose_device(device)
+    where = opening.choose_device(device)
     own = list(zip_longest(network, weights))
     opened: list[tuple[Any, str | None]] = []  # each with its source, if it was loaded
     if own and checkpoint is None:
         spec, file = own.pop(0)
-        inputs = open_inputs(
+        inputs = opening.open_inputs(
             network=spec, weights=file, dataset=dataset, data_dir=data_dir, device=device
         )
         opened.append((inputs.model, None))
@@ -202,10 +196,12 @@ def open_choice(
         choice = Choice(*_test_images(model, data_dir), where)
     if compare is not None:
         opened.append((checkpoints.load(compare, device=where), compare))
-    opened += [(own_network(spec, f, choice.dataset, device=where), None) for spec, f in own]
+    opened += [
+        (opening.own_network(spec, f, choice.dataset, device=where), None) for spec, f in own
+    ]
     loaded = {k: source for k, (_, source) in enumerate(opened) if source is not None}
     cards = [opened[k][0].card.get("name", "unnamed") for k in loaded]
-    names = dict(zip(loaded, apart_from_shipped(cards, list(loaded.values())), strict=True))
+    names = dict(zip(loaded, opening.apart_from_shipped(cards, list(loaded.values())), strict=True))
     added = [choice.add(model, names.get(k)) for k, (model, _) in enumerate(opened)]
     choice.add_shipped()
     others = [name for name in (BESIDE, *choice.names) if name in choice.names]

@@ -73,17 +73,12 @@ def score_name(model) -> str:
 def images(answers: Answers, networks: Networks) -> str:
     """Draw the input of the networks and the reconstruction, and flag unusual images."""
     height, width = answers.trace.image.shape[1:]
-    parts = [drawing.pixels(answers.trace.image, f"Input of both networks, {height} × {width} px.")]
-    parts += _reconstruction(networks, answers.trace)
-    note = "" if len(parts) > 1 else drawing.note("This network has no decoder.")
-    return drawing.row(*parts) + note + flag(answers, networks)
-
-
-def _reconstruction(networks: Networks, trace: look.ImageTrace) -> list[str]:
-    if trace.reconstruction is None:
-        return []
-    text = f"Reconstruction from the pose of class {networks.classes[trace.predicted]} alone."
-    return [drawing.pixels(trace.reconstruction, text)]
+    shown = drawing.pixels(answers.trace.image, f"Input of both networks, {height} × {width} px.")
+    decoded, note = answers.trace.reconstruction, "This network has no decoder."
+    if decoded is not None:
+        name, note = networks.classes[answers.trace.predicted], ""
+        shown += drawing.pixels(decoded, f"Reconstruction from the pose of class {name} alone.")
+    return drawing.row(shown) + drawing.note(note) + flag(answers, networks)
 
 
 def flag(answers: Answers, networks: Networks) -> str:
@@ -126,13 +121,12 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     return drawing.row(
         drawing.couplings(trace, r, classes, settings.how.off),
         drawing.evidence(trace, answers.mapped, classes[answers.mapped]),
-    ) + drawing.note(_spread(trace))
+    ) + drawing.note(f"Standard deviation of the couplings about uniform: {trace.coupling_sd:.4f}.")
 
 
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Draw scores and spread after an iteration, and say what the couplings are."""
     trace, classes = answers.trace, networks.classes
-    assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
@@ -148,13 +142,9 @@ def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 def words(trace: look.ImageTrace, intervention: str | None) -> str:
     """Say what replaced couplings are, or that a small spread can matter."""
-    near = trace.effective_classes() >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
+    near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
     plain = NEAR_UNIFORM if near else ""
     return drawing.note(plain if intervention is None else MEANINGS[intervention])
-
-
-def _spread(trace: look.ImageTrace) -> str:
-    return f"Standard deviation of the couplings about uniform: {trace.coupling_sd:.4f}."
 
 
 def posed(answers: Answers, networks: Networks, settings: Settings) -> str:

@@ -79,6 +79,10 @@ def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str
     from starlette.middleware import Middleware
 
     token = "" if is_alone(host) else secrets.token_urlsafe(16)
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+    theme = gradio.themes.Base(**fonts).set(  # other fonts would be fetched
+        block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
+    )
     blocks.queue(max_size=200)
     _, address, _ = blocks.launch(
         server_name=host,
@@ -91,7 +95,7 @@ def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str
         max_file_size=f"{LARGEST_MB}mb",
         max_threads=THREADS,
         footer_links=[],
-        theme=_theme(gradio),
+        theme=theme,
         css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
         app_kwargs={"middleware": [Middleware(Gate, token=token)]},
     )
@@ -113,11 +117,3 @@ def end() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def _theme(gradio):
-    """Return a theme with fonts of the system, for others would be fetched."""
-    base = gradio.themes.Base(
-        font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-    )
-    return base.set(block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300")

@@ -57,10 +57,6 @@ def couplings(
                None: as far as these reach.
     axes       to draw into; None: those of a new figure.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError  for a trace without couplings, of a local layer, or names that are not J.
@@ -133,10 +129,6 @@ def evidence(
                as far as this map reaches. Of axes with a map it is `axes.images[-1].norm.vmax`.
     axes       to draw into; None: those of a new figure.
 
-    Returns
-    -------
-    The axes.
-
     Raises
     ------
     ValueError  for a trace without these parts, a position that is not there, or children that
@@ -187,10 +179,6 @@ def overlay(
     spread    value from zero to the ends of the colour scale; None: as far as the map reaches.
     axes      to draw into; None: those of a new figure.
     colorbar  its label; None: no colour bar.
-
-    Returns
-    -------
-    The axes.
 
     Raises
     ------

@@ -9,6 +9,8 @@ import click
 import pytest
 import torch
 from conftest import build_tiny
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 
 from capsviz import analysis as contract
 from capsviz import discovery, results
@@ -79,11 +81,6 @@ def impure(node):
     return {getattr(f, "attr", getattr(f, "id", "")) for f in calls} & IMPURE
 
 
-@pytest.mark.parametrize("line", ["print(1)", "plt.savefig('x')", "torch.manual_seed(0)"])
-def test_the_impure_are_recognised(line):
-    assert impure(ast.parse(f"def measure():\n    {line}"))
-
-
 @pytest.mark.parametrize("name", ["corrupt", "parts", "perturb", "reconstruct", "tsne"])
 def test_a_command_writes_the_numbers_that_it_prints(name, analyse, tmp_path):
     done = analyse(name, "--n", "30", *(("--method", "pca") if name == "tsne" else ()), "--json")
@@ -108,3 +105,24 @@ def test_what_a_network_lacks_is_told_before_anything_is_computed(monkeypatch):
     with pytest.raises(ValueError, match="has no capsules: capsviz routing needs"):
         needs.require(torch.nn.Linear(2, 2), contract.of("routing")[0].needs, "capsviz routing")
     needs.require(torch.nn.Linear(2, 2), contract.of("sweep")[0].needs, "capsviz sweep")
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("affine-Affine", {"trained_px": 2}),
+        ("reconstruct-Reconstruct", {}),
+        ("sweep-Sweep", {"step": 90.0, "grid": 1}),
+        ("tsne-Tsne", {"method": "pca"}),
+    ],
+)
+def test_images_may_be_on_another_device(key, options, digits):
+    network, names = Foreign(), [str(k) for k in range(10)]
+    given = {"network": network, "networks": {"a": network}, "classes": names, "dataset": "x"}
+    given = {name: one for name, one in given.items() if name in ANALYSES[key].given} | options
+    sample = [part[:40] for part in digits]
+    here, there = (
+        ANALYSES[key].measure(images=at[0], labels=at[1], **given)
+        for at in (sample, elsewhere(*sample))
+    )
+    assert same(here, there)

@@ -5,17 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong
-from helpers.figure_checks import assert_redrawn
 from helpers.plain_capsnet import Foreign
 from sklearn.linear_model import RidgeCV
 
 from capsviz import checkpoint
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance import fits
+from capsviz.analyses.equivariance import fits, measure
 from capsviz.analyses.equivariance.measure import RANDOM, Data, gather
-from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.tracing import features
 
@@ -24,13 +21,17 @@ M, OTHERS = 60, torch.arange(60) % 3
 SIZES = np.array([0.0, -2, -1, 1, 2])
 
 
-def run(networks, images, **more):
-    options = {"names": [f"net {k}" for k in range(len(networks))], "dataset": "noise", **more}
-    return equivariance.compute(networks, images, LABELS, resamples=100, **options)
+def run(networks, images, training=None, **options):
+    named = {f"net {k}": one for k, one in enumerate(networks)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "training_images", lambda *_: training or {})
+        return equivariance.AffineMaps().measure(
+            named, images, LABELS, dataset="noise", inputs=None, **options
+        )
 
 
 def quick(networks, images, **more):
-    return run(networks, images, **{"warps": ("shift-x",), "seeds": 1, **more})
+    return run(networks, images, **{"warp": ("shift-x",), "seeds": 1, **more})
 
 
 def noise(count, seed):
@@ -56,7 +57,7 @@ def cnn():
 @pytest.fixture(scope="module")
 def result(images, training, cnn):
     warps = ("rotation", "shear", "shift-x")
-    return run([build_strong(), cnn], images, warps=warps, seeds=2, **training)
+    return run([build_strong(), cnn], images, training, warp=warps, seeds=2)
 
 
 def explained(errors, name):
@@ -170,13 +171,6 @@ def test_no_image_is_measured_by_a_fit_that_saw_it():
     assert not np.array_equal(before.fitted[:, 1::2], after.fitted[:, 1::2])
 
 
-def test_vectors_are_those_of_single_images(network, images):
-    values = features(network, images, LABELS).numpy()
-    for i in range(0, N, 7):
-        traced = network.look(images[i : i + 1], keep=("poses",))["poses"][-1, 0]
-        assert values[i] == pytest.approx(traced[LABELS[i]].detach().numpy(), abs=1e-5)
-
-
 def test_last_features_are_what_the_answer_is_made_of(cnn, images):
     values = features(cnn, images, LABELS).float()
     with torch.no_grad():
@@ -226,23 +220,23 @@ def test_every_class_is_fitted_on_as_many_images():
     images, labels = torch.zeros(10, 1, 2, 2), torch.tensor([0, 2] * 5)
     others = torch.tensor([0] * 9 + [1] * 30 + [2] * 20)
     more = torch.zeros(len(others), 1, 2, 2)
-    data = gather(images, labels, more, others, 12)
+    data = gather(images, labels, 12, fit_images=more, fit_labels=others)
     ((measured, fitted),) = data.folds
     assert data.fit == 9 and "9 of each class, not 12" in data.notes[0]
     assert measured.tolist() == list(range(10))
     assert np.bincount(data.labels[fitted]).tolist() == [9, 0, 9]
     with pytest.raises(ValueError, match="at least 8 training images of a class"):
-        gather(images, labels, more[2:], others[2:], 12)
+        gather(images, labels, 12, fit_images=more[2:], fit_labels=others[2:])
     assert fits.counts(500) == [31, 62, 125, 250, 500] and fits.counts(9) == [9]
 
 
 def test_without_other_images_each_half_is_measured_by_fits_on_the_other():
-    data = gather(torch.zeros(48, 1, 2, 2), LABELS, None, None, 250)
+    data = gather(torch.zeros(48, 1, 2, 2), LABELS, 250)
     (one, two), other = data.folds
     assert other == (two, one) and sorted([*one, *two]) == list(range(48)) and data.fit == 8
     assert all((np.bincount(data.labels[side]) == 8).all() for side in (one, two))
     with pytest.raises(ValueError, match="expected at least 8 of each"):
-        gather(torch.zeros(20, 1, 2, 2), LABELS[:20], None, None, 250)
+        gather(torch.zeros(20, 1, 2, 2), LABELS[:20], 250)
 
 
 def test_kinds_shapes_and_intervals(result):
@@ -270,39 +264,11 @@ def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found
     assert model.training and torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_result_is_redrawn_and_has_a_table(result, tmp_path):
-    assert_redrawn("equivariance", result, tmp_path)
-    _, rows, _ = equivariance.AffineMaps().table(result)
-    assert rows[0][0] == "rotation, -30 to 30°" and rows[0][2] == f"{result.mean[0, 0]:.2f}"
-    assert rows[-1][2] == f"{result.probe[0, 2]:.2f}" and len(rows) == 6
-
-
-def command(*arguments):
-    return CliRunner().invoke(main, ["equivariance", "--checkpoint", "digits", *arguments])
-
-
 @pytest.mark.parametrize("law", [(), ("--law",)])
-def test_the_command_writes_figure_table_and_numbers(law, blank, tmp_path):
+def test_the_command_writes_figure_table_and_numbers(law, analyse, tmp_path):
     chosen = [*law, "--n", "40", "--fit", "9", "--warp", "rotation", "--seeds", "0"]
-    done = command(*chosen, "--format", "svg", "--json", "--output", str(tmp_path))
+    done = analyse("equivariance", *chosen, "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["warps"] == ["rotation"]
     for end in ("svg", "json", "md"):
         assert list(tmp_path.glob(f"equivariance-digits-40-images*-seeds-0*.{end}"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--fit", "5"], "expected at least 8 training images"),
-        (["--fit", "0"], "--fit"),
-        (["--law", "--warp", "zoom"], "unknown warp 'zoom'"),
-        (["--law", "--seeds", "-1"], "--seeds"),
-        (["--n", "0"], "0 is not in the range x>=1"),
-        (["--n", "9999"], "expected 1 to"),
-    ],
-)
-def test_the_command_refuses_in_one_line(arguments, message, tmp_path):
-    done = command(*arguments, "--output", str(tmp_path))
-    assert done.exit_code == 2 and message in done.stderr.strip().splitlines()[-1]
-    assert not list(tmp_path.iterdir())

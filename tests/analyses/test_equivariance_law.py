@@ -9,7 +9,7 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance import fits, law
+from capsviz.analyses.equivariance import fits, law, measure
 from capsviz.analyses.equivariance.measure import Data
 from capsviz.nn import models
 from capsviz.statistics.comparison import draw_resamples
@@ -155,6 +155,14 @@ def test_controls_are_means_over_draws_and_intervals_are_over_these_too():
     assert fields["to_own"].value == pytest.approx(0)
 
 
+def measured(networks, images, training, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "training_images", lambda *_: training)
+        return equivariance.Laws().measure(
+            networks, images, torch.arange(48) % 3, dataset="noise", inputs=None, **options
+        )
+
+
 @pytest.fixture(scope="module")
 def result():
     draw = torch.Generator().manual_seed(1)
@@ -162,75 +170,26 @@ def result():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         cnn = models.build("resnet", (1, 21, 19), 3, channels=(4, 8, 12), blocks=1).eval()
-    return law.compute(
-        [build_strong(), cnn], images, torch.arange(48) % 3, names=["net", "cnn"], dataset="noise",
-        warps=("rotation", "scale"), fit_images=others, fit_labels=torch.arange(60) % 3,
-        seeds=2, resamples=100,
-    )  # fmt: skip
-
-
-def test_vectors_are_those_of_the_warped_images(result):
-    """R2 of one shift, by hand: the true class's poses of the network."""
-    from capsviz.tracing import trace
-    from capsviz.transforms.warps import warp
-
-    draw = torch.Generator().manual_seed(1)
-    images, others = (torch.rand(n, 1, 21, 19, generator=draw) for n in (48, 60))
-    errors = spread = 0
-    for angle in (-30, 30):
-        for k in range(3):
-            part = []
-            for some in (images, others):
-                some = some[torch.arange(len(some)) % 3 == k]
-                turned = warp(some, family_matrix("rotation", angle, (21, 19))).clamp(0, 1)
-                pair = [trace(build_strong(), x).poses[-1][:, k].double() for x in (some, turned)]
-                part.append(pair)
-            (before, after), (start, end) = part
-            errors += float((before + (end - start).mean(0) - after).square().sum())
-            spread += float((after - end.mean(0)).square().sum())
-    found = result.explained.value[0, 0, law.SHIFT]
-    assert found == pytest.approx(1 - errors / spread, abs=1e-4)
-
-
-def test_a_result_is_redrawn_from_its_numbers_and_stays_on_the_page(result, tmp_path):
-    about = {"analysis": "equivariance", "kind": "Law", "width": 3.5}
-    results.write_result(tmp_path / "x", result, about)
-    stored, _ = results.read_result(tmp_path / "x.json")
-    assert equivariance.Laws().caption(stored) == equivariance.Laws().caption(result)
-    for width in ("single", 5.5, "double"):
-        figure = results.draw("equivariance", stored, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9.5
-    header, rows, _ = equivariance.Laws().table(stored)
-    assert len(rows) == 2 * 6 * 2 and len(header) == 3 + 5
-
-
-def told(result, vector, change, *, less):
-    """A verdict on laws of a trained network's R2, and of fresh ones' less that."""
-
-    def estimate(value, difference, like):
-        ends, one = np.array([-0.05, 0.05]), np.ones(like.value.shape)
-        apart = Estimate(difference * one, (difference * one)[..., None] + ends)
-        return Estimate(value * one, (value * one)[..., None] + ends, 48, apart)
-
-    both = {
-        "explained": estimate(vector, less[0], result.explained),
-        "change": estimate(change, less[1], result.change),
-    }
-    return law._holds(result._replace(**both), 0)
+    training = {"fit_images": others, "fit_labels": torch.arange(60) % 3}
+    return measured({"net": build_strong(), "cnn": cnn}, images, training,
+                    warp=("rotation", "scale"), seeds=2)  # fmt: skip
 
 
 def test_a_law_is_above_untrained_networks_only_where_it_explains_something(result):
-    above = told(result, 0.6, 0.5, less=(-0.4, -0.3))
-    assert "half a warp, twice" in above.split("clearly more")[0]
-    for vector, change, less in (
-        (-0.02, -0.04, (-0.23, 0.15)),  # fresh ones foretell the vector still worse
-        (0.6, 0.03, (-0.4, -0.3)),  # no more than one shift
-        (0.6, 0.5, (-0.4, -0.04)),  # images do not tell them apart
-    ):
-        text = told(result, vector, change, less=less)
-        assert "no law explains clearly more" in text and "clearly less" not in text
-    assert "half a warp, twice" in told(result, 0.1, 0.1, less=(0.2, 0.3)).split(";")[1]
+    def verdict(vector, change, more):
+        """On R2 of a trained network's laws, and by how much it is above that of fresh ones."""
+
+        def estimate(value):
+            ends, one = np.array([-0.05, 0.05]), np.ones(result.explained.value.shape)
+            less = Estimate(-more * one, (-more * one)[..., None] + ends)
+            return Estimate(value * one, (value * one)[..., None] + ends, 48, less)
+
+        some = result._replace(explained=estimate(vector), change=estimate(change))
+        return equivariance.Laws().verdict(some)
+
+    assert "half a warp, twice" in verdict(0.6, 0.5, 0.3).split("clearly more")[0]
+    for numbers in ((-0.02, 0.5, 0.3), (0.6, 0.03, 0.3), (0.6, 0.5, 0.04)):
+        assert "no law explains clearly more" in verdict(*numbers)
 
 
 class CentreOfMass(Foreign):
@@ -252,10 +211,7 @@ def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change(tmp_path
     images = torch.zeros(48, 1, 21, 19)
     images[:, :, 7:12, 7:11] = torch.rand(48, 1, 5, 4, generator=generator)
     model = CentreOfMass((1, 21, 19), classes=3, grid=(2, 3, 2), E=2).eval()
-    result = law.compute(
-        [model], images, torch.arange(48) % 3, names=["net"], dataset="noise",
-        warps=("shift-x",), resamples=100,
-    )  # fmt: skip
+    result = measured({"net": model}, images, {}, warp=("shift-x",))
     assert np.isnan(result.change.value[0]).all() and np.isfinite(result.change.value[1]).all()
     assert result.explained.value[0, 0, law.SHIFT] == pytest.approx(1)
     text = equivariance.Laws().verdict(result)

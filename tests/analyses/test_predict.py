@@ -77,28 +77,6 @@ def test_json_and_csv_say_the_same(run, truth):
         assert int(row["pieces_of_ink"]) == record["pieces_of_ink"] >= 1
 
 
-def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
-    from scipy import ndimage
-
-    noise = np.random.default_rng(0).random((28, 28))
-    blobs = ndimage.gaussian_filter(noise, 2)
-    blobs = (blobs - blobs.min()) / np.ptp(blobs)
-    Image.fromarray((blobs * 255).astype(np.uint8)).save(tmp_path / "blobs.png")
-    (record,) = json.loads(run("blobs.png", "--invert", "no", "--json").stdout)
-    assert record["unlike_training_data"] is True and record["unlike_by"]
-    assert "unlike the training data (" in run("blobs.png", "--invert", "no").stdout
-
-
-def test_pieces_of_ink_are_told_and_many_of_them_questioned(run, tmp_path):
-    digits = data.load("digits", "test").images[:5, 0].numpy()
-    for n in (2, 5):
-        row = np.kron(np.pad(np.concatenate(digits[:n], 1), 9), np.ones((5, 5), np.uint8))
-        Image.fromarray(255 - row).save(tmp_path / f"{n}.png")
-    assert run("2.png").stdout.endswith("2 separate pieces of ink\n")
-    assert run("5.png").stdout.endswith("5 separate pieces of ink: more than one digit?\n")
-    assert "piece" not in run("photos/0.jpg").stdout
-
-
 def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     (tmp_path / "photos" / "1b.png").write_text("hello")
     result = run("photos", "none.png", "nothing*.png", "--csv")
@@ -162,14 +140,6 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     )
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
-
-
-def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("capsviz.analyses.predict.PICTURES", 2)
-    assert run("photos", "--save-figure", "steps.png").exit_code == 0
-    again = run("photos", "--save-figure", "steps.png")
-    assert again.exit_code == 2 and "choose another --save-figure" in again.stderr
-    assert len(results.read_result(tmp_path / "steps.json")[0].files) == 2
 
 
 def test_a_step_is_fitted_in_without_changing_its_shape():

@@ -200,26 +200,6 @@ def test_controls_are_measured_as_routing_is(foreign, tiny_images):
     assert result.control_sd.value[1] > own_sd > result.control_sd.value[0]
 
 
-class Judge(Foreign):
-    """Says by an activation of its own, and not by the length of a pose, which class it is."""
-
-    def look(self, images, *, keep, couplings=None, iterations=None):
-        shown = super().look(images, keep=keep, couplings=couplings, iterations=iterations)
-        del shown["lengths"]
-        return shown | {"activations": shown["poses"].norm(dim=-1).mul(-1).softmax(-1)}
-
-
-def test_activations_are_read_and_not_lengths_of_poses(tiny_images):
-    judge = Judge((1, 21, 19), 3)
-    read = trace(judge, tiny_images, keep=("lengths",)).lengths.argmax(1)
-    result = measured(judge, tiny_images, read)
-    assert result.accuracy.value[1] == 1 and result.true_activation.value.max() < 1
-    longest, _ = many(judge, tiny_images)
-    poses = trace(judge, tiny_images).poses[-1]
-    assert not torch.equal(poses.norm(dim=-1).argmax(1), read)
-    assert longest.accuracy.value.max() <= 1
-
-
 class OnePass(Foreign):
     """Couplings from one pass, far from uniform, as of self-attention; no other number of them."""
 
@@ -267,11 +247,6 @@ def test_where_all_classes_tie_none_is_read(tiny_images):
     assert result.tied.tolist()[1 + uniform] == len(tiny_images) and result.tied[0] == 0
     assert result.control_accuracy.value[uniform] == 0
     assert "no class is ahead of all others in 100.0 %" in routing.OverImages().verdict(result)
-
-
-def test_several_images_are_refused_where_one_is_shown(tiny, tiny_images):
-    with pytest.raises(ValueError, match="expected one image, got 2"):
-        one(tiny, tiny_images[:2])
 
 
 class Schedule(Foreign):
@@ -377,26 +352,6 @@ def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     result, _ = many(tiny, tiny_images[:3])
     assert result.images_of_class.tolist() == [1, 1, 1]
     assert np.isnan(result.coupling.ci95).all()
-
-
-def test_statistics_of_one_image_are_refused(tiny, tiny_images):
-    with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        many(tiny, tiny_images[:1])
-
-
-def test_the_network_is_left_in_the_mode_it_was_found_in(tiny, tiny_images):
-    tiny.train()
-    one(tiny, tiny_images[:1])
-    many(tiny, tiny_images[:2])
-    assert tiny.training
-
-
-@pytest.mark.parametrize("kind", ["one", "many"])
-def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tiny_images, tmp_path):
-    result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
-    names = results.parts("routing", result)
-    assert names == (("", "maps") if kind == "one" else ("", "couplings"))
-    assert_redrawn("routing", result, tmp_path)
 
 
 def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):

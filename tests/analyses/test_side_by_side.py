@@ -7,7 +7,7 @@ from conftest import build_strong, build_tiny
 from helpers.figure_checks import assert_redrawn
 
 from capsviz import checkpoint
-from capsviz.analyses import side_by_side
+from capsviz.analyses import routing, side_by_side
 from capsviz.nn import models
 from capsviz.tracing import measures, trace
 
@@ -29,17 +29,12 @@ def many(pair, images, labels):
 def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
     result = one_image(pair, tiny_images[:1], 1, classes=CLASSES)
     for k, (name, model) in enumerate(pair.items()):
-        own = trace(model, tiny_images[:1])
-        even = trace(model, tiny_images[:1], couplings="uniform")
-        np.testing.assert_allclose(result.activations[k], own.lengths[0])
-        np.testing.assert_allclose(result.uniform_activations[k], even.lengths[0])
-        expected = measures.by_type(own.couplings[-1, 0], own.grid)
-        np.testing.assert_allclose(result.couplings[name], expected)
-        np.testing.assert_allclose(result.maps[name], measures.evidence_of(own).maps)
-        np.testing.assert_allclose(result.uniform_maps[name], measures.evidence_of(even).maps)
+        alone = routing.OneImage().measure(model, tiny_images[:1], 1, classes=CLASSES)
+        np.testing.assert_array_equal(result.activations[k], alone.activations)
+        np.testing.assert_allclose(result.couplings[name], alone.couplings[-1], rtol=1e-6)
+        np.testing.assert_array_equal(result.uniform_maps[name], alone.uniform_maps)
         np.testing.assert_allclose(result.maps[name].sum((1, 2)), result.sums[k], rtol=1e-6)
-        parents = measures.entropy(own.couplings[-1, 0]).exp()
-        assert result.effective[k] == pytest.approx(float(parents.mean()))
+        assert result.effective[k] == pytest.approx(np.exp(alone.entropy_nats[-1]).mean())
     assert "Dynamic" in result.words[0] and "Gaussians" in result.words[1]
     assert result.quantities["one"]["words"] == "s·v̂"
     assert result.quantities["two"]["words"].startswith("the logit")
@@ -70,23 +65,11 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     assert result.n == 20
 
 
-@pytest.mark.parametrize("slim", [False, True])
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    slim, pair, tiny_images, tmp_path
-):
-    image, classes = tiny_images[:1], CLASSES
-    if slim:  # capsules at one place: no maps
-        pair = {"one": checkpoint.load("digits-k-means")}
-        pair["two"] = checkpoint.load("digits-self-routing")
-        image, classes = torch.nn.functional.pad(image, (4, 5, 3, 4)), list("0123456789")
-    result = one_image(pair, image, 1, classes=classes)
-    assert (result.maps["one"] is None) == slim
-    assert_redrawn("side_by_side", result, tmp_path)
-
-
-def test_counts_stay_on_the_page_and_are_redrawn_from_their_numbers(pair, tiny_images, tmp_path):
-    networks = {"one": pair["one"], "another-with-a-name": pair["two"]}
-    result = many(networks, tiny_images, torch.arange(8) % 3)
+def test_capsules_without_positions_have_no_maps_and_are_drawn(tiny_images, tmp_path):
+    pair = {name: checkpoint.load(f"digits-{name}") for name in ("k-means", "self-routing")}
+    image = torch.nn.functional.pad(tiny_images[:1], (4, 5, 3, 4))
+    result = one_image(pair, image, 1, classes=list("0123456789"))
+    assert result.maps["k-means"] is None
     assert_redrawn("side_by_side", result, tmp_path)
 
 

@@ -14,6 +14,11 @@ OWN = {
     "affine": [("--within", "99"), ("--n", "1")],
     "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",)],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
+    "equivariance": [
+        ("--fit", "5"),
+        ("--law", "--warp", "zoom"),
+        ("--law", "--seeds", "-1"),
+    ],
     "faithfulness": [
         ("--target", "best"),
         ("--steps", "1"),
@@ -84,8 +89,3 @@ def test_a_wrong_request_is_refused_and_writes_nothing(name, words, analyse, tmp
     said = [line for line in done.stderr.splitlines() if not re.match("Usage: |Try |$", line)]
     assert len(said) == 1 and said[0].startswith("Error: ") and not done.stdout, done.output
     assert not list(tmp_path.iterdir())
-
-
-def test_most_analyses_take_a_number_of_images_and_are_asked_for_none_and_for_too_many():
-    asked = {name for name, words in REQUESTS if words == ("--n", "9999")}
-    assert len(asked) > len(NAMES) / 2 and set(OWN) <= set(NAMES)

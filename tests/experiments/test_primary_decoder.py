@@ -48,11 +48,6 @@ def test_capsules_are_scaled_by_their_coupling_to_the_predicted_class(tiny_image
     assert (3 * seen.couplings - 1).abs().max() > 0.1  # otherwise this test shows nothing
 
 
-def test_uniform_couplings_leave_capsules_as_they_are(tiny_images):
-    seen = primary_decoder.look(build_tiny(iterations=1), tiny_images)
-    assert torch.allclose(seen.scaled(), seen.primary, atol=1e-6)
-
-
 def test_a_decoder_is_its_formula(generator):
     decoder = primary_decoder.PrimaryDecoder(4, 3, (1, 2, 5), hidden=(6, 7))
     capsules = torch.randn(2, 4, 3, generator=generator)

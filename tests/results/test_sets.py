@@ -95,7 +95,7 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
     def stopped(*sweep):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("capsviz.analyses.rotate.angles", stopped)
+    monkeypatch.setattr("capsviz.transforms.warps.sizes", stopped)
     (tmp_path / "figures.tex").write_text("mine")
     assert run("--only", "rotate", "--n", 5, "--output", tmp_path).exit_code == 1
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}

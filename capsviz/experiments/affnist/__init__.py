@@ -26,15 +26,8 @@ from capsviz import data
 from capsviz.checkpoint import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
-from capsviz.experiments.affnist.scores import (
-    ORIGINALS,
-    SHIFT_PX,
-    VARIANTS,
-    held_out,
-    real,
-    right,
-    score,
-)
+from capsviz.experiments.affnist import scores
+from capsviz.experiments.affnist.scores import ORIGINALS, SHIFT_PX, VARIANTS
 from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
@@ -116,12 +109,8 @@ def run(
     """Train one network from one seed and score it, unless its results exist.
 
     `report` is called with a line for each check, epoch and result, `on_step` as by `train.fit`.
-
-    Raises
-    ------
-    ValueError       if the folder holds results, or a begun run, on other terms; a full training
-                     may be lengthened.
-    BlockingIOError  if another process is training this network there.
+    ValueError if the folder holds results, or a begun run, on other terms; a full training may be
+    lengthened. BlockingIOError if another process is training this network there.
     """
     recipe(network, seed, plan)  # refuses an unknown network
     with locked(plan.folder / "runs" / f"{network}-{seed}"):
@@ -139,8 +128,8 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
     if have_matched and have_full:
         return
     train = data.load("mnist", "train", root, **settings.data_options)
-    validation = held_out("validation", root)
-    real(plan.limit, root)  # reports damaged files before training
+    validation = scores.held_out("validation", root)
+    scores.real(plan.limit, root)  # reports damaged files before training
     _begin(output, conditions)
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
@@ -154,7 +143,7 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
             if weights.exists() or step not in at:
                 return
             with weights_that_count(model, average):
-                held_out_accuracy = float(right(model, validation).mean())
+                held_out_accuracy = float(scores.right(model, validation).mean())
                 reached = held_out_accuracy >= plan.target
                 if reached:
                     training = {"epoch": epoch, "step": step, "steps": steps}
@@ -178,13 +167,13 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
-        scores = score(model, plan.limit, root)
+        found = scores.score(model, plan.limit, root)
         result = {"network": network, "seed": seed, "state": state, "terms": conditions}
-        result |= {"training": about, "recipe": asdict(settings), **scores}
+        result |= {"training": about, "recipe": asdict(settings), **found}
         result["provenance"] = provenance(None, str(device))
         result["hardware"] = hardware(torch.device(device))
         write_text(path, json.dumps(result) + "\n")
-        accuracy = scores["affnist_like"]["accuracy"]
+        accuracy = found["affnist_like"]["accuracy"]
         report(f"{network}-{seed}, {state}: {accuracy:.2%} of affnist_like")
 
     if not have_matched:
@@ -221,13 +210,14 @@ def read(folder: Path) -> list[dict]:
 def _read_one(path: Path) -> dict:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a result of this series: {error}") from error
-    missing = [k for k in KEYS if not isinstance(result, dict) or k not in result]
-    if missing or result["network"] not in NETWORKS:
-        what = f"it lacks {missing[0]}" if missing else f"unknown network {result['network']}"
-        raise ValueError(f"{path} is not a result of this series: {what}")
-    return result
+        for name in KEYS:
+            result[name]
+        NETWORKS[result["network"]]
+        return result
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not a result of this series ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _complete(path: Path, conditions: dict, apart: tuple[str, ...]) -> bool:
