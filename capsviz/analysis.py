@@ -137,7 +137,6 @@ class Analysis:
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
-    extras: ClassVar[tuple[str, ...]] = ()  # packages that are not installed with capsviz
     figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
@@ -246,12 +245,7 @@ class Analysis:
 
     def left_out(self, inputs) -> str:
         """Return why a figure set of these inputs goes without it; "": it does not."""
-        return self.missing_extras()
-
-    def missing_extras(self) -> str:
-        """Return which packages it needs that are not installed, and the command that does."""
-        missing = [name for name in self.extras if importlib.util.find_spec(name) is None]
-        return discovery.needs("it", *missing) if missing else ""
+        return ""
 
     def stem(self, base: str, result) -> str:
         """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".

@@ -87,9 +87,7 @@ class Binding(Analysis):
     usual_n = 300
     figure_set = None  # networks for other data have no truth to be scored by
     headline = ("assignment", "follows", "viewpoint")
-    examples = """
-    capsviz binding  # about 1 min
-    """
+    examples = "capsviz binding  # about 1 min"
 
     def measure(
         self,

@@ -55,9 +55,7 @@ class Corrupt(Analysis):
     """Errors of networks on the same corrupted images, and against those of a baseline."""
 
     Result = Result
-    examples = """
-    capsviz corrupt --n 1000  # about 40 s for the two networks it takes
-    """
+    examples = "capsviz corrupt --n 1000  # about 40 s for the two networks it takes"
     slow = True
     headline = ("clean", "mean", "mce", "total")
 

@@ -54,9 +54,7 @@ class OverUnits(Faithfulness):
     Result = Units
     panels = "draw:UNITS"
     needs = ("votes", "couplings", "interventions", "from_children")
-    examples = """
-    capsviz faithfulness --over positions  # about 1 min
-    """
+    examples = "capsviz faithfulness --over positions  # about 1 min"
     usual_n = 100
     figure_set = None  # it takes too long
     headline = ("gap", "apart")

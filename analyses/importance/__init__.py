@@ -45,9 +45,7 @@ class OneImage(Analysis):
 
     Result = Result
     needs = ("couplings", "interventions")
-    examples = """
-    capsviz importance --digit 4  # 10 s
-    """
+    examples = "capsviz importance --digit 4  # 10 s"
 
     def measure(self, network, image, label=None, *, classes, seed: Seed = 0):
         """Leave out each group of capsules, and random ones of equal norm."""
@@ -57,7 +55,6 @@ class OneImage(Analysis):
         return Result(**fields, label=label, classes=list(classes))
 
     def verdict(self, result) -> str:
-        """Name the most important group of each kind, and how many matter beyond chance."""
         name = result.classes[result.watched]
         lines = [f"The activation of class {name} is {result.activations[result.watched]:.3f}."]
         for kind, change in result.change.items():
@@ -70,7 +67,6 @@ class OneImage(Analysis):
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its band is."""
         return (
             f"Change of the activation of class {result.classes[result.watched]} in one image, if "
             "each group of lower-level capsules, or each dimension of their poses, is left out. "
@@ -140,9 +136,7 @@ class OverImages(Analysis):
     panels = "draw:MANY"
     needs = ("couplings", "interventions")
     any_input = True
-    examples = """
-    capsviz importance --n 200  # about 15 s
-    """
+    examples = "capsviz importance --n 200  # about 15 s"
     slow = True
     headline = ("base", "first_activation_change", "area_accuracy")
 
@@ -161,7 +155,6 @@ class OverImages(Analysis):
         return Statistics(**fields, classes=list(classes), n=len(images), dataset=dataset)
 
     def verdict(self, result) -> str:
-        """Say for each kind whether importance orders it, and how many trees there are."""
         lines = []
         for kind in result.kinds:
             _, least, most = result.area_accuracy[kind].difference
@@ -181,7 +174,6 @@ class OverImages(Analysis):
         return "\n".join([*lines, f"{text}."])
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         if part == "dictionaries":
             return (
                 "Entropy of the dictionaries of rounded couplings by the number of levels, and "

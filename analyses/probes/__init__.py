@@ -71,18 +71,15 @@ class Path(Analysis):
         )  # fmt: skip
 
     def left_out(self, inputs):
-        """Return why a figure set goes without it: no decoder."""
         from capsviz.tracing.needs import missing
 
         lacks = missing(inputs.model, self.needs)
-        return f"the network has no {lacks[0]}" if lacks else super().left_out(inputs)
+        return f"the network has no {lacks[0]}" if lacks else ""
 
     def stem(self, base, result):
-        """Return the name with the number of the second image."""
         return f"{base}-to-{result.other_index}"
 
     def verdict(self, result) -> str:
-        """Say how many of the images between are predicted as the class of the path."""
         name = result.classes[result.capsule]
         path, fade = (
             int((one.argmax(1) == result.capsule).sum())
@@ -98,7 +95,6 @@ class Path(Analysis):
         return text
 
     def caption(self, result, part="") -> str:
-        """Return what the strips and curves are."""
         return (
             "Images decoded along the straight path between two poses, (1 - t) v_a + t v_b, and "
             "below them the cross-fade of the first and the last. Each has its predicted class and "
@@ -220,7 +216,6 @@ class Probes(Analysis):
         return Statistics(**fields, dataset=dataset)
 
     def verdict(self, result) -> str:
-        """Compare the pose with untrained networks, and its axes with random axes."""
         from capsviz.analyses.probes.draw import NAMES
 
         fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
@@ -240,7 +235,6 @@ class Probes(Analysis):
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
-        """Return what a picture shows, and what its intervals are over."""
         if part == "paths":
             return (
                 "R² of the pose when its reconstruction is encoded again. Activation of the class "

@@ -54,9 +54,7 @@ class Segment(Analysis):
     needs = ("poses", "decode")
     dataset = "multimnist"
     several_objects = True
-    examples = """
-    capsviz segment --n 1000  # 10 s
-    """
+    examples = "capsviz segment --n 1000  # 10 s"
 
     def measure(
         self,
@@ -134,7 +132,7 @@ class Segment(Analysis):
 
     def left_out(self, inputs) -> str:
         alone = f"{inputs.dataset.name} shows one object in each image"
-        return alone if inputs.dataset.parts is None else self.missing_extras()
+        return alone if inputs.dataset.parts is None else ""
 
     def verdict(self, result) -> str:
         worse = [

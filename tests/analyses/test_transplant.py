@@ -152,23 +152,10 @@ def test_a_like_image_is_another_one_read_as_the_same_class():
     assert measure.of_like_class(read).tolist() == [2, 4, 5, 3, 1, 0]
 
 
-def test_no_image_stands_for_a_like_one_itself(model, images, monkeypatch):
-    """Of a class that is read once there is no other image: it is in no couple."""
-    read = torch.arange(len(images)) % 3
-    read[-1] = 3
-    last = measure.last_couplings
-    monkeypatch.setattr(measure, "last_couplings", lambda *a, **_: (*last(*a)[:2], read))
-    seen, control = [], measure.control_couplings
-
-    def spy(kind, own, generator):
-        seen.append(own[-1])
-        return control(kind, own, generator)
-
-    monkeypatch.setattr(measure, "control_couplings", spy)
-    measure.transplant(model, images, seed=0)
-    couplings = last(model, images)[0]
-    voting = torch.cat(seen)
-    assert not (voting == couplings[-1]).flatten(1).all(1).any()
+def test_an_image_whose_class_no_other_is_predicted_as_is_in_no_couple():
+    read = torch.tensor([0, 1, 2] * 6 + [3])
+    first, donors = measure.pairs_of(read, torch.Generator().manual_seed(0))
+    assert 18 not in first and 18 not in donors and len(first) > 12
 
 
 def test_intervals_are_those_of_couples(model, images):
@@ -222,25 +209,26 @@ def test_images_may_be_on_another_device(model, images):
     assert results.to_json(found) == results.to_json(over(model, images))
 
 
-def test_findings_follow_the_intervals(model, images):
+@pytest.mark.parametrize(
+    ("partner", "own", "controls", "said"),
+    [
+        (0.9, 0.1, 0.99, "do not change the class"),
+        (0.9, 0.1, 0.4, "may change the class"),
+        (0.1, 0.9, 0.99, "Too small a deviation at dose 1"),
+        (0.52, 0.48, 0.99, "It is not shown"),
+    ],
+)
+def test_findings_follow_the_intervals(partner, own, controls, said, model, images):
+    def shares(donor, others):
+        values = np.array([others, donor, *[others] * 5, 0.0])
+        return Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
+
     result = over(model, images)
-
-    def verdict(partner, own, controls):
-        def shares(donor, others):
-            values = np.array([others, donor, *[others] * 5, 0.0])
-            return Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
-
-        as_partner, as_own = shares(partner, 0), shares(own, controls)
-        return pairs.followed(result._replace(as_partner=as_partner, as_own=as_own))
-
-    assert "do not change the class" in verdict(0.9, 0.1, 0.99)
-    assert "may change the class" in verdict(0.9, 0.1, 0.4)
-    assert "Too small a deviation at dose 1" in verdict(0.1, 0.9, 0.99)
-    assert "neither the class" in verdict(0.4, 0.4, 0.99)
-    assert "too few pairs" in verdict(0.52, 0.48, 0.99)
+    found = {"as_partner": shares(partner, 0), "as_own": shares(own, controls)}
+    assert said in pairs.followed(result._replace(**found))
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
     older = result._replace(**{n: getattr(result, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
-    assert "all capsules together" not in results_of(older)
+    assert "totals" not in results_of(older)
 
 
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):

@@ -47,7 +47,7 @@ NETWORKS = {
 
 
 def two_of_unlike_class(model, images):
-    """A `Layer` of children, and two pairs of one couple of images."""
+    """Return a `Layer` of children, and two pairs of one couple of images."""
     state = mixtures.layer_of(model, images, "children", -1)
     first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
@@ -175,28 +175,16 @@ def test_where_poses_have_activations_beside_them_these_stay_the_images_own(gene
     assert not mixtures.posed(own, others * 0, own.norm(dim=2)).any()
 
 
-def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, monkeypatch):
-    chosen, real = [], mixtures.mixed
-
-    def spy(*arguments):
-        chosen.append(arguments[-1])
-        return real(*arguments)
-
-    monkeypatch.setattr(mixtures, "mixed", spy)
+def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, generator):
     result = by_capsules(model, images, of="children", **ASKED)
-    grid = torch.arange(12).view(2, 3, 2)
-    whole = [one for one in chosen if one.dim() == 1 and 0 < one.sum() < 12]
-    parts = [set(one.nonzero().flatten().tolist()) for one in whole]
-    types, places = list(grid.flatten(1)), list(grid.flatten(1).T)
-    assert parts == [set(one.tolist()) for one in types + places]
-    draws = mixtures.DRAWS
-    at_random = [one for one in chosen if one.dim() == 2]
-    assert all((one.sum(1) == 6).all() for one in at_random[:draws])
-    assert all((one.sum(1) == 2).all() for one in at_random[draws : 2 * draws])
-    assert len(at_random[0].unique(dim=0)) > 2  # another draw for each pair
-    assert result.sizes == {"types": 6, "places": 2} and result.kinds == ["types", "places"]
-    assert len(result.own["types"]) == 1 + 2 and len(result.own["places"]) == 1 + 6
-    for kind in result.kinds:
+    members = mixtures.members(mixtures.layer_of(model, images, "children", -1))
+    grid = torch.arange(12).view(2, 6)
+    for kind, rows in {"types": grid, "places": grid.T}.items():
+        parts = [set(one.nonzero().flatten().tolist()) for one in members[kind]]
+        assert parts == [set(one.tolist()) for one in rows]
+        assert result.sizes[kind] == rows.shape[1] and len(result.own[kind]) == 1 + len(rows)
+        drawn = mixtures.masks(torch.arange(12), rows.shape[1] / 12, 20, generator)
+        assert (drawn.sum(1) == rows.shape[1]).all() and len(drawn.unique(dim=0)) > 2
         shares = (result.own[kind], result.partner[kind], result.neither[kind])
         np.testing.assert_allclose(sum(one.value for one in shares), 1)
 
@@ -295,12 +283,8 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
         np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("of", mixtures.OF)
-def test_figures_of_parts_stay_on_the_page_and_are_redrawn(of, model, images, tmp_path):
-    assert_redrawn("transplant", by_capsules(model, images, of=of, **ASKED), tmp_path)
-
-
-def test_figures_of_iterations_and_without_places_are_redrawn(model, images, tmp_path, monkeypatch):
+def test_figures_stay_on_the_page_and_are_redrawn(model, images, tmp_path, monkeypatch):
+    assert_redrawn("transplant", by_capsules(model, images, of="children", **ASKED), tmp_path)
     assert_redrawn("transplant", by_iterations(model, images, **ASKED), tmp_path)
     monkeypatch.setattr(type(model), "grid", None)
     result = by_capsules(model, images, of="poses", **ASKED)
@@ -334,7 +318,6 @@ def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--of", "votes"), "'votes' is not one of"),
         (("--by", "classes"), "'classes' is not one of"),
         (("--of", "children", "--digit", "2"), "drop"),
         (("--of", "poses", "--by", "iterations"), "beside --of poses: expected --by capsules"),
