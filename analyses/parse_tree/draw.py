@@ -199,23 +199,11 @@ def _tall(field: str, result, width: float) -> float:
     return 0.45 + key + max(1.2, 0.19 * lines)
 
 
-def _of_networks(result, estimate):
-    """Series of `_dots`: a value of each network."""
+def _by_network(field: str, rows: str, title: str, unit: str, axes, result):
+    """Draw shares of each network: what favourites do, or variance that lies between classes."""
     colours = [COLOURS[0], *[GREY] * len(result.networks)]
-    return list(zip(result.networks, colours, estimate, strict=False))
-
-
-def _favourites(axes, result):
-    """Draw how often capsules favour the predicted class, another's, or move theirs."""
-    series = _of_networks(result, result.favourites)
-    _dots(axes, "favourite class", "primary capsules", result.choices, series)
-    percent(axes.xaxis)
-
-
-def _sources(axes, result):
-    """Draw the share of variance between classes, of couplings and of what they are made of."""
-    series = _of_networks(result, result.with_class)
-    _dots(axes, "variance between classes", "share of variance", result.sources, series)
+    series = list(zip(result.networks, colours, getattr(result, field), strict=False))
+    _dots(axes, title, unit, getattr(result, rows), series)
     percent(axes.xaxis)
 
 
@@ -307,7 +295,9 @@ def _has(s: int, result) -> bool:
 
 
 PANELS = {
-    f"{name}-{s + 1}": Panel(partial(draw, s), tall, *shares, shown=partial(_has, s))
+    f"{name}-{s + 1}": Panel(
+        partial(draw, s), tall, *shares, shown=partial(lambda s, r: s < len(r.images), s)
+    )
     for s in range(MOST)
     for name, draw, tall, shares in (
         ("image", _image, 0.95, (0.14, 0.25)),
@@ -317,11 +307,19 @@ PANELS = {
 }
 MANY = {
     "shares": Panel(_shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1),
-    "favourites": Panel(_favourites, partial(_tall, "choices")),
-    "sources": Panel(_sources, partial(_tall, "sources"), shown="sources"),
+    "favourites": Panel(
+        partial(_by_network, "favourites", "choices", "favourite class", "primary capsules"),
+        partial(_tall, "choices"),
+    ),
+    "sources": Panel(
+        partial(
+            _by_network, "with_class", "sources", "variance between classes", "share of variance"
+        ),
+        partial(_tall, "sources"), shown="sources",
+    ),
     "frozen": Panel(_frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy"),
     "moved": Panel(_moved, partial(_tall, "controls"), figure="moved", shown="correlation"),
-}
+}  # fmt: skip
 EPOCHS = {
     "activation": Panel(_active, 1.8, 1 / 3),
     "gradient": Panel(_gradient, 1.8, 1 / 3),

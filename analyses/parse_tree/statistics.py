@@ -10,7 +10,7 @@ from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import mean, within, within_one
-from capsviz.statistics.words import sentence
+from capsviz.statistics.words import sentence, word_for
 
 OTHERS = 500  # images that means are of, at most
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
@@ -74,6 +74,7 @@ class ParseTree(Analysis):
 
     Result = Statistics
     panels = "draw:MANY"
+    examples = "capsviz parse-tree --n 1000  # about 45 s"
     needs = ("couplings",)
     any_input = True
     slow = True
@@ -93,12 +94,12 @@ class ParseTree(Analysis):
     def verdict(self, result) -> str:
         parts = [_decides(result.shares[0], result.shuffled)]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
-            low, high = result.correlation[0, 1].difference.ci95
-            parts.append(
-                "The tree moves with the image." if high < 0
-                else "The tree stays at its position when the image moves." if low > 0
-                else "It is not shown that the tree moves with the image, nor that it stays."
-            )  # fmt: skip
+            parts.append(word_for(
+                result.correlation[0, 1].difference,
+                "The tree stays at its position when the image moves.",
+                "The tree moves with the image.",
+                "It is not shown that the tree moves with the image, nor that it stays.",
+            ))  # fmt: skip
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
@@ -137,13 +138,9 @@ def _decides(shares: Estimate, shuffled: Estimate) -> str:
 def evaluate(
     model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
 ) -> Statistics:
-    """Measure the trees of N images (N, C, H, W) with labels (N,).
+    """Measure the trees of N images (N, C, H, W) with labels (N,), beside `seeds` untrained ones.
 
-    Parameters
-    ----------
-    others  images, labels and a name of other images (`capsviz.inputs.samples.Others`).
-    seeds   untrained networks.
-    seed    of these, of random matrices, pairs, shuffles and the bootstrap.
+    Means are of `others`; the seed is of networks, random matrices, pairs and the bootstrap.
     """
     import torch
 
@@ -226,11 +223,8 @@ def _frozen(model, images, labels, own, known, classes, generator, progress, cou
 def _moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
     """Correlations with the trees of moved images, and why there are none.
 
-    Parameters
-    ----------
-    networks, observed  the own network and untrained ones, and what was observed of them.
-    names               of the untrained ones.
-    usual               (N, I, J) usual tree of each image's class.
+    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
+    usual tree of each image's class.
     """
     from capsviz.analyses.parse_tree import measure
 

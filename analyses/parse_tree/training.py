@@ -12,7 +12,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Flag, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import wilson
+from capsviz.statistics.intervals import wilson_each
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -97,9 +97,7 @@ class Epochs(Analysis):
         )
 
     def heading(self, result, part="") -> str:
-        return (
-            f"{result.run}, {result.n:,} images of {result.dataset}; bands: 5 to 95 and 25 to 75 %"
-        )
+        return f"{result.run}, {result.n:,} {result.dataset} images; bands: 5 to 95, 25 to 75 %"
 
     def caption(self, result, part="") -> str:
         return (
@@ -113,12 +111,7 @@ class Epochs(Analysis):
 def follow(
     networks: Iterable, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
 ) -> Trajectory:
-    """Follow capsules over (epoch, network), in order; see the options of `Epochs`.
-
-    Raises
-    ------
-    ValueError  for networks whose children capsviz does not know.
-    """
+    """Follow capsules over (epoch, network), in order; ValueError without capsules of capsviz."""
     from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import routes_again
     from capsviz.tracing.rerouting import child_gradients
@@ -137,16 +130,14 @@ def follow(
         relative.append(norms[-1] / max(norms[-1].max(), np.finfo(float).tiny))
         drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
         few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
-        count = int((relative[-1] < starved_share).sum())
+        count = (relative[-1] < starved_share).sum()
         low, high = np.percentile(few, [2.5, 97.5])
-        ends = np.array([min(low, count), max(high, count)])
-        starved.append(Estimate(np.array(count), ends, n))
+        starved.append(Estimate(count, np.array([min(low, count), max(high, count)]), n))
         shares.append(measure.shares(measure.observe(model, images), labels, counts))
-    accuracy = [Estimate(np.array(k / n), np.array(wilson(k, n)), n) for k in right]
-    largest = np.stack(active)
+    largest, hits = np.stack(active), np.array(right)
     return Trajectory(
         epochs=epochs,
-        accuracy=stack(accuracy),
+        accuracy=Estimate(hits / n, wilson_each(hits, n), n),
         largest=np.quantile(largest, QUANTILES, axis=1).T,
         dead=(largest < dead_norm).sum(1),
         gradient=np.quantile(relative, QUANTILES, axis=1).T,
@@ -164,12 +155,7 @@ def follow(
 
 
 def weights(folder: Path) -> dict[int, Path]:
-    """Return the weights of a run's folder by epoch.
-
-    Raises
-    ------
-    ValueError  for a folder without any.
-    """
+    """Return the weights of a run's folder by epoch; ValueError for a folder without any."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder '{folder}'")
     files = {}

@@ -40,10 +40,7 @@ class Path(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    examples = """
-    capsviz probes --digit 2 --other-index 5  # 10 s
-    capsviz probes --n 1000  # about 2 min
-    """
+    examples = "capsviz probes --digit 2 --other-index 5  # 10 s"
 
     def measure(
         self, network, *, picture, inputs, classes,
@@ -54,7 +51,6 @@ class Path(Analysis):
             "Which image of the class the path leads to.",
         ] = None,
     ):  # fmt: skip
-        """Decode the path from one image to another image of its class."""
         from capsviz.analyses.probes.paths import path_between
         from capsviz.inputs.samples import beside
         from capsviz.tracing import scores
@@ -80,19 +76,12 @@ class Path(Analysis):
         return f"{base}-to-{result.other_index}"
 
     def verdict(self, result) -> str:
-        name = result.classes[result.capsule]
-        path, fade = (
-            int((one.argmax(1) == result.capsule).sum())
-            for one in (result.path_activations, result.fade_activations)
+        ways = (result.path_activations, result.fade_activations)
+        path, fade = (int((one.argmax(1) == result.capsule).sum()) for one in ways)
+        return (
+            f"{path} of {len(result.t)} images along the path are predicted as "
+            f"{result.classes[result.capsule]}, and {fade} along the cross-fade of its ends."
         )
-        text = (
-            f"{path} of {len(result.t)} images along the path are predicted as {name}, and {fade} "
-            "along the cross-fade of its ends."
-        )
-        last = int(result.activations[1].argmax())
-        if last != result.capsule:
-            text += f" The second image itself is predicted as {result.classes[last]}."
-        return text
 
     def caption(self, result, part="") -> str:
         return (
@@ -177,6 +166,7 @@ class Probes(Analysis):
 
     Result = Statistics
     panels = "draw:MANY"
+    examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
     slow = True
     figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # a small set is a quick one

@@ -7,8 +7,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analysis import Analysis, Flag, Range, Seed
+from capsviz.statistics.comparison import student_means
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import require_two, wilson
+from capsviz.statistics.intervals import require_two, wilson_each
 
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
 DIVIDED = (*DRAWN[:4], "all foreground to both", "digits themselves")
@@ -106,7 +107,8 @@ class Segment(Analysis):
         pairs = measures.look(network, examples, measures.draws(examples, seed))
         pairs = pairs.join([one for *_, one in worst])
         correct, n = torch.cat(hits), len(measured)
-        both, one = ((correct >= count).sum().item() for count in (2, 1))
+        counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
+        shares = Estimate(counts / n, wilson_each(counts, n), n)
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
         return Result(
             inputs=to_uint8(pairs.images),
@@ -119,10 +121,10 @@ class Segment(Analysis):
             absent=pairs.absent.numpy(),
             first=index,
             failures=len(worst),
-            right=Estimate(np.array(both / n), np.array(wilson(both, n)), n),
-            one_right=Estimate(np.array(one / n), np.array(wilson(one, n)), n),
-            sse=measures.summary(torch.cat(sse)),
-            iou=measures.summary(torch.cat(iou)),
+            right=shares[0],
+            one_right=shares[1],
+            sse=student_means(torch.cat(sse).double().numpy()),
+            iou=student_means(torch.cat(iou).double().numpy()),
             drawings=list(DRAWN),
             divisions=list(DIVIDED),
             n=n,

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import reconstruction_loss
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import mean_interval
 from capsviz.tracing import decode, trace
 from capsviz.training.evaluate import longest, paired
 from capsviz.transforms.augment import to_float
@@ -133,10 +131,3 @@ def overlaps(drawn: Drawn) -> Tensor:
         both, either = (m.flatten(2).sum(2) for m in (division & own, division | own))
         values.append((both / either.clamp_min(1)).mean(1))
     return torch.stack(values, 1)
-
-
-def summary(values: Tensor) -> Estimate:
-    """Means of values (N, M), and of their differences from the first column."""
-    each = values.double().numpy()
-    difference = Estimate(*mean_interval(each - each[:, :1]), len(each))
-    return Estimate(*mean_interval(each), len(each), difference)

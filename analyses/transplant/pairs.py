@@ -41,6 +41,10 @@ class Exchange(Analysis):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
 
+    def found(self, result) -> str:
+        """Return what an exchange of this kind shows."""
+        raise NotImplementedError
+
     def verdict(self, result) -> str:
         text, iterations = self.found(result), getattr(result, "iterations", None)
         if iterations is not None:
@@ -111,7 +115,6 @@ class OnePair(Exchange):
         )
 
     def found(self, result) -> str:
-        """Say what the votes of each image are classified as, by couplings."""
         names = [result.classes[k] for k in result.read]
         lines = []
         for k, row in enumerate(result.activations):
@@ -211,7 +214,6 @@ class OverPairs(Exchange):
         )
 
     def found(self, result) -> str:
-        """Say whether images follow the donor, and where no class is ahead."""
         text = followed(result)
         for name, share in zip(result.names, np.atleast_1d(result.tied), strict=False):
             if share:

@@ -120,7 +120,6 @@ class ByDose(Exchange):
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
 
     def found(self, result) -> str:
-        """Say how many images follow the donor at doses 1 and -1, and when half of them do."""
         text, at = "", {dose: result.at(DONOR, dose) for dose in (1, -1)}
         for dose, share in at.items():
             if share is not None:

@@ -104,7 +104,6 @@ class ByCapsules(Exchange):
         return Parts(**fields, of=of, classes=list(classes), dataset=dataset)
 
     def found(self, result) -> str:
-        """Say what all parts together do, and whether one does more than random capsules."""
         where = "" if result.layer is None else f" of layer {result.layer}"
         whole = next(iter(result.some_partner.values()))[-1]
         ending = " (by definition: this checks the method)." if result.off < SAME else "."
@@ -193,7 +192,6 @@ class ByIterations(Exchange):
         return Rounds(**fields, donors=list(DONORS), classes=list(classes), dataset=dataset)
 
     def found(self, result) -> str:
-        """Say whether the iterations that follow undo what was exchanged."""
         whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
         if float(whole.low) <= MOST:
             return "Even in all iterations, most pairs do not follow the donor at dose 1."
