@@ -9,15 +9,7 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.analyses.binding import measure
-from capsviz.analyses.binding.measure import (
-    ALONE,
-    CEILING,
-    COUPLING,
-    FLOOR,
-    PRIOR,
-    SEES,
-    UNTRAINED,
-)
+from capsviz.analyses.binding.measure import CEILING, COUPLING, FLOOR, SEES
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.statistics.comparison import compare_explained, draw_resamples
@@ -47,10 +39,10 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         fresh, left_out = None, [f"no untrained network: {error}"]
 
     areas = measure.assignment(model, two, grid, progress=progress)
-    areas[PRIOR] = measure.prior(model, known, two, grid)
+    areas[measure.PRIOR] = measure.prior(model, known, two, grid)
     if fresh is not None:
-        areas[UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
-    areas[ALONE] = measure.alone(model, known, two, grid, seed)
+        areas[measure.UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
+    areas[measure.ALONE] = measure.alone(model, known, two, grid, seed)
     for name, poses in ((CEILING, True), (FLOOR, False)):
         areas[name] = measure.of_truth(two, parts, apart, poses)
 

@@ -58,11 +58,10 @@ class OneImage(Analysis):
         name = result.classes[result.watched]
         lines = [f"The activation of class {name} is {result.activations[result.watched]:.3f}."]
         for kind, change in result.change.items():
-            worst, (low, _) = int(change.argmin()), result.control[kind]
+            beyond, worst = int((change < result.control[kind][0]).sum()), int(change.argmin())
             lines.append(
-                f"Of the {LABELS[kind]}, {group(result, kind, worst)} matters most "
-                f"({change[worst]:+.3f}); {int((change < low).sum())} of {len(change)} matter more "
-                "than 95 % of random removals of equal norm."
+                f"{beyond} of {len(change)} {LABELS[kind]} matter more than 95 % of random "
+                f"removals of equal norm, {group(result, kind, worst)} most ({change[worst]:+.3f})."
             )
         return "\n".join(lines)
 
@@ -163,15 +162,11 @@ class OverImages(Analysis):
                 best = f" (most important: {group(result, kind, result.first[kind])})"
             lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
         k = result.levels.index(PUBLISHED)
-        text = (
+        lines.append(
             f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
-            "different trees on average"
+            f"different trees on average; {2**result.bound_bits:.0f} if each image had its own."
         )
-        if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
-            text += "; almost every image has its own, so the entropy only counts the images"
-        elif result.keys[k] < 1.5:
-            text += "; the levels are coarser than the differences between couplings"
-        return "\n".join([*lines, f"{text}."])
+        return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
         if part == "dictionaries":
@@ -192,14 +187,14 @@ def ranking(least: Estimate, most: Estimate) -> str:
 
     Of the two, the least or the most important groups go first.
     """
-    right = (float(least.low) > 0, float(most.high) < 0)
-    if float(least.high) < 0 or float(most.low) > 0:
+    if least.high < 0 or most.low > 0:
         return "importance misleads, at least one order is worse than a random one"
-    if all(right):
-        return "importance predicts which can be removed"
-    if any(right):
-        return "importance predicts only one end of the order"
-    return "no order is better than a random one"
+    ends = int(least.low > 0) + int(most.high < 0)
+    return (
+        "no order is better than a random one",
+        "importance predicts only one end of the order",
+        "importance predicts which can be removed",
+    )[ends]
 
 
 def group(result, kind: str, k: int) -> str:

@@ -79,12 +79,7 @@ def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
 
 
 def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tensor:
-    """Return another image (N,) for each, of the same class or of another, at random.
-
-    Raises
-    ------
-    ValueError  where there is none.
-    """
+    """Return another image (N,) for each, of the same class or of another, at random."""
     same = labels[:, None] == labels
     allowed = same & ~torch.eye(len(labels), dtype=torch.bool) if alike else ~same
     if not allowed.any(1).all():

@@ -84,8 +84,6 @@ class Sheet(Analysis):
         )  # fmt: skip
 
     def heading(self, result, part="") -> str:
-        from capsviz.analyses.perturb.measure import ground
-
         true = "" if result.label is None else f"true {result.classes[result.label]}, "
         shown = len(result.images)
         most = f"; the {shown} strongest of {result.count}" if shown < result.count else ""
@@ -134,8 +132,6 @@ class Effects(Analysis):
         )  # fmt: skip
 
     def heading(self, result, part="") -> str:
-        from capsviz.analyses.perturb.measure import ground
-
         return (
             f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}; "
             f"{result.n} images of {result.dataset}; ±: 95 %; ·: does not differ from zero "
@@ -162,17 +158,11 @@ def _effects(first: str, result, texts) -> str:
 def change_each(
     model, image, label=None, *, statistics: Statistics, span=None, every=False
 ) -> Result:
-    """Change each dimension of one image's pose and decode.
+    """Change each dimension of the pose of an image (1, C, H, W), of the class of the statistics.
 
-    Parameters
-    ----------
-    image       (1, C, H, W).
-    label       true class, if it is known.
-    statistics  of `measure_class`: its class is the one whose pose is changed.
-    span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
-                from the 5 % to the 95 % quantile over the images of `statistics`, and its own;
-                None: "paper" where a pose's length is the activation, else "data".
-    every       all dimensions in their order, in place of the six strongest.
+    The span "paper" has 11 values, +-0.25 in steps of 0.05 about the image's own; "data" has 10
+    from the 5 % to the 95 % quantile over the images of the statistics, and its own. None is
+    "paper" where a pose's length is the activation, else "data".
     """
     import torch
 
