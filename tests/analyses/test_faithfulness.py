@@ -1,7 +1,5 @@
 """Faithfulness over images and units: where the answer is known, words, figures, the command."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -196,12 +194,3 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, imag
     several = one(model, images[:1], 1), over(model, images[:2], LABELS[:2])
     for result in (*several, units(model, 4, over="pixels"), units(model, 4, scene="two-digits")):
         assert_redrawn("faithfulness", result, tmp_path)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
-    done = analyse("faithfulness", "--digit", "9")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "faithfulness-digits-9-0.svg").exists()
-    done = analyse("faithfulness", "--n", "4", "--steps", "3", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 4

@@ -8,7 +8,7 @@ import torch
 from conftest import build_strong, build_tiny
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits, assert_redrawn
-from helpers.plain_capsnet import Foreign
+from helpers.plain_capsnet import Closed, Foreign
 from scipy.integrate import trapezoid
 
 from capsviz import data, results
@@ -234,10 +234,6 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
 
 
 def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels, others):
-    class Closed(Foreign):
-        def look(self, images, *, keep, iterations=None):
-            return super().look(images, keep=keep, iterations=iterations)
-
     model = Closed((1, 21, 19), 3).eval()
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
         measured(model, images, labels, others)

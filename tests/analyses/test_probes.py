@@ -1,7 +1,6 @@
 """Probes: known answers, what no fit may see, control tasks, cycles, paths, and what is said."""
 
 import copy
-import json
 
 import numpy as np
 import pytest
@@ -380,13 +379,3 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     np.testing.assert_allclose(found.path_activations, shown, atol=0.02)
     assert found.capsule == int(found.activations[0].argmax())
     assert "along the path" in probes.Path().verdict(found)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
-    done = analyse("probes", "--digit", "9", "--index", "3")
-    assert done.exit_code == 0, done.output
-    assert list(tmp_path.glob("probes-*digits-9-3-to-4*.svg"))
-    done = analyse("probes", "--n", "60", "--fit", "20", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["measures"][0] == "slant_deg"
-    assert list(tmp_path.glob("probes-*digits-60-images*.svg"))

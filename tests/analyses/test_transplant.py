@@ -8,7 +8,7 @@ from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits, assert_redrawn
 from helpers.noise_images import CLASSES, spread_out
 from helpers.other_devices import elsewhere
-from helpers.plain_capsnet import Foreign
+from helpers.plain_capsnet import Closed, Foreign
 
 from capsviz import results
 from capsviz.analyses import transplant
@@ -191,10 +191,6 @@ def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(gener
 
 
 def test_a_network_whose_couplings_cannot_be_replaced_is_refused_in_one_line(images):
-    class Closed(Foreign):
-        def look(self, images, *, keep, iterations=None):
-            return super().look(images, keep=keep, iterations=iterations)
-
     with pytest.raises(ValueError, match="couplings cannot be replaced"):
         exchange(Closed((1, 21, 19), 3).eval(), images[:2])
 

@@ -179,12 +179,9 @@ def test_doses_that_make_no_sense_are_refused(doses, message, model, images):
         by_dose(model, images, doses=doses, **ASKED)
 
 
-def test_uniform_couplings_and_too_few_couples_are_refused(model, images, generator):
-    uniform = build_tiny(routing="uniform")
+def test_uniform_couplings_are_refused(images):
     with pytest.raises(ValueError, match="nothing to scale"):
-        by_dose(uniform, images, **ASKED)
-    with pytest.raises(ValueError, match="0 couples"):
-        by_dose(model, images[:1].repeat(6, 1, 1, 1), **ASKED)
+        by_dose(build_tiny(routing="uniform"), images, **ASKED)
 
 
 def test_without_gradients_the_worst_direction_is_left_out(generator):

@@ -244,11 +244,6 @@ def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
     assert "\n" not in str(refusal.value)
 
 
-def test_images_that_make_too_few_couples_are_refused(model, images):
-    with pytest.raises(ValueError, match="0 couples"):
-        by_capsules(model, images[:1].repeat(9, 1, 1, 1), of="children", **ASKED)
-
-
 def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images, monkeypatch):
     """Its parents are the children of the classes: from there on routing runs by itself."""
     model = build_matrix(routing="dynamic")
@@ -299,20 +294,6 @@ def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, i
     assert joined.partner_change["types"].runs is None
     assert any("types" in field for field in of_first)
     assert "(number" not in transplant.ByCapsules().verdict(joined)
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ((), "digits-2-0-3-0"),
-        (("--n", "40"), "digits-40-images"),
-        (("--by", "capsules", "--n", "40"), "digits-couplings-by-capsules-40-images"),
-    ],
-)
-def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
-    done = analyse("transplant", *options)
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / f"transplant-{name}.json").exists()
 
 
 @pytest.mark.parametrize(

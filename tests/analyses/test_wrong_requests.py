@@ -28,10 +28,8 @@ OWN = {
         ("--n", "9", "--other", "1"),
         ("--seeds", "2"),
         ("--n", "9", "--seeds", "-1"),
-        ("--dead-norm", "0.1"),
         ("--run", "nowhere"),
         ("--run", "nowhere", "--digit", "1"),
-        ("--run", "nowhere", "--starved-share", "1"),
     ],
     "parts": [("--n", "1")],
     "probes": [
