@@ -139,19 +139,6 @@ def test_work_that_was_killed_goes_on_where_it_stopped(inputs, tmp_path, monkeyp
     assert len(done) == 5 + 9 and np.array_equal(found.fooled, whole.fooled)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--eps", "1.5"], "expected 0 < eps <= 1, got 1.5"),
-        (["--only", "apgd"], "unknown attack 'apgd'"),
-    ],
-)
-def test_wrong_requests_are_refused_in_one_line(more, message, tmp_path):
-    asked = ["attack", "digits", "--output", str(tmp_path), *more]
-    done = CliRunner().invoke(main, asked)
-    assert done.exit_code == 2 and message in done.stderr
-
-
 def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     file.write_text(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_strong, build_tiny
+from conftest import build_strong
 from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -128,17 +128,6 @@ def test_images_may_be_on_another_device(model, tiny_images, result):
         tiny_images, LABELS, tiny_images.flip(3).square(), validation()
     )
     assert same(run(model, images, labels, other=other, held_out=held_out), result)
-
-
-def test_what_cannot_be_measured_is_refused(model, tiny_images):
-    with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        run(model, tiny_images[:1], LABELS[:1])
-    with pytest.raises(ValueError, match="eps <= 1"):
-        run(model, tiny_images, eps=(0.1, 1.1))
-    with pytest.raises(ValueError, match="no decoder"):
-        run(build_tiny(reconstruction_weight=0.0), tiny_images)
-    with pytest.raises(ValueError, match="no capsules"):
-        run(torch.nn.Linear(3, 3), tiny_images)
 
 
 def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):

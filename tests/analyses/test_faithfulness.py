@@ -178,9 +178,7 @@ def test_scenes_come_from_a_seed_and_their_objects_are_told_apart():
     assert (apart[maps.CHILDREN] == 1).all() and (apart["constant map"] == 0.5).all()
 
 
-def test_units_that_cannot_be_removed_are_refused_in_one_line(model, analyse):
-    with pytest.raises(ValueError, match="at least 2 images"):
-        units(model, 1)
+def test_units_that_cannot_be_removed_are_refused_in_one_line(analyse):
     without = Exact()
     without.grid = None
     with pytest.raises(ValueError, match="have no positions: take --over capsules"):

@@ -266,10 +266,7 @@ def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_anoth
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
     model, images, labels, others, tmp_path
 ):
-    for result in (
-        one_image(model, images[:1], 1),
-        measured(model, images, labels, others),
-    ):
+    for result in (one_image(model, images[:1], 1), measured(model, images, labels, others)):
         assert_redrawn("importance", result, tmp_path)
 
 

@@ -33,15 +33,11 @@ def probed(values, factors, again=None):
     return one, 1 - errors.control.sum(0) / errors.control_spread.sum(0)
 
 
-def test_what_a_linear_pose_knows_is_read_whole():
+def test_what_a_pose_knows_linearly_is_read_whole_and_nothing_else():
     factors = drawn(0, 160, M)
     known, control = probed(factors @ drawn(1, M, M) + 3, factors * [1, 10, 0.1, 5, 2, 3] + 7)
     assert (known > 0.999).all() and (control < 0.3).all()
-
-
-def test_what_a_vector_does_not_know_is_not_read():
-    known, _ = probed(drawn(2, 160, M), drawn(0, 160, M))
-    assert (known < 0.1).all()
+    assert (probed(drawn(2, 160, M), factors)[0] < 0.1).all()
 
 
 def test_long_vectors_learn_the_control_task_by_heart():
@@ -55,7 +51,6 @@ def test_long_vectors_learn_the_control_task_by_heart():
 
 def test_probes_are_those_of_scikit_learn():
     from sklearn.linear_model import RidgeCV
-    from sklearn.metrics import r2_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -68,8 +63,6 @@ def test_probes_are_those_of_scikit_learn():
         fitted = twin.fit(values[60:], (y - y.mean()) / y.std()).predict(values[:60])
         off = ((fitted * y.std() + y.mean() - factors[:60, j]) ** 2).sum()
         assert known[j] == pytest.approx(1 - off / ((factors[:60, j] - y.mean()) ** 2).sum())
-        fitted = fitted * y.std() + y.mean()
-        assert known[j] == pytest.approx(r2_score(factors[:60, j], fitted), abs=0.05)
 
 
 def test_a_code_of_one_measure_a_dimension_is_disentangled_and_complete_and_turned_it_is_not():
@@ -115,14 +108,10 @@ def test_a_code_that_tells_nothing_has_none_of_both():
 def test_halves_of_a_class_count_once():
     codes = np.random.default_rng(0).random((2, 6, 2))
     found = measure.concentrated(np.concatenate([codes, codes], 1), [*range(6), *range(6)])
-    once = measure.concentrated(codes, range(6))
-    for name, one in found.items():
-        np.testing.assert_allclose(one.ci95, once[name].ci95)
-        np.testing.assert_allclose(one.difference.ci95, once[name].difference.ci95)
-    gap = codes[1, :, 0] - codes[0, :, 0]
+    one = found["disentanglement"].difference[1]
     t = ttest_rel(codes[1, :, 0], codes[0, :, 0]).confidence_interval()
-    assert once["disentanglement"].difference.value[1] == pytest.approx(gap.mean())
-    assert once["disentanglement"].difference.ci95[1] == pytest.approx(tuple(t))
+    assert one.value == pytest.approx((codes[1, :, 0] - codes[0, :, 0]).mean())
+    assert one.ci95 == pytest.approx(tuple(t))
 
 
 class Mirror(torch.nn.Module):
@@ -299,9 +288,7 @@ def test_kinds_shapes_and_intervals(result):
         one = getattr(result, name)
         assert np.isfinite(one.ci95).all() and one.value.max() <= 1 + (name == "selectivity")
         assert ((one.low <= one.value + 1e-9) & (one.value <= one.high + 1e-9)).mean() > 0.9
-    learned = np.maximum(result.control.value, 0)
-    assert (result.control.value < 0).any()  # a probe that is worse than the mean read nothing more
-    less, once = result.r2.value - learned, [0, 3, 4]  # not drawn
+    less, once = result.r2.value - np.maximum(result.control.value, 0), [0, 3, 4]  # not drawn
     np.testing.assert_allclose(result.selectivity.value[once], less[once])
     assert (result.selectivity.value <= less + 1e-9).all()  # fresh ones are cut off each by itself
     np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
