@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -152,20 +152,22 @@ def evaluate(
     generator = torch.Generator().manual_seed(seed)
     fresh, notes = measure.untrained(model, images, seeds, seed)
     known = measure.observe(model, others.images)
-    shares, favourites, sd, of_class, columns, observed = ([] for _ in range(6))
+    observed: list = []
+    rows: list[dict[str, Any]] = []
     for network in (model, *fresh):
         here = measure.observe(network, images)
         elsewhere = known if network is model else measure.observe(network, others.images)
-        observed.append(here)
-        shares.append(measure.shares(here, labels, counts))
         usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
         favourite = measure.favourites(here.couplings)
-        favourites.append(measure.choices(favourite, usual, labels, here.read, pairs))
-        sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
         sources, explained = measure.with_class(network, images, labels, counts)
-        of_class.append(explained)
-        columns.append(measure.own_column(here.couplings, labels, counts))
+        observed.append(here)
+        rows.append({
+            "shares": measure.shares(here, labels, counts),
+            "favourites": measure.choices(favourite, usual, labels, here.read, pairs),
+            "with_class": explained,
+            "own_column": measure.own_column(here.couplings, labels, counts),
+        })  # fmt: skip
     own = observed[0]
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [
@@ -176,13 +178,13 @@ def evaluate(
     trees = measure.class_means(known, others.labels)[labels]
     moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
     return Statistics(
+        **{name: stack(row[name] for row in rows) for name in rows[0]},
         networks=[measure.known_as(model), *names],
         components=list(measure.COMPONENTS),
-        shares=stack(shares),
         shuffled=measure.shares(own, mixed, counts),
-        coupling_sd=np.array(sd),
+        coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())
+                              for one in observed]),
         choices=list(measure.CHOICES),
-        favourites=stack(favourites),
         grid=own.grid,
         others=others.name,
         notes=[*notes, *frozen.pop("notes"), *moves.pop("notes")],
@@ -190,11 +192,9 @@ def evaluate(
         n=len(images),
         dataset=dataset,
         sources=sources,
-        with_class=stack(of_class),
-        own_column=stack(columns),
         **frozen,
         **moves,
-    )
+    )  # fmt: skip
 
 
 def _frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:

@@ -91,22 +91,22 @@ class Segment(Analysis):
         measured = inputs.dataset.sample(n)
         require_two(len(measured))
         draw = measures.draws(measured, seed)
-        hits, sse, iou, worst = [], [], [], []
-        for start in progress(range(0, len(measured), CHUNK_IMAGES)):
-            chunk = slice(start, start + CHUNK_IMAGES)
-            drawn = measures.look(network, measured.take(chunk), draw[chunk])
+        hits, sse, iou, longest = [], [], [], []
+        for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
+            drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
             hits.append(right.sum(1))
             sse.append(measures.errors(drawn))
             iou.append(measures.overlaps(drawn))
-            longest = drawn.lengths.masked_fill(right, 0).amax(1)
-            for i in (~right).any(1).nonzero().flatten():
-                worst.append((-float(longest[i]), start + int(i), drawn.only(i)))
-            worst = sorted(worst, key=lambda one: one[:2])[:failures]
+            longest.append(drawn.lengths.masked_fill(right, 0).amax(1))
         examples = part.take(slice(index, index + count))
-        pairs = measures.look(network, examples, measures.draws(examples, seed))
-        pairs = pairs.join([one for *_, one in worst])
-        correct, n = torch.cat(hits), len(measured)
+        shown = [measures.look(network, examples, measures.draws(examples, seed))]
+        correct, n, wrong = torch.cat(hits), len(measured), torch.cat(longest)
+        worst = wrong.argsort(descending=True, stable=True)
+        worst = worst[: min(failures, int((correct < 2).sum()))]
+        if len(worst):
+            shown.append(measures.look(network, measured.take(worst), draw[worst]))
+        pairs = measures.Drawn(*map(torch.cat, zip(*shown, strict=True)))
         counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
         shares = Estimate(counts / n, wilson_each(counts, n), n)
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)

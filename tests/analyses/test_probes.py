@@ -324,8 +324,9 @@ def test_every_kind_has_the_same_labellings_and_no_image_is_measured_by_a_probe_
 
 
 def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_out():
-    model = build_tiny(reconstruction_weight=0.0)
+    model, state = build_tiny(reconstruction_weight=0.0).train(), torch.get_rng_state()
     found = run(model, fit_images=noise(120, 2))
+    assert model.training and torch.equal(torch.get_rng_state(), state)  # as it was
     assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
     assert "no decoder: neither cycle nor paths" in probes.Probes().findings(found).lower()
     for width in ("single", "double"):
@@ -350,12 +351,6 @@ def test_a_network_that_reads_one_class_alone_has_no_difference_over_classes(res
     one = result._replace(**measure.concentrated(codes, [0]))
     assert one.disentanglement.difference is None
     assert "axes" not in probes.Probes().verdict(one)
-
-
-def test_a_network_is_left_as_it_was():
-    model, state = build_tiny().train(), torch.get_rng_state()
-    run(model, fit_images=noise(120, 2))
-    assert model.training and torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_film_says_what_both_ways_are_read_as(tiny_images):

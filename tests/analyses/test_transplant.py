@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing
+from conftest import build_self_routing, build_strong
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits, assert_redrawn
 from helpers.noise_images import CLASSES, spread_out
@@ -28,6 +28,13 @@ def over(model, images, **more):
 def exchange(model, images, labels=(None, None), iterations=None):
     fields = measure.exchange(model, images, iterations=iterations, seed=0)
     return transplant.Result(**fields, labels=list(labels), classes=CLASSES)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """The statistics of `model` on `images`."""
+    model = build_strong()
+    return over(model, spread_out(model, 10, torch.Generator().manual_seed(0)))
 
 
 def mixed(votes, couplings):
@@ -88,7 +95,7 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     assert outcomes.own[pairs.OWN].all()
 
 
-def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images):
+def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images, many):
     pair = images[:2]
     own = model.capsules.iterations
     assert own == 3
@@ -97,9 +104,9 @@ def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, image
     expected = mixed(traced.votes[0], traced.couplings[-1][1])
     np.testing.assert_allclose(result.activations[0, 1], expected, atol=1e-6)
     assert (result.coupling_sd > exchange(model, pair).coupling_sd).all()
-    many, same = over(model, images, iterations=own), over(model, images)
+    same = over(model, images, iterations=own)
     np.testing.assert_array_equal(many.as_partner.value, same.as_partner.value)
-    assert many.iterations == 3 and same.iterations is None
+    assert same.iterations == 3 and many.iterations is None
 
 
 def test_where_all_classes_tie_none_is_read(generator):
@@ -122,12 +129,14 @@ def results_of(result):
     return of_result("transplant", type(result).__name__).findings(result)
 
 
-def test_where_votes_have_no_say_the_couplings_decide_by_construction(model, images, generator):
+def test_where_votes_have_no_say_the_couplings_decide_by_construction(
+    model, images, many, generator
+):
     routed = build_self_routing()
     votes = spread_out(routed, 10, generator)
     for result in (over(routed, votes), exchange(routed, votes[:2])):
         assert "By definition of the routing" in results_of(result)
-    for result in (over(model, images), exchange(model, images[:2])):
+    for result in (many, exchange(model, images[:2])):
         assert result.given is None and "By definition" not in results_of(result)
 
 
@@ -152,8 +161,8 @@ def test_an_image_whose_class_no_other_is_predicted_as_is_in_no_couple():
     assert 18 not in first and 18 not in donors and len(first) > 12
 
 
-def test_intervals_are_those_of_couples(model, images):
-    result = over(model, images)
+def test_intervals_are_those_of_couples(model, images, many):
+    result = many
     outcomes = measure.transplant(model, images, seed=0)
     assert result.n == 2 * result.couples == outcomes.own.shape[1]
     np.testing.assert_allclose(result.as_own.value, outcomes.own.double().mean(1))
@@ -194,9 +203,9 @@ def test_images_of_one_class_make_no_couples(model, images):
         over(model, images[:1].repeat(6, 1, 1, 1))
 
 
-def test_images_may_be_on_another_device(model, images):
+def test_images_may_be_on_another_device(model, images, many):
     found = over(model, elsewhere(images)[0])
-    assert results.to_json(found) == results.to_json(over(model, images))
+    assert results.to_json(found) == results.to_json(many)
 
 
 @pytest.mark.parametrize(
@@ -208,19 +217,18 @@ def test_images_may_be_on_another_device(model, images):
         (0.52, 0.48, 0.99, "It is not shown"),
     ],
 )
-def test_findings_follow_the_intervals(partner, own, controls, said, model, images):
+def test_findings_follow_the_intervals(partner, own, controls, said, many):
     def shares(donor, others):
         values = np.array([others, donor, *[others] * 5, 0.0])
         return Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
 
-    result = over(model, images)
     found = {"as_partner": shares(partner, 0), "as_own": shares(own, controls)}
-    assert said in pairs.followed(result._replace(**found))
+    assert said in pairs.followed(many._replace(**found))
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
-    older = result._replace(**{n: getattr(result, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
+    older = many._replace(**{n: getattr(many, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
     assert "totals" not in results_of(older)
 
 
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
-    for result in (exchange(model, images[:2]), over(model, images)):
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, many, tmp_path):
+    for result in (exchange(model, images[:2]), many):
         assert_redrawn("transplant", result, tmp_path)
