@@ -164,8 +164,10 @@ class OverImages(Analysis):
         k = result.levels.index(PUBLISHED)
         lines.append(
             f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
-            f"different trees on average; {2**result.bound_bits:.0f} if each image had its own."
+            "different trees on average."
         )
+        if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+            lines.append("Almost every image has its own: the entropy only counts the images.")
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:

@@ -152,8 +152,7 @@ def evaluate(
     generator = torch.Generator().manual_seed(seed)
     fresh, notes = measure.untrained(model, images, seeds, seed)
     known = measure.observe(model, others.images)
-    observed: list = []
-    rows: list[dict[str, Any]] = []
+    observed, rows = [], []
     for network in (model, *fresh):
         here = measure.observe(network, images)
         elsewhere = known if network is model else measure.observe(network, others.images)
@@ -177,8 +176,9 @@ def evaluate(
     frozen = _frozen(model, images, labels, own, known, others.labels, generator, progress, counts)
     trees = measure.class_means(known, others.labels)[labels]
     moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
+    of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
     return Statistics(
-        **{name: stack(row[name] for row in rows) for name in rows[0]},
+        **of_networks,
         networks=[measure.known_as(model), *names],
         components=list(measure.COMPONENTS),
         shuffled=measure.shares(own, mixed, counts),
