@@ -47,23 +47,19 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         areas[name] = measure.of_truth(two, parts, apart, poses)
 
     own = measure.context(model, one, grid, progress)
-    changes, spreads = [*own.change], [own.spread] * 2
-    pairs = [*SEES]
+    pairs = {name: (change, own.spread) for name, change in zip(SEES, own.change, strict=True)}
     if fresh is not None:
         other = measure.context(fresh, one, grid)
-        changes, spreads = [*changes, *other.change[:1]], [*spreads, other.spread]
-        pairs.append(f"{SEES[0]}, untrained")
+        pairs[f"{SEES[0]}, untrained"] = other.change[0], other.spread
     rounds = own.change.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = measure.true_context(one, parts, apart, poses)
         wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
-        changes.append(change[wanted])
-        spreads.append(np.nan)
-        pairs.append(name)
-    change = np.stack(changes)
-    follows = np.where(np.isnan(change), np.nan, (np.sign(change) + 1) / 2)
+        pairs[name] = change[wanted], np.nan
+    changes, spreads = map(np.stack, zip(*pairs.values(), strict=True))
+    follows = np.where(np.isnan(changes), np.nan, (np.sign(changes) + 1) / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = change / np.array(spreads)[:, None, None]
+        sizes = changes / spreads[:, None, None]
 
     some, few = _first(one, SERIES), _first(one, MAPPED)
     turned = measure.when_turned(model, some)
@@ -80,7 +76,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         scored=list(areas),
         subsets=list(measure.SUBSETS),
         assignment=_mean(np.stack(list(areas.values())), 0, 1),
-        pairs=pairs,
+        pairs=list(pairs),
         iterations=[f"iteration {k + 1}" for k in range(rounds)],
         follows=_mean(follows, 0, 1),
         change=_mean(sizes),

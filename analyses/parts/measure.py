@@ -128,10 +128,7 @@ def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> n
 def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed: int):
     """Measure how well each score separates the images from what `broken` made of them.
 
-    Returns
-    -------
-    Names of the S scores; AUROC (S, B), and that minus the control's (S, K) for each of `controls`,
-    which is kind -> its control.
+    Return names of the S scores; AUROC (S, B), and that minus the control's (S, K) by `controls`.
     """
     clean, labels = suspicion(networks, images)
     intact, suspect = [], []

@@ -137,17 +137,9 @@ class Segment(Analysis):
         return alone if inputs.dataset.parts is None else ""
 
     def verdict(self, result) -> str:
-        worse = [
-            name
-            for name, one in zip(result.drawings[1:], result.sse.difference[1:], strict=True)
-            if one.low > 0
-        ]
-        if not worse:
-            return "No control has a larger SSE than the reconstructions from the predicted classes"
-        return (
-            "The reconstructions from the predicted classes have a smaller SSE than these "
-            f"controls: {', '.join(worse)}."
-        )
+        pairs = zip(result.drawings[1:], result.sse.difference[1:], strict=True)
+        worse = ", ".join(name for name, one in pairs if one.low > 0) or "none"
+        return f"Controls with a larger SSE than the predicted classes' reconstructions: {worse}."
 
     def caption(self, result, part="") -> str:
         if part == "measures":

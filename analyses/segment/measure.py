@@ -45,18 +45,13 @@ def require_pairs(part) -> None:
 
 
 def draws(part, seed: int) -> Tensor:
-    """Random numbers (N, J) in [0, 1) for the images and classes of a `Dataset`."""
+    """Random numbers (N, J) for the images and classes of a `Dataset`: the highest is absent."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(len(part), len(part.classes), generator=generator)
 
 
 def look(model, part, draw: Tensor) -> Drawn:
-    """Classify and decode the images of a `Dataset` with two parts each.
-
-    Parameters
-    ----------
-    draw  of `draws`: the absent class is the one with the highest number.
-    """
+    """Classify and decode the images of a `Dataset` with two parts each; `draw` is of `draws`."""
     images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")

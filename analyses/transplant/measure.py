@@ -241,10 +241,6 @@ def steepest_direction(
     It is the gradient of the donor's activation less the recipient's at uniform couplings `even`
     (I, J), which are the same in every iteration, without what changes the total that a child
     gives. 0 for images without a gradient; None for a network that computes none.
-
-    Parameters
-    ----------
-    own, donor  (N,) classes.
     """
     slopes = []
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
@@ -282,16 +278,10 @@ def _activations(model, images: Tensor, even: Tensor, iterations: int | None):
 
 
 def halfway(shares: np.ndarray, doses: np.ndarray) -> np.ndarray:
-    """Return the lowest dose at which half of the pairs follow, linear in the logarithm of doses.
+    """Return the lowest dose (...) at which half follow, linear in the logarithm of doses.
 
-    Parameters
-    ----------
-    shares  (..., D) that follow.
-    doses   (D,) above 0, ascending.
-
-    Returns
-    -------
-    (...) NaN where half is not reached; the lowest dose where more than half follow there.
+    Of shares (..., D) at doses (D,), ascending: NaN where half is not reached, and the lowest dose
+    where more than half follow there.
     """
     above = shares >= 0.5
     last = above.argmax(-1)[..., None]

@@ -91,12 +91,8 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
 def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
     """Activations (P, J) of images `first` (P,) with the chosen children's part of `other` (P,).
 
-    Of poses the direction is the other's, the length, or where there is one beside it the
-    activation, the image's own.
-
-    Parameters
-    ----------
-    chosen  bool (P, I), or (I,) for all pairs.
+    Chosen are (P, I), or (I,) for all pairs. Of poses the direction is the other's, the length, or
+    where there is one beside it the activation, the image's own.
     """
     chosen, parts = chosen.expand(len(first), layer.size), []
     for rows in torch.arange(len(first)).split(CHUNK_IMAGES):
