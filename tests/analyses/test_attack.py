@@ -5,7 +5,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 from helpers.attackable import Linear, OfScores
-from helpers.figure_checks import assert_redrawn
 
 from capsviz.analyses.attack import ATTACKS, Attack, measure
 from capsviz.cli import main
@@ -73,8 +72,7 @@ def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
     assert (result.unbounded == 0).all()
 
 
-def test_figures_and_table_come_from_the_numbers_alone(result, tmp_path):
-    assert_redrawn("attack", result, tmp_path)
+def test_the_table_has_a_row_for_each_network_and_bound(result):
     header, rows, _ = Attack().table(result)
     assert len(rows) == 4 and rows[2][0] == "linear"
     assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f}"

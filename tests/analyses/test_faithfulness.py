@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from helpers.figure_checks import assert_redrawn
 from helpers.linear_capsnet import CLASSES as J
 from helpers.linear_capsnet import SHAPE, Exact
 from helpers.other_devices import elsewhere, same
@@ -185,10 +184,3 @@ def test_units_that_cannot_be_removed_are_refused_in_one_line(analyse):
         units(without, 8, SHAPE)
     done = analyse("faithfulness", "--over", "positions")
     assert done.exit_code == 2 and "from_children" in done.output
-
-
-@pytest.mark.usefixtures("two_draws")
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
-    several = one(model, images[:1], 1), over(model, images[:2], LABELS[:2])
-    for result in (*several, units(model, 4, over="pixels"), units(model, 4, scene="two-digits")):
-        assert_redrawn("faithfulness", result, tmp_path)

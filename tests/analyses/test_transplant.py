@@ -5,7 +5,7 @@ import pytest
 import torch
 from conftest import build_self_routing, build_strong
 from helpers import noise_images as noise
-from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.figure_checks import assert_fits
 from helpers.noise_images import CLASSES, spread_out
 from helpers.other_devices import elsewhere
 from helpers.plain_capsnet import Closed, Foreign
@@ -227,8 +227,3 @@ def test_findings_follow_the_intervals(partner, own, controls, said, many):
     names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
     older = many._replace(**{n: getattr(many, n)[: pairs.UNLIKE_SHUFFLED] for n in names})
     assert "totals" not in results_of(older)
-
-
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, many, tmp_path):
-    for result in (exchange(model, images[:2]), many):
-        assert_redrawn("transplant", result, tmp_path)

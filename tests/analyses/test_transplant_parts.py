@@ -7,10 +7,11 @@ import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
 from helpers import noise_images as noise
-from helpers.figure_checks import assert_redrawn
+from helpers.figure_checks import assert_fits
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 
+from capsviz import results
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import mixtures
 from capsviz.analyses.transplant.mixtures import listed
@@ -278,13 +279,11 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
         np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
 
 
-def test_figures_stay_on_the_page_and_are_redrawn(model, images, tmp_path, monkeypatch):
-    assert_redrawn("transplant", by_capsules(model, images, of="children", **ASKED), tmp_path)
-    assert_redrawn("transplant", by_iterations(model, images, **ASKED), tmp_path)
+def test_without_places_parts_are_groups_and_are_drawn(model, images, monkeypatch):
     monkeypatch.setattr(type(model), "grid", None)
     result = by_capsules(model, images, of="poses", **ASKED)
     assert result.kinds == ["children"] and result.grid is None
-    assert_redrawn("transplant", result, tmp_path)
+    assert_fits(results.draw("transplant", result, "single"))
 
 
 def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):
