@@ -121,7 +121,7 @@ class Binding(Analysis):
         own, alone = (result.assignment[result.scored.index(k), 0] for k in (COUPLING, ALONE))
         assign = "Couplings" if own.low > 0.5 else "It is not shown that couplings"
         better = "better" if own.low > alone.high else "no better"
-        text = f"{assign} assign positions to their whole, {better} than a probe of one alone."
+        text = f"{assign} assign positions to their whole, {better} than a probe of each position."
         follows, free = result.follows[0, -1], result.follows[1, -1]
         if follows.low > 0.5:
             text += " They follow a part that the position does not see"

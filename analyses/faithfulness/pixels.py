@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
-from capsviz.statistics.words import word_for
+from capsviz.statistics.words import sentence, word_for
 
 TARGETS = {"read": "the predicted class", "true": "the true class"}
 Target = Annotated[
@@ -107,7 +107,7 @@ class OneImage(Analysis):
         return " ".join([
             f"For class {result.classes[result.target]}, the order by '{best}' has the largest "
             "area under insertion minus deletion. One image is no evidence: add --n N.",
-            *(f"{one}." for one in result.left_out),
+            *map(sentence, result.left_out),
         ])  # fmt: skip
 
     def caption(self, result, part="") -> str:
@@ -245,4 +245,4 @@ def compared(result, rivals) -> str:
             groups[word_for(less, "more", "less", "not clearly more")].append(f"'{name}'")
     clauses = [f"{how} faithful than {', '.join(some)}" for how, some in groups.items() if some]
     texts = [f"By insertion minus deletion, the routing map is {'; '.join(clauses)}"]
-    return " ".join(f"{one}." for one in [*(texts if clauses else ()), *result.left_out])
+    return " ".join(map(sentence, [*(texts if clauses else ()), *result.left_out]))
