@@ -80,7 +80,8 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
             norms = norms if active is None else norms * active
             yield rows, State(images[rows], primary, active, None, norms)
         return
-    for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        rows = slice(start, start + CHUNK_IMAGES)
         own = trace(model, images[rows], keep=("couplings",)).require("couplings")[-1].clone()
         norms = torch.ones_like(own[..., 0])  # if its children are not known: all count alike
         with suppress(ValueError):
