@@ -293,9 +293,7 @@ def _has(s: int, result) -> bool:
 
 
 PANELS = {
-    f"{name}-{s + 1}": Panel(
-        partial(draw, s), tall, *shares, shown=partial(lambda s, r: s < len(r.images), s)
-    )
+    f"{name}-{s + 1}": Panel(partial(draw, s), tall, *shares, shown=partial(_has, s))
     for s in range(MOST)
     for name, draw, tall, shares in (
         ("image", _image, 0.95, (0.14, 0.25)),

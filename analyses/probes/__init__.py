@@ -232,10 +232,11 @@ class Probes(Analysis):
                 f"poses and along cross-fades. Bars and bands: 95 % intervals over {result.n:,} "
                 f"images of {result.dataset} and {result.couples} pairs (bootstrap)."
             )
+        drawn = f" and over {result.seeds} untrained networks" if result.seeds > 1 else ""
         return (
             "R² of ridge regressions from the pose of the predicted class to measures of the image "
             "(filled), and of the control task, the measures of other images (hollow). At the "
             "right, disentanglement and completeness (DCI), also of the pose rotated at random. "
-            f"Bars: 95 % intervals over {result.n:,} images of {result.dataset} and over untrained "
-            f"networks ({result.seeds}) (bootstrap; DCI: Student's t over classes)."
+            f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}{drawn} "
+            "(bootstrap; DCI: Student's t over classes)."
         )
