@@ -34,12 +34,21 @@ class Exchange(Analysis):
 
     needs = ("votes", "couplings", "interventions")
     note = ""  # after the number of pairs, in the heading of a figure
+    steps = ""  # what is exchanged one after the other, in the names of files
     any_input = True
 
     def heading(self, result, part="") -> str:
         if not hasattr(result, "n"):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
+
+    def stem(self, base, result) -> str:
+        if not self.steps:
+            return base
+        head, number, images = base.rsplit("-", 2)
+        what, layer = getattr(result, "of", "couplings"), getattr(result, "layer", None)
+        where = "" if layer is None else f"-layer-{layer}"
+        return f"{head}-{what}-by-{self.steps}{where}-{number}-{images}"
 
     def found(self, result) -> str:
         """Return what an exchange of this kind shows."""

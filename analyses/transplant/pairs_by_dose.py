@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 
 from capsviz.analyses.transplant.pairs import Exchange
-from capsviz.analyses.transplant.parts import BY, stem_of
+from capsviz.analyses.transplant.parts import BY
 from capsviz.analysis import Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
@@ -77,6 +77,7 @@ class ByDose(Exchange):
     Result = Doses
     panels = "draw:DOSES"
     note = ", deviation of the couplings scaled"
+    steps = "dose"
     examples = "capsviz transplant --by dose  # about 1 min"
     usual_n = 1000
     figure_set = None
@@ -139,9 +140,6 @@ class ByDose(Exchange):
             "image's own. Circles on the line of 50 % mark where half of the pairs follow. "
             "Bands and bars: 95 % intervals over couples of images."
         )
-
-    def stem(self, base, result) -> str:
-        return stem_of(base, "couplings-by-dose", None)
 
 
 def dose_text(result, condition: str, form: str = ".2f") -> str:

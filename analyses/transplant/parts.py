@@ -73,6 +73,7 @@ class ByCapsules(Exchange):
     Result = Parts
     panels = "draw:PARTS"
     note = ", one part exchanged"
+    steps = "capsules"
     examples = "capsviz transplant --of children  # about 10 s"
     usual_n = 200
     figure_set = None
@@ -129,9 +130,6 @@ class ByCapsules(Exchange):
             "Bars and bands: 95 % intervals over couples of images."
         )
 
-    def stem(self, base, result) -> str:
-        return stem_of(base, f"{result.of}-by-capsules", result.layer)
-
 
 class Rounds(NamedTuple):
     """N pairs with other couplings in some iterations; intervals as of `Parts`.
@@ -167,6 +165,7 @@ class ByIterations(Exchange):
     Result = Rounds
     panels = "draw:ITERATIONS"
     note = ", classified as recipient (solid) or other-class donor (dashed)"
+    steps = "iterations"
     examples = "capsviz transplant --by iterations  # about 10 s"
     usual_n = 200
     figure_set = None
@@ -208,16 +207,6 @@ class ByIterations(Exchange):
             "other iterations route the votes by themselves. "
             "Bars: 95 % intervals over couples of images."
         )
-
-    def stem(self, base, result) -> str:
-        return stem_of(base, "couplings-by-iterations", result.layer)
-
-
-def stem_of(base: str, what: str, layer: int | None) -> str:
-    """Return the name of files with what is exchanged, and a layer, before the images."""
-    head, number, images = base.rsplit("-", 2)
-    where = "" if layer is None else f"-layer-{layer}"
-    return f"{head}-{what}{where}-{number}-{images}"
 
 
 def _name(result, kind: str) -> str:
