@@ -12,6 +12,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
+from capsviz.statistics.words import part_name
 
 OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
@@ -59,9 +60,10 @@ class OneImage(Analysis):
         lines = [f"The activation of class {name} is {result.activations[result.watched]:.3f}."]
         for kind, change in result.change.items():
             beyond, worst = int((change < result.control[kind][0]).sum()), int(change.argmin())
+            most = f"{part_name(kind, worst, result.grid)} most ({change[worst]:+.3f})"
             lines.append(
                 f"{beyond} of {len(change)} {LABELS[kind]} matter more than 95 % of random "
-                f"removals of equal norm, {group(result, kind, worst)} most ({change[worst]:+.3f})."
+                f"removals of equal norm, {most}."
             )
         return "\n".join(lines)
 
@@ -159,7 +161,7 @@ class OverImages(Analysis):
             _, least, most = result.area_accuracy[kind].difference
             best = ""
             if result.first_activation_change[kind].runs is None:
-                best = f" (most important: {group(result, kind, result.first[kind])})"
+                best = f" (most important: {part_name(kind, result.first[kind], result.grid)})"
             lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
         k = result.levels.index(PUBLISHED)
         lines.append(
@@ -197,10 +199,3 @@ def ranking(least: Estimate, most: Estimate) -> str:
         "importance predicts only one end of the order",
         "importance predicts which can be removed",
     )[ends]
-
-
-def group(result, kind: str, k: int) -> str:
-    """Return the name of a group: its number, or row and column of a position."""
-    if kind == "places":
-        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
-    return f"number {k}"

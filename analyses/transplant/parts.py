@@ -10,7 +10,7 @@ from capsviz.analyses.transplant.pairs import MOST, Exchange
 from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import word_for
+from capsviz.statistics.words import part_name, word_for
 
 DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
@@ -114,7 +114,8 @@ class ByCapsules(Exchange):
         )
         for kind in result.kinds:
             first, noun = result.first_change[kind][1], NOUNS[kind]
-            name = "" if first.runs is not None else f" ({_name(result, kind)})"
+            name = f" ({part_name(kind, result.first[kind], result.grid)})"
+            name = "" if first.runs is not None else name
             than = word_for(first.difference, "more than", "less than", "not measurably more than")
             text += (
                 f"\nThe most effective {noun}{name} changes the activation of the donor's class "
@@ -207,10 +208,3 @@ class ByIterations(Exchange):
             "other iterations route the votes by themselves. "
             "Bars: 95 % intervals over couples of images."
         )
-
-
-def _name(result, kind: str) -> str:
-    k = result.first[kind]
-    if kind == "places":
-        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
-    return f"number {k}"
