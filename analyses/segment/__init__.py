@@ -91,22 +91,21 @@ class Segment(Analysis):
         measured = inputs.dataset.sample(n)
         require_two(len(measured))
         draw = measures.draws(measured, seed)
-        hits, sse, iou, longest = [], [], [], []
+        hits, sse, iou, worst = [], [], [], []
         for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
             drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
             hits.append(right.sum(1))
             sse.append(measures.errors(drawn))
             iou.append(measures.overlaps(drawn))
-            longest.append(drawn.lengths.masked_fill(right, 0).amax(1))
+            longest = drawn.lengths.masked_fill(right, 0).amax(1)
+            for i in (~right).any(1).nonzero().flatten():
+                worst.append((-float(longest[i]), int(rows[i]), drawn.only(i)))
+            worst = sorted(worst, key=lambda one: one[:2])[:failures]
         examples = part.take(slice(index, index + count))
-        shown = [measures.look(network, examples, measures.draws(examples, seed))]
-        correct, n, wrong = torch.cat(hits), len(measured), torch.cat(longest)
-        worst = wrong.argsort(descending=True, stable=True)
-        worst = worst[: min(failures, int((correct < 2).sum()))]
-        if len(worst):
-            shown.append(measures.look(network, measured.take(worst), draw[worst]))
-        pairs = measures.Drawn(*map(torch.cat, zip(*shown, strict=True)))
+        pairs = measures.look(network, examples, measures.draws(examples, seed))
+        pairs = pairs.join([one for *_, one in worst])
+        correct, n = torch.cat(hits), len(measured)
         counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
         shares = Estimate(counts / n, wilson_each(counts, n), n)
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
