@@ -113,24 +113,19 @@ class Attack(Analysis):
         from capsviz.analyses.attack import measure as by
 
         images, labels = images.cpu(), labels.cpu()
-        eps = tuple(sorted(eps)) or EPS[norm, images.shape[1] == 1]
-        plan = by.Plan(eps, norm, steps, restarts, queries, seed)
+        bounds = sorted(eps) or list(EPS[norm, images.shape[1] == 1])
+        plan = by.Plan(bounds, norm, steps, restarts, queries, seed)
         names = [name for name in ATTACKS if not only or name in only]
         work = by.Work(networks, images, labels, names, plan, inputs, strict=bool(only))
         return Result(
             networks=list(networks),
             attacks=work.names,
-            eps=list(eps),
+            **plan._asdict(),
             **by.statistics(work, work.run(progress, scratch)),
             missing=work.missing,
             parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
             weights=list(work.digests.values()),
             source=work.source if "transfer" in work.names else None,
-            norm=norm,
-            steps=steps,
-            restarts=restarts,
-            queries=queries,
-            seed=seed,
             n=len(images),
             dataset=dataset,
             version=__version__,
@@ -151,17 +146,9 @@ class Attack(Analysis):
         return text.partition(";")[0] if part else text  # checks have no intervals
 
     def verdict(self, result) -> str:
-        last = f"{result.norm} ε = {result.eps[-1]:.3g}"
-        texts = []
-        if len(result.networks) > 1:
-            best = int(result.worst.value[:, -1].argmax())
-            texts.append(f"{result.networks[best]} is correct most often at {last}.")
-        if all(np.nan_to_num(result.worst.value[:, -1]) == 0):
-            texts = [f"No image survives all attacks at {last}."]
-        checks = [f"Warning: {one}." for one in result.warnings] or [
-            "No check of the attacks fails."
-        ]
-        return " ".join([*texts, *checks, *(f"{one}." for one in result.missing)])
+        texts = [f"Warning: {one}." for one in result.warnings]
+        texts = texts or ["No check of the attacks fails."]
+        return " ".join([*texts, *(f"{one}." for one in result.missing)])
 
     def caption(self, result, part="") -> str:
         about = f"{result.n:,} {result.dataset} images"

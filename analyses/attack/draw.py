@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import groups, look, name_rows
+from capsviz.results.panels import band, groups, look, name_rows
+from capsviz.statistics.estimate import Estimate
 
 NAMES = {
     "apgd-ce": "APGD, CE", "apgd-dlr": "APGD, DLR", "apgd-margin": "APGD, margin loss",
@@ -26,8 +27,7 @@ def curves(axes, result):
     for k, network in enumerate(result.networks):
         value = np.append(result.clean.value[k], result.worst.value[k])
         ends = np.concatenate([result.clean.ci95[k : k + 1], result.worst.ci95[k]])
-        axes.plot(bounds, value, label=network, **look(k))
-        axes.fill_between(bounds, *ends.T, color=look(k)["color"], alpha=0.2, linewidth=0)
+        band(axes, bounds, Estimate(value, ends), label=network, **look(k))
     axes.set(xlabel=f"ε, {NORMS[result.norm]} bound of the change", xlim=(0, None))
     axes.set(ylabel="accuracy, worst of all attacks", ylim=(-0.02, 1.02))
 
@@ -93,16 +93,8 @@ PANELS = {
 def table(result):
     """Header, rows and caption: a row for each network and bound, in percent."""
     names = [NAMES[one] for one in result.attacks]
-    header = [
-        "network",
-        "parameters",
-        f"ε, {NORMS[result.norm]}",
-        "clean",
-        *names,
-        "worst",
-        "Δ worst",
-        "weights",
-    ]
+    header = ["network", "parameters", f"ε, {NORMS[result.norm]}", "clean", *names, "worst",
+              "Δ worst", "weights"]  # fmt: skip
     rows = []
     for k, network in enumerate(result.networks):
         for e, eps in enumerate(result.eps):

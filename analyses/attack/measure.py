@@ -34,7 +34,7 @@ Found = dict[tuple[str, str], dict[str, np.ndarray]]  # by network and attack, a
 class Plan(NamedTuple):
     """Terms of the attacks, the same for all networks."""
 
-    eps: tuple[float, ...]
+    eps: list[float]
     norm: str
     steps: int
     restarts: int
@@ -144,7 +144,7 @@ class Work:
         model, plan = self.networks[k], self.plan
         images, labels = self.images[places], self.labels[places]
         if name == LARGE:
-            plan = plan._replace(eps=(attacks.largest_eps(plan.norm, images.shape[1:]),))
+            plan = plan._replace(eps=[attacks.largest_eps(plan.norm, images.shape[1:])])
             name = "apgd-ce" if k in self.steep else "square"
         if name == "square":
             plan = plan._replace(steps=plan.queries, restarts=1)

@@ -87,9 +87,7 @@ class Binding(Analysis):
     usual_n = 300
     figure_set = None  # networks for other data have no truth to be scored by
     headline = ("assignment", "follows", "viewpoint")
-    examples = """
-    capsviz binding  # about 1 min
-    """
+    examples = "capsviz binding  # about 1 min"
 
     def measure(
         self,
@@ -121,19 +119,15 @@ class Binding(Analysis):
         from capsviz.analyses.binding.measure import ALONE, COUPLING
 
         own, alone = (result.assignment[result.scored.index(k), 0] for k in (COUPLING, ALONE))
-        first = "Couplings assign positions to their whole"
-        if not own.low > 0.5:
-            first = "It is not shown that couplings assign positions to their whole"
-        more = "better than" if own.low > alone.high else "no better than"
-        last = result.follows[:, -1]
-        beyond = last[0].low > last[1].high
-        context = "and they follow a part that the position does not see" * bool(last[0].low > 0.5)
-        if context and not beyond:
-            context += ", but those of distractors follow it as often"
-        return ". ".join(filter(None, [
-            f"{first}, {more} a linear probe of one position alone",
-            f"{context[4:5].upper()}{context[5:]}" if context else "",
-        ])) + "."  # fmt: skip
+        assign = "Couplings" if own.low > 0.5 else "It is not shown that couplings"
+        better = "better" if own.low > alone.high else "no better"
+        text = f"{assign} assign positions to their whole, {better} than a probe of each position."
+        follows, free = result.follows[0, -1], result.follows[1, -1]
+        if follows.low > 0.5:
+            text += " They follow a part that the position does not see"
+            also = "." if follows.low > free.high else ", but those of distractors do so as often."
+            text += also
+        return text
 
     def caption(self, result, part="") -> str:
         return (
@@ -145,6 +139,3 @@ class Binding(Analysis):
 
     def stem(self, base, result) -> str:
         return f"{base}-{result.distance}"
-
-
-__all__ = ["Binding", "Result"]

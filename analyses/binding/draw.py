@@ -9,7 +9,7 @@ from matplotlib.colors import ListedColormap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import band, name_rows, percent, points, rule, show
+from capsviz.results.panels import band, percent, points, rows_from, show
 
 GREY = "#7F7F7F"
 CONTROLS = ("mean coupling", "coupling, untrained", "one position", "votes from", "random")
@@ -59,10 +59,7 @@ def assignment(axes, result):
             colour = GREY if is_control(name) else COLOURS[s]
             first = result.subsets[s] if m == 0 else None
             points(axes, result.assignment[m : m + 1, s], colour, marker, first, m + shift)
-    name_rows(axes, short(result.scored))
-    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(xlim=(0.38, 1.02), xlabel="AUROC for the whole of a position")
-    rule(axes)
+    rows_from(axes, short(result.scored), 0.38, "AUROC for the whole of a position", at=0.5)
 
 
 def context(axes, result):
@@ -75,11 +72,9 @@ def context(axes, result):
             words = result.iterations[r] if g == 0 else None
             points(axes, result.follows[g : g + 1, r], colour, "o" if last else "D", words,
                    g + (0.12 if last else -0.12))  # fmt: skip
-    name_rows(axes, short(result.pairs))
-    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(xlim=(-0.02, 1.02), xlabel="pairs whose couplings\nfollow the unseen part")
+    label = "pairs whose couplings\nfollow the unseen part"
+    rows_from(axes, short(result.pairs), -0.02, label, at=0.5)
     percent(axes.xaxis)
-    rule(axes)
 
 
 def turned(axes, result):
@@ -115,10 +110,7 @@ def relevance(axes, result):
     for m, name in enumerate(result.maps):
         colour = GREY if is_control(name) else COLOURS[0]
         points(axes, result.relevance[m : m + 1], colour, "o", shift=m)
-    name_rows(axes, short(result.maps))
-    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
-    axes.set(xlim=(0.2, 1.02), xlabel="AUROC of the whole\nagainst distractors")
-    rule(axes)
+    rows_from(axes, short(result.maps), 0.2, "AUROC of the whole\nagainst distractors", at=0.5)
 
 
 def _tall(names: str):

@@ -9,15 +9,7 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.analyses.binding import measure
-from capsviz.analyses.binding.measure import (
-    ALONE,
-    CEILING,
-    COUPLING,
-    FLOOR,
-    PRIOR,
-    SEES,
-    UNTRAINED,
-)
+from capsviz.analyses.binding.measure import CEILING, COUPLING, FLOOR, SEES
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.statistics.comparison import compare_explained, draw_resamples
@@ -47,31 +39,27 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         fresh, left_out = None, [f"no untrained network: {error}"]
 
     areas = measure.assignment(model, two, grid, progress=progress)
-    areas[PRIOR] = measure.prior(model, known, two, grid)
+    areas[measure.PRIOR] = measure.prior(model, known, two, grid)
     if fresh is not None:
-        areas[UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
-    areas[ALONE] = measure.alone(model, known, two, grid, seed)
+        areas[measure.UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
+    areas[measure.ALONE] = measure.alone(model, known, two, grid, seed)
     for name, poses in ((CEILING, True), (FLOOR, False)):
         areas[name] = measure.of_truth(two, parts, apart, poses)
 
     own = measure.context(model, one, grid, progress)
-    changes, spreads = [*own.change], [own.spread] * 2
-    pairs = [*SEES]
+    pairs = {name: (change, own.spread) for name, change in zip(SEES, own.change, strict=True)}
     if fresh is not None:
         other = measure.context(fresh, one, grid)
-        changes, spreads = [*changes, *other.change[:1]], [*spreads, other.spread]
-        pairs.append(f"{SEES[0]}, untrained")
+        pairs[f"{SEES[0]}, untrained"] = other.change[0], other.spread
     rounds = own.change.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = measure.true_context(one, parts, apart, poses)
         wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
-        changes.append(change[wanted])
-        spreads.append(np.nan)
-        pairs.append(name)
-    change = np.stack(changes)
-    follows = np.where(np.isnan(change), np.nan, (np.sign(change) + 1) / 2)
+        pairs[name] = change[wanted], np.nan
+    changes, spreads = map(np.stack, zip(*pairs.values(), strict=True))
+    follows = np.where(np.isnan(changes), np.nan, (np.sign(changes) + 1) / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = change / np.array(spreads)[:, None, None]
+        sizes = changes / spreads[:, None, None]
 
     some, few = _first(one, SERIES), _first(one, MAPPED)
     turned = measure.when_turned(model, some)
@@ -88,7 +76,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         scored=list(areas),
         subsets=list(measure.SUBSETS),
         assignment=_mean(np.stack(list(areas.values())), 0, 1),
-        pairs=pairs,
+        pairs=list(pairs),
         iterations=[f"iteration {k + 1}" for k in range(rounds)],
         follows=_mean(follows, 0, 1),
         change=_mean(sizes),

@@ -231,7 +231,7 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
 
 def predicted(model, images: Tensor) -> Tensor:
     """Return the classes (N,) that a network predicts for images (N, 1, H, W) uint8."""
-    return torch.cat([scores(model, x).argmax(1).cpu() for _, x in batches(images)])
+    return torch.cat([scores(model, x).argmax(1) for _, x in batches(images)])
 
 
 def when_turned(model, made: Assemblies) -> np.ndarray:

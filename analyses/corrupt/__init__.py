@@ -55,9 +55,7 @@ class Corrupt(Analysis):
     """Errors of networks on the same corrupted images, and against those of a baseline."""
 
     Result = Result
-    examples = """
-    capsviz corrupt --n 1000  # about 40 s for the two networks it takes
-    """
+    examples = "capsviz corrupt --n 1000  # about 40 s for the two networks it takes"
     slow = True
     headline = ("clean", "mean", "mce", "total")
 
@@ -111,11 +109,7 @@ class Corrupt(Analysis):
             f"{name} under {result.corruptions[int(errors.argmax())]}"
             for name, errors in zip(result.networks, result.error.value, strict=True)
         )
-        text = f"The error is largest for {worst}."
-        if len(result.networks) > 1:
-            best = result.networks[int(result.mean.value.argmin())]
-            text = f"{best} has the smallest mean error over the corruptions. {text}"
-        return text
+        return f"The error is largest for {worst}."
 
     def caption(self, result, part="") -> str:
         less = "of each corruption"

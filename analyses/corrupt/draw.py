@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from capsviz.analysis import Panel
-from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, points, room
+from capsviz.results.panels import look, name_rows, points, room
 from capsviz.statistics.estimate import Estimate
 
 ROW = 0.205  # inches of a row, so that its picture can be recognised
@@ -24,9 +23,7 @@ def _tall(result, width: float) -> float:
 def _name_rows(axes, result):
     """Name a row for the clean images, one for each corruption, one for the mean."""
     names = ["clean", *(name.replace("_", " ") for name in result.corruptions), "mean of these"]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, names)
 
 
 def _examples(axes, result):
@@ -70,8 +67,8 @@ def _intervals(axes, result):
             parts = [part.difference for part in parts[1:]]
         values = np.concatenate([part.value for part in parts])
         one = 100 * Estimate(values, np.concatenate([part.ci95 for part in parts]))
-        look = (COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)])
-        points(axes, one, *look, result.networks[k], offset + several)
+        style = look(k)
+        points(axes, one, style["color"], style["marker"], result.networks[k], offset + several)
     for edge in np.arange(0.5, C + 1):
         outer = edge in (0.5, C + 0.5)
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)

@@ -45,12 +45,9 @@ def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
 
 
 def statistics(clean, wrong, counts) -> dict[str, Estimate]:
-    """Return fields of a result, by name, with the first network as the baseline.
+    """Return fields of a result by whether networks misclassify images, (K, N) and (K, C, N).
 
-    Parameters
-    ----------
-    clean, wrong  (K, N) and (K, C, N) whether a network misclassifies an image.
-    counts        (R, N) how often each image is in each resample.
+    The first network is the baseline.
     """
     C, n = wrong.shape[1:]
     plainly = compare_means(clean, counts)

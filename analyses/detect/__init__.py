@@ -58,9 +58,7 @@ class Detect(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    examples = """
-    capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s
-    """
+    examples = "capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s"
     usual_n = 200
     figure_set = {"eps": (0.1, 0.3), "steps": 15}
     slow = True

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import points, room, rule, show, split, wrapped
+from capsviz.results.panels import name_rows, points, room, rule, show, split, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
 CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
@@ -147,9 +147,7 @@ def _apart(axes, result):
 def _points(axes, result, several, title, label, reference=0.0):
     """Draw one estimate for each map, or two side by side, and a line that means nothing."""
     names = _names(result)
-    axes.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=6)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, [LABELS.get(name, name) for name in names], fontsize=6)
     rule(axes)
     shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
     for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):

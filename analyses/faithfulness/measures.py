@@ -40,20 +40,11 @@ def ranks(order: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def curves(score: Callable[[Tensor], Tensor], rank: Tensor, shares: Tensor, present=True) -> Tensor:
-    """Return scores when parts of an image are removed in the order of maps, and are there alone.
+    """Return scores (Q, 2, M, S) when parts are removed in the order of maps, and are there alone.
 
-    Petsiuk, Das & Saenko 2018 (arXiv:1806.07421). Equal forms are scored once.
-
-    Parameters
-    ----------
-    score    which of the parts are there (K, P) -> (K, Q).
-    rank     (M, P) of M maps.
-    shares   (S,) of the parts.
-    present  (P,) False where removing a part changes nothing.
-
-    Returns
-    -------
-    (Q, 2, M, S) double: deletion, insertion.
+    Petsiuk, Das & Saenko 2018 (arXiv:1806.07421). `score` maps which of the parts are there (K, P)
+    to (K, Q), and equal forms are scored once; `rank` (M, P) is of M maps, `shares` (S,) of the
+    parts, and `present` (P,) is False where removing a part changes nothing.
     """
     removed = rank[:, None] < (shares * rank.shape[1]).round()[:, None]  # (M, S, P)
     there = torch.stack([~removed, removed]) & present

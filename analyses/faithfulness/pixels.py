@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
-from capsviz.statistics.words import word_for
+from capsviz.statistics.words import sentence, word_for
 
 TARGETS = {"read": "the predicted class", "true": "the true class"}
 Target = Annotated[
@@ -17,10 +17,6 @@ Target = Annotated[
 ]
 Steps = Annotated[int, Range(2), "Steps of the curves, ever larger ones."]
 SHARES = ("curves", "deletion", "insertion", "infidelity")
-
-
-class Faithfulness(Analysis):
-    """What the analyses of this folder share."""
 
 
 class Result(NamedTuple):
@@ -44,24 +40,17 @@ class Result(NamedTuple):
     quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
 
 
-class OneImage(Faithfulness):
+class OneImage(Analysis):
     """Maps of one image, their deletion and insertion curves, and maps of random weights."""
 
     Result = Result
-    examples = """
-    capsviz faithfulness --digit 4  # 15 s
-    capsviz faithfulness --n 200  # about 1 min
-    """
+    examples = "capsviz faithfulness --digit 4  # 15 s"
 
     def measure(
         self, network, image, label, *, classes, target: Target = "read", steps: Steps = 8,
         seed: Seed = 0,
     ):  # fmt: skip
-        """Judge the maps of one image (1, C, H, W).
-
-        The seed is that of the random order, of ties, squares and random weights. ValueError for an
-        unknown true class, or scores without a gradient.
-        """
+        """Judge the maps of one image (1, C, H, W)."""
         import torch
         from torch.nn.functional import interpolate
 
@@ -118,7 +107,7 @@ class OneImage(Faithfulness):
         return " ".join([
             f"For class {result.classes[result.target]}, the order by '{best}' has the largest "
             "area under insertion minus deletion. One image is no evidence: add --n N.",
-            *(f"{one}." for one in result.left_out),
+            *map(sentence, result.left_out),
         ])  # fmt: skip
 
     def caption(self, result, part="") -> str:
@@ -177,11 +166,12 @@ class Statistics(NamedTuple):
     over_runs = dict.fromkeys(SHARES, within_one) | dict.fromkeys(("gap", "sanity"), within(-1, 1))
 
 
-class OverImages(Faithfulness):
+class OverImages(Analysis):
     """Deletion, insertion, infidelity and sanity of maps over many images."""
 
     Result = Statistics
     panels = "draw:MANY"
+    examples = "capsviz faithfulness --n 200  # about 1 min"
     figure_set = None  # it takes too long
     headline = ("gap",)
 
@@ -189,11 +179,7 @@ class OverImages(Faithfulness):
         self, network, images, labels, *, classes, dataset, progress=iter,
         target: Target = "read", steps: Steps = 8, seed: Seed = 0,
     ):  # fmt: skip
-        """Judge the maps of N images (N, C, H, W) with labels (N,).
-
-        The seed is that of the random order, of ties, squares, random weights and the bootstrap.
-        ValueError for fewer than 2 images, or scores without a gradient.
-        """
+        """Judge the maps of N images (N, C, H, W) with labels (N,), at least 2."""
         import torch
 
         from capsviz.analyses.faithfulness import measures
@@ -258,7 +244,5 @@ def compared(result, rivals) -> str:
             less = result.routed_less[result.names.index(name)]
             groups[word_for(less, "more", "less", "not clearly more")].append(f"'{name}'")
     clauses = [f"{how} faithful than {', '.join(some)}" for how, some in groups.items() if some]
-    text = (
-        "By insertion minus deletion, the routing map is " + "; ".join(clauses) if clauses else ""
-    )
-    return " ".join(f"{one}." for one in filter(None, [text, *result.left_out]))
+    texts = [f"By insertion minus deletion, the routing map is {'; '.join(clauses)}"]
+    return " ".join(map(sentence, [*(texts if clauses else ()), *result.left_out]))

@@ -68,13 +68,9 @@ def make(part: Dataset, scene: str, seed: int) -> Scene:
 def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress):
     """Remove units of N images in the order of M maps, and show them alone.
 
-    Returns
-    -------
-    Names of the maps; `curves` (2, 2, M, N, S) of activation and accuracy; AUROC (M, N') of the
-    object's positions, in images that show both, or None; and which maps the network lacks.
-
-    ValueError for capsules without positions, unless single ones are removed; a layer whose
-    positions see only some capsules; or scores without a gradient.
+    Return names of the maps; `curves` (2, 2, M, N, S) of activation and accuracy; AUROC (M, N') of
+    the object's positions, in images that show both, or None; and which maps the network lacks.
+    ValueError for capsules without positions, unless single ones are removed.
     """
     grid, generator = abilities(model).grid, torch.Generator().manual_seed(seed)
     placed = grid is not None and evidence.has_places(grid)

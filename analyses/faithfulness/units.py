@@ -6,8 +6,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.faithfulness.pixels import Faithfulness, Statistics, Steps, compared
-from capsviz.analysis import Default, Seed
+from capsviz.analyses.faithfulness.pixels import Statistics, Steps, compared
+from capsviz.analysis import Analysis, Default, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
 
@@ -48,15 +48,13 @@ class Units(NamedTuple):
     ) | dict.fromkeys(("gap", "accuracy_gap"), within(-1, 1))
 
 
-class OverUnits(Faithfulness):
+class OverUnits(Analysis):
     """Deletion and insertion of positions, primary capsules or pixels by maps of routing."""
 
     Result = Units
     panels = "draw:UNITS"
     needs = ("votes", "couplings", "interventions", "from_children")
-    examples = """
-    capsviz faithfulness --over positions  # about 1 min
-    """
+    examples = "capsviz faithfulness --over positions  # about 1 min"
     usual_n = 100
     figure_set = None  # it takes too long
     headline = ("gap", "apart")
@@ -79,13 +77,7 @@ class OverUnits(Faithfulness):
         steps: Steps = 8,
         seed: Seed = 0,
     ):
-        """Remove units of n images in the order of maps of their true class, and add them.
-
-        A capsule that is removed has its mean over the images, so its votes have theirs, and all
-        are routed again; a pixel is set to black. The seed is that of the scene, of controls, ties
-        and the bootstrap. ValueError for fewer than 2 images, or capsules without the positions
-        that `over` needs.
-        """
+        """Remove units of n images in the order of maps of their true class, and add them."""
         from capsviz.analyses.faithfulness import measures, removal
         from capsviz.statistics.intervals import require_two
 

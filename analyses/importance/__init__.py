@@ -12,6 +12,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
+from capsviz.statistics.words import part_name
 
 OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
@@ -45,9 +46,7 @@ class OneImage(Analysis):
 
     Result = Result
     needs = ("couplings", "interventions")
-    examples = """
-    capsviz importance --digit 4  # 10 s
-    """
+    examples = "capsviz importance --digit 4  # 10 s"
 
     def measure(self, network, image, label=None, *, classes, seed: Seed = 0):
         """Leave out each group of capsules, and random ones of equal norm."""
@@ -57,20 +56,18 @@ class OneImage(Analysis):
         return Result(**fields, label=label, classes=list(classes))
 
     def verdict(self, result) -> str:
-        """Name the most important group of each kind, and how many matter beyond chance."""
         name = result.classes[result.watched]
         lines = [f"The activation of class {name} is {result.activations[result.watched]:.3f}."]
         for kind, change in result.change.items():
-            worst, (low, _) = int(change.argmin()), result.control[kind]
+            beyond, worst = int((change < result.control[kind][0]).sum()), int(change.argmin())
+            most = f"{part_name(kind, worst, result.grid)} most ({change[worst]:+.3f})"
             lines.append(
-                f"Of the {LABELS[kind]}, {group(result, kind, worst)} matters most "
-                f"({change[worst]:+.3f}); {int((change < low).sum())} of {len(change)} matter more "
-                "than 95 % of random removals of equal norm."
+                f"{beyond} of {len(change)} {LABELS[kind]} matter more than 95 % of random "
+                f"removals of equal norm, {most}."
             )
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its band is."""
         return (
             f"Change of the activation of class {result.classes[result.watched]} in one image, if "
             "each group of lower-level capsules, or each dimension of their poses, is left out. "
@@ -140,9 +137,7 @@ class OverImages(Analysis):
     panels = "draw:MANY"
     needs = ("couplings", "interventions")
     any_input = True
-    examples = """
-    capsviz importance --n 200  # about 15 s
-    """
+    examples = "capsviz importance --n 200  # about 15 s"
     slow = True
     headline = ("base", "first_activation_change", "area_accuracy")
 
@@ -161,27 +156,23 @@ class OverImages(Analysis):
         return Statistics(**fields, classes=list(classes), n=len(images), dataset=dataset)
 
     def verdict(self, result) -> str:
-        """Say for each kind whether importance orders it, and how many trees there are."""
         lines = []
         for kind in result.kinds:
             _, least, most = result.area_accuracy[kind].difference
             best = ""
             if result.first_activation_change[kind].runs is None:
-                best = f" (most important: {group(result, kind, result.first[kind])})"
+                best = f" (most important: {part_name(kind, result.first[kind], result.grid)})"
             lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
         k = result.levels.index(PUBLISHED)
-        text = (
+        lines.append(
             f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
-            "different trees on average"
+            "different trees on average."
         )
         if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
-            text += "; almost every image has its own, so the entropy only counts the images"
-        elif result.keys[k] < 1.5:
-            text += "; the levels are coarser than the differences between couplings"
-        return "\n".join([*lines, f"{text}."])
+            lines.append("Almost every image has its own: the entropy only counts the images.")
+        return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         if part == "dictionaries":
             return (
                 "Entropy of the dictionaries of rounded couplings by the number of levels, and "
@@ -200,18 +191,11 @@ def ranking(least: Estimate, most: Estimate) -> str:
 
     Of the two, the least or the most important groups go first.
     """
-    right = (float(least.low) > 0, float(most.high) < 0)
-    if float(least.high) < 0 or float(most.low) > 0:
+    if least.high < 0 or most.low > 0:
         return "importance misleads, at least one order is worse than a random one"
-    if all(right):
-        return "importance predicts which can be removed"
-    if any(right):
-        return "importance predicts only one end of the order"
-    return "no order is better than a random one"
-
-
-def group(result, kind: str, k: int) -> str:
-    """Return the name of a group: its number, or row and column of a position."""
-    if kind == "places":
-        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
-    return f"number {k}"
+    ends = int(least.low > 0) + int(most.high < 0)
+    return (
+        "no order is better than a random one",
+        "importance predicts only one end of the order",
+        "importance predicts which can be removed",
+    )[ends]

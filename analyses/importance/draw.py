@@ -49,9 +49,7 @@ def _bars(kind: str, axes, result):
     axes.axhline(0, color="black", linewidth=0.5)
     if len(change) < 6:  # no ticks between them
         axes.set_xticks(range(len(change)))
-    without = {"types": "capsule type left out", "dimensions": "dimension of poses left out"}
-    axes.set_xlabel(without.get(kind, "group of capsules left out"))
-    axes.set_ylabel(CHANGE)
+    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, one left out", ylabel=CHANGE)
 
 
 def _groups(kind: str, axes, result):
@@ -105,10 +103,8 @@ def _entropies(axes, result):
     axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule")
     axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
     fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
-    bound = "bound: log2 of the images"
-    if fresh > 1.01 * result.bound_bits:  # it predicts fewer classes, so more images of each
-        bound = "bound of this network: log2 of the images"
-    axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
+    text = "bound of this network: log2 of the images"
+    axes.annotate(text, (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
     high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
     _at_levels(axes, result.levels)

@@ -91,12 +91,9 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
 
 
 def without(model, state: State, kept: Tensor | None = None, primary: Tensor | None = None):
-    """Activations (B, J) of the parents.
+    """Activations (B, J), with as much of each child, (I,) or (B, I) in [0, 1], as is kept.
 
-    Parameters
-    ----------
-    kept     (I,) or (B, I) in [0, 1]: how much of each child is left.
-    primary  other children in place of the state's, where they can be routed again.
+    `primary` are other children in place of the state's, where they can be routed again.
     """
     if state.couplings is not None:
         own = state.couplings if kept is None else state.couplings * kept[..., None]
@@ -143,10 +140,6 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
 
     Of random children, the last of which in part; or, for a dimension, along a random direction.
     Each image has draws of its own, so that the chance of the draws is in intervals over images.
-
-    Parameters
-    ----------
-    some  members (I,) or (B, I), of dimensions (D,) or (B, D).
     """
     some, B = _each(some, state), len(state.norms)
     if kind == DIMENSIONS and state.primary is not None:
@@ -208,13 +201,9 @@ def steps(count: int) -> list[int]:
 def measure(
     model, images, labels, kinds, generator, *, planned=None, first=None, progress=iter
 ) -> Outcomes:
-    """Remove each group; if planned, along curves, with random ones of equal norm as controls.
+    """Remove each group of the kinds; if planned (`plans`), along curves, with controls.
 
-    Parameters
-    ----------
-    kinds    of `groups`.
-    planned  what curves remove, by kind (`plans`); None: neither curves nor controls.
-    first    number of the group that ranks first, by kind.
+    These are random ones of equal norm, also of that of the group that ranks `first`, by kind.
     """
     base, names = [], Outcomes._fields[1:]
     parts: dict[str, dict[str, list]] = {name: {kind: [] for kind in kinds} for name in names}
@@ -306,7 +295,6 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
                 fields.setdefault(field, {})[kind] = value
     changes = {
         kind: torch.stack([outcomes.single[kind][k, 0], outcomes.matched[kind][0]])
-        - outcomes.base[0]
         for kind, k in first.items()
     }
     return {
@@ -314,7 +302,8 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
         "kinds": list(kinds),
         "first": first,
         "first_activation_change": {
-            kind: compare_means(one.numpy(), counts, shares=False) for kind, one in changes.items()
+            kind: compare_means((one - outcomes.base[0]).numpy(), counts, shares=False)
+            for kind, one in changes.items()
         },
         "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
         "orders": list(ORDERS),

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import MARKERS, percent, points, room, rule, show
+from capsviz.results.panels import MARKERS, name_rows, percent, points, room, rule, show
 from capsviz.statistics.estimate import stack
 
 FRESH = "freshly initialised"  # of the networks of a result
@@ -171,10 +171,9 @@ def _shares(axes, result):
         bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
         axes.errorbar(row[:6].sum(), y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
     labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
-    axes.set_yticks(range(len(rows)), labels, fontsize=6)
-    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")
+    name_rows(axes, labels, fontsize=6)
+    axes.set(xlim=(0, 1), xlabel="mean square of preferences")
     percent(axes.xaxis)
-    axes.tick_params(axis="y", length=0)
 
 
 def _dots(axes, title, unit, rows, series):
@@ -182,11 +181,10 @@ def _dots(axes, title, unit, rows, series):
     for k, (name, colour, values) in enumerate(series):
         shift = (k - (len(series) - 1) / 2) * 0.22
         points(axes, values, colour, MARKERS[k], _word(name), shift)
-    axes.set_yticks(range(len(rows)), [_folded(name) for name in rows], fontsize=6)
+    name_rows(axes, [_folded(name) for name in rows], fontsize=6)
     low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
-    axes.set(xlim=(low, 1.03), ylim=(len(rows) - 0.5, -0.5), xlabel=unit)
+    axes.set(xlim=(low, 1.03), xlabel=unit)
     rule(axes)
-    axes.tick_params(axis="y", length=0)
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
     above["ncols"] = 1 if room(axes) < NARROW and len(series) > 2 else 2
     axes.legend(title=title, title_fontsize=6.5, fontsize=6, handletextpad=0.2, **above)
@@ -199,23 +197,11 @@ def _tall(field: str, result, width: float) -> float:
     return 0.45 + key + max(1.2, 0.19 * lines)
 
 
-def _of_networks(result, estimate):
-    """Series of `_dots`: a value of each network."""
+def _by_network(field: str, rows: str, title: str, unit: str, axes, result):
+    """Draw shares of each network: what favourites do, or variance that lies between classes."""
     colours = [COLOURS[0], *[GREY] * len(result.networks)]
-    return list(zip(result.networks, colours, estimate, strict=False))
-
-
-def _favourites(axes, result):
-    """Draw how often capsules favour the predicted class, another's, or move theirs."""
-    series = _of_networks(result, result.favourites)
-    _dots(axes, "favourite class", "primary capsules", result.choices, series)
-    percent(axes.xaxis)
-
-
-def _sources(axes, result):
-    """Draw the share of variance between classes, of couplings and of what they are made of."""
-    series = _of_networks(result, result.with_class)
-    _dots(axes, "variance between classes", "share of variance", result.sources, series)
+    series = list(zip(result.networks, colours, getattr(result, field), strict=False))
+    _dots(axes, title, unit, getattr(result, rows), series)
     percent(axes.xaxis)
 
 
@@ -317,11 +303,19 @@ PANELS = {
 }
 MANY = {
     "shares": Panel(_shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1),
-    "favourites": Panel(_favourites, partial(_tall, "choices")),
-    "sources": Panel(_sources, partial(_tall, "sources"), shown="sources"),
+    "favourites": Panel(
+        partial(_by_network, "favourites", "choices", "favourite class", "primary capsules"),
+        partial(_tall, "choices"),
+    ),
+    "sources": Panel(
+        partial(
+            _by_network, "with_class", "sources", "variance between classes", "share of variance"
+        ),
+        partial(_tall, "sources"), shown="sources",
+    ),
     "frozen": Panel(_frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy"),
     "moved": Panel(_moved, partial(_tall, "controls"), figure="moved", shown="correlation"),
-}
+}  # fmt: skip
 EPOCHS = {
     "activation": Panel(_active, 1.8, 1 / 3),
     "gradient": Panel(_gradient, 1.8, 1 / 3),

@@ -28,10 +28,7 @@ class Trees(Analysis):
 
     Result = Result
     needs = ("couplings",)
-    examples = """
-    capsviz parse-tree --digit 4  # 10 s
-    capsviz parse-tree --n 1000  # about 45 s
-    """
+    examples = "capsviz parse-tree --digit 4  # 10 s"
 
     def measure(
         self, network, *, picture, inputs, classes,
@@ -70,13 +67,7 @@ class Trees(Analysis):
 
 
 def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
-    """Compare the trees of two images (2, C, H, W), and of the first by an untrained network.
-
-    Parameters
-    ----------
-    labels  true classes, where they are known.
-    seed    of the untrained network.
-    """
+    """Compare the trees of two images (2, C, H, W), and of the first by an untrained network."""
     import torch
 
     from capsviz.analyses.parse_tree import measure
@@ -84,8 +75,6 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     from capsviz.transforms.augment import to_uint8
 
     images = images.cpu()
-    if len(images) != 2:
-        raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
     fresh, _ = measure.untrained(model, images, 1, seed)
     observed = [measure.observe(model, images)]
     observed += [measure.observe(other, images[:1]) for other in fresh]

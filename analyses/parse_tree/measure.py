@@ -122,14 +122,9 @@ def shares(own: Observation, labels: Tensor, counts: np.ndarray) -> Estimate:
 def components(
     values: Tensor, labels: Tensor, grid: tuple[int, int, int] | None, counts: Tensor
 ) -> np.ndarray:
-    """Return mean squares of preferences by component, under R resamples of the images: (R, 7).
+    """Return mean squares (R, 7) of preferences (N, I, J) by component, under R resamples (R, N).
 
-    Parameters
-    ----------
-    values  (N, I, J) preferences.
-    labels  (N,) classes.
-    grid    (types, rows, columns) of the children; None: positions and types are 0.
-    counts  (R, N) how often each image is in each resample.
+    Without a grid (types, rows, columns) of the children, positions and types are 0.
     """
     _, I, J = values.shape
     flat = values.flatten(1)
@@ -235,14 +230,8 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     """Return shares of children (5,), means over pairs of images or over images: see `CHOICES`.
 
     Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
-    fewer than two couples, or images, and where no child favours any parent.
-
-    Parameters
-    ----------
-    favourite  (N, I) of the images.
-    known      (I,) the usual favourites, of other images.
-    labels     (N,) true classes.
-    read       (N,) predicted classes.
+    fewer than two couples, or images, and where no child favours any parent. `favourite` (N, I) is
+    of the images, and `known` (I,) the usual ones, of other images.
     """
     unlike, like = couples(labels, generator), _like(labels, generator)
     voting, other = unlike.flatten(), unlike.flip(1).flatten()
@@ -287,10 +276,7 @@ def frozen(
 ) -> Tensor:
     """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
-    Parameters
-    ----------
-    own, known  the images, and others, of which the means are.
-    classes     (M,) of those others; one without images has the mean of all.
+    Means are of `known`, other images of classes (M,); a class without images has that of all.
     """
     J = own.couplings.shape[2]
     every, of_class = known.couplings.mean(0), class_means(known, classes)
@@ -325,11 +311,8 @@ def steps(model, grid) -> list[tuple[int, int]]:
 def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
     """Return copies of a network with the `RANDOM` matrices, of the s.d. of its own ones.
 
-    Those of each child its own, and one for all children of a type, wherever they are.
-
-    Raises
-    ------
-    ValueError  for class capsules without matrices as those of `capsviz.nn.ClassCapsules`.
+    Those of each child its own, and one for all children of a type, wherever they are. ValueError
+    for class capsules without matrices as those of `capsviz.nn.ClassCapsules`.
     """
     known = dict(model.capsules.named_parameters()) if abilities(model).routes_again else {}
     weight, positions = known.get("weight"), grid[1] * grid[2]
@@ -350,14 +333,9 @@ def moved(
     """Return correlations (T, 3, N) of an image's tree and that of the image moved by a position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
-    same less T usual trees: of a child with the child of its type at the position that the image
-    moved it to, at the same position, and one position the other way. Mean over moves down and to
-    the right. NaN where nothing but rounding is left in any image.
-
-    Parameters
-    ----------
-    apart        of `steps`.
-    usual_trees  couplings (N, I, J) to subtract, as of other images of each image's class; or 0.
+    same less T usual trees, couplings (N, I, J) or 0: of a child with the child of its type at the
+    position that the image moved it to, at the same position, and one position the other way. Mean
+    over moves (`steps`). NaN where nothing but rounding is left in any image.
     """
     rows = []
     for axis, px in progress(apart):

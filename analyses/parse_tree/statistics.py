@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import mean, within, within_one
-from capsviz.statistics.words import sentence
+from capsviz.statistics.words import sentence, word_for
 
 OTHERS = 500  # images that means are of, at most
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
@@ -74,6 +74,7 @@ class ParseTree(Analysis):
 
     Result = Statistics
     panels = "draw:MANY"
+    examples = "capsviz parse-tree --n 1000  # about 45 s"
     needs = ("couplings",)
     any_input = True
     slow = True
@@ -93,12 +94,12 @@ class ParseTree(Analysis):
     def verdict(self, result) -> str:
         parts = [_decides(result.shares[0], result.shuffled)]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
-            low, high = result.correlation[0, 1].difference.ci95
-            parts.append(
-                "The tree moves with the image." if high < 0
-                else "The tree stays at its position when the image moves." if low > 0
-                else "It is not shown that the tree moves with the image, nor that it stays."
-            )  # fmt: skip
+            parts.append(word_for(
+                result.correlation[0, 1].difference,
+                "The tree stays at its position when the image moves.",
+                "The tree moves with the image.",
+                "It is not shown that the tree moves with the image, nor that it stays.",
+            ))  # fmt: skip
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
@@ -137,13 +138,9 @@ def _decides(shares: Estimate, shuffled: Estimate) -> str:
 def evaluate(
     model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
 ) -> Statistics:
-    """Measure the trees of N images (N, C, H, W) with labels (N,).
+    """Measure the trees of N images (N, C, H, W) with labels (N,), beside `seeds` untrained ones.
 
-    Parameters
-    ----------
-    others  images, labels and a name of other images (`capsviz.inputs.samples.Others`).
-    seeds   untrained networks.
-    seed    of these, of random matrices, pairs, shuffles and the bootstrap.
+    Means are of `others`; the seed is of networks, random matrices, pairs and the bootstrap.
     """
     import torch
 
@@ -155,20 +152,21 @@ def evaluate(
     generator = torch.Generator().manual_seed(seed)
     fresh, notes = measure.untrained(model, images, seeds, seed)
     known = measure.observe(model, others.images)
-    shares, favourites, sd, of_class, columns, observed = ([] for _ in range(6))
+    observed, rows = [], []
     for network in (model, *fresh):
         here = measure.observe(network, images)
         elsewhere = known if network is model else measure.observe(network, others.images)
-        observed.append(here)
-        shares.append(measure.shares(here, labels, counts))
         usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
         favourite = measure.favourites(here.couplings)
-        favourites.append(measure.choices(favourite, usual, labels, here.read, pairs))
-        sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
         sources, explained = measure.with_class(network, images, labels, counts)
-        of_class.append(explained)
-        columns.append(measure.own_column(here.couplings, labels, counts))
+        observed.append(here)
+        rows.append({
+            "shares": measure.shares(here, labels, counts),
+            "favourites": measure.choices(favourite, usual, labels, here.read, pairs),
+            "with_class": explained,
+            "own_column": measure.own_column(here.couplings, labels, counts),
+        })  # fmt: skip
     own = observed[0]
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [
@@ -178,14 +176,15 @@ def evaluate(
     frozen = _frozen(model, images, labels, own, known, others.labels, generator, progress, counts)
     trees = measure.class_means(known, others.labels)[labels]
     moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
+    of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
     return Statistics(
+        **of_networks,
         networks=[measure.known_as(model), *names],
         components=list(measure.COMPONENTS),
-        shares=stack(shares),
         shuffled=measure.shares(own, mixed, counts),
-        coupling_sd=np.array(sd),
+        coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())
+                              for one in observed]),
         choices=list(measure.CHOICES),
-        favourites=stack(favourites),
         grid=own.grid,
         others=others.name,
         notes=[*notes, *frozen.pop("notes"), *moves.pop("notes")],
@@ -193,11 +192,9 @@ def evaluate(
         n=len(images),
         dataset=dataset,
         sources=sources,
-        with_class=stack(of_class),
-        own_column=stack(columns),
         **frozen,
         **moves,
-    )
+    )  # fmt: skip
 
 
 def _frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
@@ -226,11 +223,8 @@ def _frozen(model, images, labels, own, known, classes, generator, progress, cou
 def _moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
     """Correlations with the trees of moved images, and why there are none.
 
-    Parameters
-    ----------
-    networks, observed  the own network and untrained ones, and what was observed of them.
-    names               of the untrained ones.
-    usual               (N, I, J) usual tree of each image's class.
+    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
+    usual tree of each image's class.
     """
     from capsviz.analyses.parse_tree import measure
 

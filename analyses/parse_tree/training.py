@@ -12,9 +12,11 @@ import numpy as np
 from capsviz.analysis import Analysis, Flag, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import wilson
+from capsviz.statistics.intervals import wilson_each
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+DEAD = 0.05  # activation: the largest one of a dead capsule is below it
+STARVED = 0.001  # of the largest gradient: that of a starved capsule is below it
 
 
 class Trajectory(NamedTuple):
@@ -59,27 +61,13 @@ class Epochs(Analysis):
             Flag("--run", metavar="FOLDER"),
             "A run of `capsviz train --save-every K`: capsules by epoch.",
         ] = None,
-        dead_norm: Annotated[float, "A dead capsule's activation is below it."] = 0.05,
-        starved_share: Annotated[
-            float, "A starved capsule's gradient is below this share of the largest one."
-        ] = 0.001,
         seed: Seed = 0,
     ) -> Trajectory:  # fmt: skip
-        assert folder is not None  # by `check`
+        assert folder is not None  # or another analysis would be chosen
         return follow(
             opened(weights(folder), images, inputs.device, progress), images, labels,
-            run=folder.resolve().name, dataset=inputs.dataset.name, dead_norm=dead_norm,
-            starved_share=starved_share, seed=seed,
+            run=folder.resolve().name, dataset=inputs.dataset.name, seed=seed,
         )  # fmt: skip
-
-    def check(self, *, folder, dead_norm, starved_share, seed):
-        if folder is None:
-            raise ValueError("--dead-norm and --starved-share are for a run: add --run FOLDER")
-        if dead_norm <= 0 or not 0 < starved_share < 1:
-            raise ValueError(
-                "expected --dead-norm above 0 and --starved-share between 0 and 1, "
-                f"got {dead_norm:g} and {starved_share:g}"
-            )
 
     def checkpoint(self, *, folder, **others):
         files = weights(folder)
@@ -97,9 +85,7 @@ class Epochs(Analysis):
         )
 
     def heading(self, result, part="") -> str:
-        return (
-            f"{result.run}, {result.n:,} images of {result.dataset}; bands: 5 to 95 and 25 to 75 %"
-        )
+        return f"{result.run}, {result.n:,} {result.dataset} images; bands: 5 to 95, 25 to 75 %"
 
     def caption(self, result, part="") -> str:
         return (
@@ -110,15 +96,8 @@ class Epochs(Analysis):
         )
 
 
-def follow(
-    networks: Iterable, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
-) -> Trajectory:
-    """Follow capsules over (epoch, network), in order; see the options of `Epochs`.
-
-    Raises
-    ------
-    ValueError  for networks whose children capsviz does not know.
-    """
+def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Trajectory:
+    """Follow capsules over (epoch, network), in order; ValueError without capsules of capsviz."""
     from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import routes_again
     from capsviz.tracing.rerouting import child_gradients
@@ -136,27 +115,25 @@ def follow(
         norms.append(squares.mean(0).sqrt().numpy())
         relative.append(norms[-1] / max(norms[-1].max(), np.finfo(float).tiny))
         drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
-        few = (drawn < starved_share * drawn.max(1, keepdims=True)).sum(1)
-        count = int((relative[-1] < starved_share).sum())
+        few = (drawn < STARVED * drawn.max(1, keepdims=True)).sum(1)
+        count = (relative[-1] < STARVED).sum()
         low, high = np.percentile(few, [2.5, 97.5])
-        ends = np.array([min(low, count), max(high, count)])
-        starved.append(Estimate(np.array(count), ends, n))
+        starved.append(Estimate(count, np.array([min(low, count), max(high, count)]), n))
         shares.append(measure.shares(measure.observe(model, images), labels, counts))
-    accuracy = [Estimate(np.array(k / n), np.array(wilson(k, n)), n) for k in right]
-    largest = np.stack(active)
+    largest, hits = np.stack(active), np.array(right)
     return Trajectory(
         epochs=epochs,
-        accuracy=stack(accuracy),
+        accuracy=Estimate(hits / n, wilson_each(hits, n), n),
         largest=np.quantile(largest, QUANTILES, axis=1).T,
-        dead=(largest < dead_norm).sum(1),
+        dead=(largest < DEAD).sum(1),
         gradient=np.quantile(relative, QUANTILES, axis=1).T,
         gradient_largest=np.max(norms, axis=1),
         starved=stack(starved),
         components=list(measure.COMPONENTS),
         shares=stack(shares),
         children=largest.shape[1],
-        dead_norm=dead_norm,
-        starved_share=starved_share,
+        dead_norm=DEAD,
+        starved_share=STARVED,
         run=run,
         n=n,
         dataset=dataset,
@@ -164,12 +141,7 @@ def follow(
 
 
 def weights(folder: Path) -> dict[int, Path]:
-    """Return the weights of a run's folder by epoch.
-
-    Raises
-    ------
-    ValueError  for a folder without any.
-    """
+    """Return the weights of a run's folder by epoch; ValueError for a folder without any."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder '{folder}'")
     files = {}

@@ -56,9 +56,7 @@ class Parts(Analysis):
     """AUROC of intact against broken images by the scores of networks and of pixels."""
 
     Result = Result
-    examples = """
-    capsviz parts --n 200  # about 10 s
-    """
+    examples = "capsviz parts --n 200  # about 10 s"
     slow = True
     headline = ("beyond", "perturbed", "selected")
 

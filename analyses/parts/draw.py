@@ -6,9 +6,7 @@ import textwrap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, name_rows, points, room, rule, show, split
-
-GREY = "#7F7F7F"
+from capsviz.results.panels import MARKERS, points, room, rows_from, show, split
 
 
 def _forms(axes, result):
@@ -31,11 +29,8 @@ def _auroc(axes, result):
             f"{kind} (control)" if control else kind, (b - (B - 1) / 2) * 0.14,
             fillstyle="none" if control else "full",
         )  # fmt: skip
-    axes.axvline(0.5, color=GREY, linewidth=0.6)
     names = [name.replace("pixels: ink", "pixels: brightness") for name in result.scores]
-    name_rows(axes, names, fontsize=6)
-    axes.set(xlim=(0, 1.01), xlabel="AUROC, intact against broken")
-    rule(axes)
+    rows_from(axes, names, 0, "AUROC, intact against broken", at=0.5, fontsize=6)
 
 
 def _masses(result) -> list:
@@ -57,9 +52,8 @@ def _relevance(axes, result):
         for one, label, fill, shift in looks:
             label = None if k else label
             points(axes, one, COLOURS[0], "o", label, k + shift, fillstyle=fill)
-    name_rows(axes, [name for name, *_ in measured], fontsize=6)
-    axes.set(xlim=(0, 1.01), xlabel="relevance mass, or cosine of two maps")
-    rule(axes)
+    names = [name for name, *_ in measured]
+    rows_from(axes, names, 0, "relevance mass, or cosine of two maps", fontsize=6)
 
 
 PANELS = {

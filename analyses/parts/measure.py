@@ -79,12 +79,7 @@ def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
 
 
 def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tensor:
-    """Return another image (N,) for each, of the same class or of another, at random.
-
-    Raises
-    ------
-    ValueError  where there is none.
-    """
+    """Return another image (N,) for each, of the same class or of another, at random."""
     same = labels[:, None] == labels
     allowed = same & ~torch.eye(len(labels), dtype=torch.bool) if alike else ~same
     if not allowed.any(1).all():
@@ -133,10 +128,7 @@ def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> n
 def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed: int):
     """Measure how well each score separates the images from what `broken` made of them.
 
-    Returns
-    -------
-    Names of the S scores; AUROC (S, B), and that minus the control's (S, K) for each of `controls`,
-    which is kind -> its control.
+    Return names of the S scores; AUROC (S, B), and that minus the control's (S, K) by `controls`.
     """
     clean, labels = suspicion(networks, images)
     intact, suspect = [], []

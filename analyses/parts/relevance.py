@@ -77,12 +77,8 @@ def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> 
     """Return how reconstructions change (N, U, H, W) as directions go from lowest to highest.
 
     Lowest and highest values are those of the images with the same prediction; the change is
-    absolute, the mean over channels.
-
-    Parameters
-    ----------
-    poses, own, winner  (N, J, E) of all classes, (N, E) of the predicted one, and that (N,).
-    axes                (U, E) orthonormal directions; the identity for the units themselves.
+    absolute, the mean over channels. Of the `winner` (N,) the pose (N, E) is its `own`; axes (U, E)
+    are orthonormal directions, the identity for the units themselves.
     """
     along = own @ axes.T
     low, high = torch.empty_like(along), torch.empty_like(along)
@@ -122,11 +118,8 @@ def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Te
 
 
 def forward_selection(activations: Tensor, count: int) -> tuple[list[int], float]:
-    """Units that explain the most variance of all units (N, U), one added at a time.
-
-    Returns
-    -------
-    Up to `count` of them, the first the most explaining alone, and the share that all explain.
+    """Return up to `count` of the units (N, U), each the one that explains most of what is left of
+    their variance, and the share that all of them explain.
     """
     left = activations.double() - activations.double().mean(0)
     total = left.square().sum()

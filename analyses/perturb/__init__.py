@@ -84,17 +84,13 @@ class Sheet(Analysis):
         )  # fmt: skip
 
     def heading(self, result, part="") -> str:
-        from capsviz.analyses.perturb.measure import ground
-
         true = "" if result.label is None else f"true {result.classes[result.label]}, "
         shown = len(result.images)
         most = f"; the {shown} strongest of {result.count}" if shown < result.count else ""
         return (
             f"{true}predicted {result.classes[result.predicted]}; changed: the pose of "
             f"{result.classes[result.capsule]}, {result.score.split()[-1]} {result.length:.2f}"
-            f"{most}; beside each row: the largest effects of +{result.step:g}, clear of zero "
-            f"(Holm's method, {result.tests} tests), relative to their spread in the class; "
-            f"±: 95 %, n = {result.n}{ground(result.images)}"
+            f"{most}; beside each row: effects of +{result.step:g}, ±: 95 %{ground(result.images)}"
         )
 
     def caption(self, result, part="") -> str:
@@ -102,9 +98,9 @@ class Sheet(Analysis):
         return (
             f"One image's pose of class {result.classes[result.capsule]}, with one dimension "
             f"changed at a time, decoded{most}. The words beside a row are the largest effects of "
-            f"+{result.step:g} of the dimension among those that differ from zero (Holm's method)"
-            f"{ground(result.images)}. ±: 95 % intervals of the mean (Student's t) over "
-            f"{result.n:,} images of the class."
+            f"+{result.step:g} of the dimension, relative to the class's spread, among those "
+            f"that differ from zero (Holm's method, {result.tests} tests){ground(result.images)}. "
+            f"±: 95 % intervals of the mean (Student's t) over {result.n:,} images of the class."
         )
 
 
@@ -134,19 +130,16 @@ class Effects(Analysis):
         )  # fmt: skip
 
     def heading(self, result, part="") -> str:
-        from capsviz.analyses.perturb.measure import ground
-
         return (
             f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}; "
-            f"{result.n} images of {result.dataset}; ±: 95 %; ·: does not differ from zero "
-            f"(Holm's method, {result.effect.value.size} effects){ground(result)}"
+            f"{result.n} images of {result.dataset}; ±: 95 %; ·: no clear effect{ground(result)}"
         )
 
     def caption(self, result, part="") -> str:
         return (
             f"Effect of +{result.step:g} of each pose dimension of class "
             f"{result.classes[result.capsule]} on measures of the decoded image. Numbers are shown "
-            "where the effect differs from zero (t-test, Holm's correction over the whole table). "
+            "where the effect differs from zero (t-test, Holm's correction for the whole table). "
             f"Intervals and bars: 95 % of the mean (Student's t) over {result.n:,} images of the "
             f"class, not corrected{ground(result)}."
         )
@@ -162,17 +155,11 @@ def _effects(first: str, result, texts) -> str:
 def change_each(
     model, image, label=None, *, statistics: Statistics, span=None, every=False
 ) -> Result:
-    """Change each dimension of one image's pose and decode.
+    """Change each dimension of the pose of an image (1, C, H, W), of the class of the statistics.
 
-    Parameters
-    ----------
-    image       (1, C, H, W).
-    label       true class, if it is known.
-    statistics  of `measure_class`: its class is the one whose pose is changed.
-    span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
-                from the 5 % to the 95 % quantile over the images of `statistics`, and its own;
-                None: "paper" where a pose's length is the activation, else "data".
-    every       all dimensions in their order, in place of the six strongest.
+    The span "paper" has 11 values, +-0.25 in steps of 0.05 about the image's own; "data" has 10
+    from the 5 % to the 95 % quantile over the images of the statistics, and its own. None is
+    "paper" where a pose's length is the activation, else "data".
     """
     import torch
 

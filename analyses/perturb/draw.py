@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from capsviz.analyses.perturb.measure import clear, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import GAP, beside, mosaic, room, wrapped
+from capsviz.results.panels import GAP, beside, mosaic, name_rows, room, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page
@@ -107,7 +107,7 @@ def _effects(axes, result):
     names = [NAMES[name] for name in result.measures]
     axes.set_xticks(range(M), names, rotation=0 if double else 40)
     axes.xaxis.tick_top()
-    _name_dimensions(axes, E)
+    name_rows(axes, [f"dim {d}" for d in range(E)])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = {"orientation": "horizontal", "shrink": 0.9, "aspect": 40 if double else 18, "pad": 0.02}
@@ -117,18 +117,12 @@ def _effects(axes, result):
     scale.set_label(f"effect / standard deviation of{gap}the measure in the class")
 
 
-def _name_dimensions(axes, count: int):
-    axes.set_yticks(range(count), [f"dim {d}" for d in range(count)])
-    axes.set_ylim(count - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-
-
 def _change(axes, result):
     """Draw the mean change of a pixel by each dimension."""
     change, half = result.difference.value, result.difference.high - result.difference.value
     rows = range(len(change))
     axes.errorbar(change, rows, xerr=half, fmt="o", color="black", elinewidth=0.9)
-    _name_dimensions(axes, len(change))
+    name_rows(axes, [f"dim {d}" for d in rows])
     axes.set_xlim(0, 1.12 * max(1e-9, result.difference.ci95.max()))
     axes.locator_params(axis="x", nbins=3)
     axes.set_xlabel("mean change\nof a pixel")

@@ -75,9 +75,7 @@ def ground(of) -> str:
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
     """Measure each dimension of the pose of a class, `capsule`, on N images (N, C, H, W) of it.
 
-    Raises
-    ------
-    ValueError  without a decoder, or for fewer than 2 images whose reconstruction is not black.
+    ValueError without a decoder, or for fewer than 2 images whose reconstruction is not black.
     """
     from capsviz.tracing import CHUNK_IMAGES, require_decoder, trace
 

@@ -52,7 +52,8 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     import torch
 
     from capsviz.experiments.primary_decoder import look
-    from capsviz.statistics.intervals import mean_interval, require_two
+    from capsviz.statistics.comparison import student_means
+    from capsviz.statistics.intervals import require_two
     from capsviz.tracing import CHUNK_IMAGES
 
     images = images.cpu()
@@ -64,11 +65,10 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
         for batch in progress(images.split(CHUNK_IMAGES))
     ]
     every, spread = (torch.cat(part).numpy() for part in zip(*chunks, strict=True))
-    added = Estimate(*mean_interval(every - every[:, :1]), n)
     traced = look(model, images[:1])
     return Statistics(
         conditions=list(CONDITIONS),
-        sse=Estimate(*mean_interval(every), n, added),
+        sse=student_means(every),
         spread=float(spread.mean()),
         capsules=strongest(traced.couplings, model.grid, capsules).shape[1],
         children=traced.primary.shape[1],

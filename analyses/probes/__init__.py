@@ -40,10 +40,7 @@ class Path(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    examples = """
-    capsviz probes --digit 2 --other-index 5  # 10 s
-    capsviz probes --n 1000  # about 2 min
-    """
+    examples = "capsviz probes --digit 2 --other-index 5  # 10 s"
 
     def measure(
         self, network, *, picture, inputs, classes,
@@ -54,7 +51,6 @@ class Path(Analysis):
             "Which image of the class the path leads to.",
         ] = None,
     ):  # fmt: skip
-        """Decode the path from one image to another image of its class."""
         from capsviz.analyses.probes.paths import path_between
         from capsviz.inputs.samples import beside
         from capsviz.tracing import scores
@@ -71,34 +67,23 @@ class Path(Analysis):
         )  # fmt: skip
 
     def left_out(self, inputs):
-        """Return why a figure set goes without it: no decoder."""
         from capsviz.tracing.needs import missing
 
         lacks = missing(inputs.model, self.needs)
         return f"the network has no {lacks[0]}" if lacks else ""
 
     def stem(self, base, result):
-        """Return the name with the number of the second image."""
         return f"{base}-to-{result.other_index}"
 
     def verdict(self, result) -> str:
-        """Say how many of the images between are predicted as the class of the path."""
-        name = result.classes[result.capsule]
-        path, fade = (
-            int((one.argmax(1) == result.capsule).sum())
-            for one in (result.path_activations, result.fade_activations)
+        ways = (result.path_activations, result.fade_activations)
+        path, fade = (int((one.argmax(1) == result.capsule).sum()) for one in ways)
+        return (
+            f"{path} of {len(result.t)} images along the path are predicted as "
+            f"{result.classes[result.capsule]}, and {fade} along the cross-fade of its ends."
         )
-        text = (
-            f"{path} of {len(result.t)} images along the path are predicted as {name}, and {fade} "
-            "along the cross-fade of its ends."
-        )
-        last = int(result.activations[1].argmax())
-        if last != result.capsule:
-            text += f" The second image itself is predicted as {result.classes[last]}."
-        return text
 
     def caption(self, result, part="") -> str:
-        """Return what the strips and curves are."""
         return (
             "Images decoded along the straight path between two poses, (1 - t) v_a + t v_b, and "
             "below them the cross-fade of the first and the last. Each has its predicted class and "
@@ -181,6 +166,7 @@ class Probes(Analysis):
 
     Result = Statistics
     panels = "draw:MANY"
+    examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
     slow = True
     figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # a small set is a quick one
@@ -220,7 +206,6 @@ class Probes(Analysis):
         return Statistics(**fields, dataset=dataset)
 
     def verdict(self, result) -> str:
-        """Compare the pose with untrained networks, and its axes with random axes."""
         from capsviz.analyses.probes.draw import NAMES
 
         fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
@@ -240,7 +225,6 @@ class Probes(Analysis):
         return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
-        """Return what a picture shows, and what its intervals are over."""
         if part == "paths":
             return (
                 "R² of the pose when its reconstruction is encoded again. Activation of the class "

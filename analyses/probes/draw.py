@@ -23,15 +23,12 @@ LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
 PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
 
 
-def _word(name: str) -> str:
-    """A code as pictures have it."""
-    return name.replace("freshly initialised", "untrained").replace("turned", "rotated")
-
-
-def _count(result, name: str) -> str:
-    if name not in result.sources or "components" in name:
-        return ""
-    return f": {result.dimensions[result.sources.index(name)]} numbers"
+def _style(result, name: str) -> dict:
+    """Return the look of a code, and its name and count of numbers for the key."""
+    text = name.replace("freshly initialised", "untrained").replace("turned", "rotated")
+    if name in result.sources and "components" not in name:
+        text += f": {result.dimensions[result.sources.index(name)]} numbers"
+    return look(result.codes.index(name)) | {"label": text}
 
 
 def _probes(axes, result):
@@ -40,7 +37,7 @@ def _probes(axes, result):
     low = min(float(result.r2.low.min()), float(result.control.low.min()))
     left = max(LOWEST, min(0.0, low) - 0.05)
     for s, name in enumerate(result.sources):
-        own = look(result.codes.index(name)) | {"label": f"{_word(name)}{_count(result, name)}"}
+        own = _style(result, name)
         rows = y + (s - (S - 1) / 2) * 0.7 / S
         intervals(axes, result.control[s], rows, own | {"fillstyle": "none", "label": None}, left)
         intervals(axes, result.r2[s], rows, own, left)
@@ -56,10 +53,8 @@ def _dci(axes, result):
     for s, name in enumerate(result.codes):
         shift = (s - (S - 1) / 2) * 0.7 / S
         for row, estimate in enumerate(pair):
-            one = estimate[s : s + 1]
-            label = None if row else f"{_word(name)}{_count(result, name)}"
-            own = look(result.codes.index(name)) | {"label": label}
-            intervals(axes, one, np.array([row + shift]), own, 0)
+            own = _style(result, name) | ({"label": None} if row else {})
+            intervals(axes, estimate[s : s + 1], np.array([row + shift]), own, 0)
     right = min(1.03, max(float(one.high.max()) for one in pair) + 0.1)
     rows_from(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes", right=right)
 
@@ -157,14 +152,9 @@ PANELS = {
 MANY = {
     "probes": Panel(_probes, lambda r, width: 0.45 + 6 * max(0.24, 0.05 * len(r.sources)), 2 / 3),
     "dci": Panel(_dci, 1.4, 1 / 3),
-    "cycle": Panel(
-        _cycle, 1.45, 1 / 3, figure="paths", shown="cycle"
-    ),
+    "cycle": Panel(_cycle, 1.45, 1 / 3, figure="paths", shown="cycle"),
     **{
-        name: Panel(
-            partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths",
-            lambda result: result.path_read is not None,
-        )
+        name: Panel(partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths", "path_read")
         for name, field in (("path", "path_activation"), ("distance", "path_distance"))
     },
-}  # fmt: skip
+}

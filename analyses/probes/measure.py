@@ -14,9 +14,8 @@ from capsviz import checkpoint
 from capsviz.analyses.probes import dci, paths
 from capsviz.analyses.probes.dci import LEAST
 from capsviz.analyses.probes.paths import poses_and_classes
-from capsviz.statistics.comparison import compare_explained, draw_resamples
+from capsviz.statistics.comparison import compare_explained, draw_resamples, student_means
 from capsviz.statistics.estimate import Estimate, less, stack
-from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
 from capsviz.statistics.threads import on_one_thread
@@ -137,20 +136,9 @@ def evaluate(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the fields of `Statistics` but for the data set's name, of images (N, C, H, W).
 
-    Parameters
-    ----------
-    name        of the network.
-    baselines   name -> network without capsules.
-    fit         that training images are so many of each class, for the record.
-    shift_px    that all images are shifted by, at most, in whole pixels; 0: not at all.
-    seeds       untrained networks of each preset, and draws of rotated poses.
-    seed        of shifts, control tasks, untrained networks and the bootstrap.
-    fit_images  (M, C, H, W) that none of the images is among; None: their halves take turns.
-    fit_labels  (M,) their true classes.
-
-    Raises
-    ------
-    ValueError  where no class is predicted often enough.
+    Baselines are networks without capsules, by name. `seeds` is the number of untrained networks
+    of each preset, and of draws of rotated poses. Without `fit_images` (M, C, H, W) the halves of
+    the images take turns. ValueError where no class is predicted often enough.
     """
     begin = time.perf_counter()
     data = gather(model, images, fit_images, shift_px=shift_px, seed=seed)
@@ -185,10 +173,8 @@ def evaluate(
     names = [*list(every)[:-1], f"pixels, {widths[-1]} components"]
     measured = sum(len(test) for test, *_ in groups)
     notes = [*data.notes, *notes]
-    if measured < data.n:
-        notes.append(
-            f"{data.n - measured} of {data.n} images are predicted as a class that is too rare"
-        )
+    if rare := data.n - measured:
+        notes.append(f"{rare} of {data.n} images are predicted as a class that is too rare")
     decoded: dict[str, Any] = {}
     if reconstructs(model):
         real = None if fit_images is None else (fit_images.cpu(), fit_labels.cpu())
@@ -234,8 +220,7 @@ def grouped(data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors, list]:
     """Return the errors of probes of vectors (X, F), of all groups, and the `dci` of each.
 
-    Every kind of vectors has the same labellings. Those that are to be reduced are, to so many
-    principal components of each fit.
+    Every kind of vectors has the same labellings; None, or to how many components they are reduced.
     """
     from sklearn.decomposition import PCA
 
@@ -262,15 +247,8 @@ def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
     """Fit ridge regressions from vectors of one class to its measures, and to those of others.
 
     The control task has the penalties of the measures: chosen for itself, they would let nothing be
-    memorised.
-
-    Parameters
-    ----------
-    test, fit, again      (n, F), (m, F) and (a, F) vectors: `again` is of images of the fit, shown
-                          once more.
-    factors, fit_factors  (n, M) and (m, M) measures.
-    of_again              (a,) which image of the fit each is.
-    draw                  numpy generator of the control task.
+    memorised. Vectors (n, F), (m, F) and (a, F) have measures (n, M) and (m, M); `again` is of
+    images of the fit, shown once more, and `of_again` (a,) says of which. `draw` is a generator.
     """
     from sklearn.linear_model import Ridge, RidgeCV
 
@@ -312,18 +290,12 @@ def explained(tested: list[Errors], seed: int) -> dict:
 def concentrated(codes, classes) -> dict:
     """Return means of disentanglement and completeness over classes, with Student's intervals.
 
-    Parameters
-    ----------
-    codes    (S + 1, G, 2) of G groups.
-    classes  (G,) of each: halves that take turns are of one class, and count once.
+    Codes (S + 1, G, 2) are of G groups; halves of one class (G,) count once.
     """
     fields, classes = {}, np.array(classes)
     parts = np.array(codes).transpose(2, 1, 0)  # (2, G, S + 1)
     for name, part in zip(("disentanglement", "completeness"), parts, strict=True):
         v = np.stack([part[classes == k].mean(0) for k in np.unique(classes)])
-        if len(v) < 2:
-            fields[name] = Estimate(v[0], np.stack([v[0] * 0, v[0] * 0 + 1], -1))
-        else:
-            less_first = Estimate(*mean_interval(v - v[:, :1]), len(v))
-            fields[name] = Estimate(*mean_interval(v), len(v), less_first)
+        unknown = np.stack([v[0] * 0, v[0] * 0 + 1], -1)
+        fields[name] = student_means(v) if len(v) > 1 else Estimate(v[0], unknown)
     return fields

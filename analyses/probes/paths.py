@@ -28,13 +28,7 @@ def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
     """Return images along the path of P pairs (P, C, H, W), and the cross-fade of their ends.
 
-    Parameters
-    ----------
-    classes  (P,) whose poses are joined, or one for all.
-
-    Returns
-    -------
-    Both (P, T, C, H, W) in [0, 1].
+    Both are (P, T, C, H, W) in [0, 1]; classes (P,), or one for all, say whose poses are joined.
     """
     classes = torch.as_tensor(classes).expand(len(first))
     a, b = (poses_and_classes(model, images)[0] for images in (first, last))
@@ -102,10 +96,8 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
 def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict[str, Any]:
     """Return the fields of `Statistics` about paths between pairs of images.
 
-    Parameters
-    ----------
-    real  images (M, C, H, W) and classes (M,) that the path is compared with; None: the images
-          themselves, those of the pair left out.
+    They are compared with `real` images (M, C, H, W) of classes (M,), or with the images themselves
+    but for those of the pair.
     """
     generator = torch.Generator().manual_seed(seed)
     _, read = poses_and_classes(model, images)

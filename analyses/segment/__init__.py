@@ -7,8 +7,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analysis import Analysis, Flag, Range, Seed
+from capsviz.statistics.comparison import student_means
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import require_two, wilson
+from capsviz.statistics.intervals import require_two, wilson_each
 
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
 DIVIDED = (*DRAWN[:4], "all foreground to both", "digits themselves")
@@ -54,9 +55,7 @@ class Segment(Analysis):
     needs = ("poses", "decode")
     dataset = "multimnist"
     several_objects = True
-    examples = """
-    capsviz segment --n 1000  # 10 s
-    """
+    examples = "capsviz segment --n 1000  # 10 s"
 
     def measure(
         self,
@@ -93,22 +92,22 @@ class Segment(Analysis):
         require_two(len(measured))
         draw = measures.draws(measured, seed)
         hits, sse, iou, worst = [], [], [], []
-        for start in progress(range(0, len(measured), CHUNK_IMAGES)):
-            chunk = slice(start, start + CHUNK_IMAGES)
-            drawn = measures.look(network, measured.take(chunk), draw[chunk])
+        for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
+            drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
             hits.append(right.sum(1))
             sse.append(measures.errors(drawn))
             iou.append(measures.overlaps(drawn))
             longest = drawn.lengths.masked_fill(right, 0).amax(1)
             for i in (~right).any(1).nonzero().flatten():
-                worst.append((-float(longest[i]), start + int(i), drawn.only(i)))
+                worst.append((-float(longest[i]), int(rows[i]), drawn.only(i)))
             worst = sorted(worst, key=lambda one: one[:2])[:failures]
         examples = part.take(slice(index, index + count))
         pairs = measures.look(network, examples, measures.draws(examples, seed))
         pairs = pairs.join([one for *_, one in worst])
         correct, n = torch.cat(hits), len(measured)
-        both, one = ((correct >= count).sum().item() for count in (2, 1))
+        counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
+        shares = Estimate(counts / n, wilson_each(counts, n), n)
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
         return Result(
             inputs=to_uint8(pairs.images),
@@ -121,10 +120,10 @@ class Segment(Analysis):
             absent=pairs.absent.numpy(),
             first=index,
             failures=len(worst),
-            right=Estimate(np.array(both / n), np.array(wilson(both, n)), n),
-            one_right=Estimate(np.array(one / n), np.array(wilson(one, n)), n),
-            sse=measures.summary(torch.cat(sse)),
-            iou=measures.summary(torch.cat(iou)),
+            right=shares[0],
+            one_right=shares[1],
+            sse=student_means(torch.cat(sse).double().numpy()),
+            iou=student_means(torch.cat(iou).double().numpy()),
             drawings=list(DRAWN),
             divisions=list(DIVIDED),
             n=n,
@@ -137,17 +136,9 @@ class Segment(Analysis):
         return f"{inputs.dataset.name} shows one object in each image" if alone else ""
 
     def verdict(self, result) -> str:
-        worse = [
-            name
-            for name, one in zip(result.drawings[1:], result.sse.difference[1:], strict=True)
-            if one.low > 0
-        ]
-        if not worse:
-            return "No control has a larger SSE than the reconstructions from the predicted classes"
-        return (
-            "The reconstructions from the predicted classes have a smaller SSE than these "
-            f"controls: {', '.join(worse)}."
-        )
+        pairs = zip(result.drawings[1:], result.sse.difference[1:], strict=True)
+        worse = ", ".join(name for name, one in pairs if one.low > 0) or "none"
+        return f"Controls with a larger SSE than the predicted classes' reconstructions: {worse}."
 
     def caption(self, result, part="") -> str:
         if part == "measures":

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import reconstruction_loss
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import mean_interval
 from capsviz.tracing import decode, trace
 from capsviz.training.evaluate import longest, paired
 from capsviz.transforms.augment import to_float
@@ -55,18 +53,13 @@ def require_pairs(part) -> None:
 
 
 def draws(part, seed: int) -> Tensor:
-    """Random numbers (N, J) in [0, 1) for the images and classes of a `Dataset`."""
+    """Random numbers (N, J) for the images and classes of a `Dataset`: the highest is absent."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(len(part), len(part.classes), generator=generator)
 
 
 def look(model, part, draw: Tensor) -> Drawn:
-    """Classify and decode the images of a `Dataset` with two parts each.
-
-    Parameters
-    ----------
-    draw  of `draws`: the absent class is the one with the highest number.
-    """
+    """Classify and decode the images of a `Dataset` with two parts each; `draw` is of `draws`."""
     images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
@@ -133,10 +126,3 @@ def overlaps(drawn: Drawn) -> Tensor:
         both, either = (m.flatten(2).sum(2) for m in (division & own, division | own))
         values.append((both / either.clamp_min(1)).mean(1))
     return torch.stack(values, 1)
-
-
-def summary(values: Tensor) -> Estimate:
-    """Means of values (N, M), and of their differences from the first column."""
-    each = values.double().numpy()
-    difference = Estimate(*mean_interval(each - each[:, :1]), len(each))
-    return Estimate(*mean_interval(each), len(each), difference)

@@ -5,7 +5,6 @@ Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -137,26 +136,16 @@ def counted(values: Tensor) -> dict[str, int]:
     return {"couples": values.shape[-1] // 2, "n": values.shape[-1]}
 
 
-class Dosed(NamedTuple):
-    """P pairs under K conditions and D doses."""
-
-    own: Tensor  # (K, D, P) bool: classified as the recipient
-    partner: Tensor  # (K, D, P) bool: classified as the donor
-    deviation: Tensor  # (K, P) root mean square deviation from uniform at dose 1
-    clipped: bool  # couplings below 0 are set to 0
-
-
-def dosed(
-    model, images: Tensor, doses: Sequence[float], *, iterations: int | None, seed: int,
-    progress=iter,
-) -> Dosed:  # fmt: skip
-    """Return outcomes of images (N, C, H, W) under scaled deviations from uniform couplings.
+def over_doses(
+    model, images: Tensor, doses: np.ndarray, names, *, iterations, seed: int, progress
+) -> dict[str, Any]:
+    """Return the fields of `Doses` that are measured, at doses (D,) in their order.
 
     Conditions are those of `pairs_by_dose.CONDITIONS`; the steepest direction and the noise have
     the norm of the donor's deviation. Couples, and shuffled couplings, are those of `transplant`
     with the same seed. For a network whose scores have no gradient with respect to couplings, the
-    direction is left out, and K is 4. For one that computes no finite activations of negative
-    couplings, as a mixture of Gaussians, these are set to 0, each child's total kept.
+    direction is left out. For one that computes no finite activations of negative couplings, as a
+    mixture of Gaussians, these are set to 0, each child's total kept.
     """
     own, even, read = last_couplings(model, images, iterations=iterations)
     uniform = even.double()
@@ -186,7 +175,7 @@ def dosed(
                 if steepest is not None:
                     norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
                     deviations.insert(-1, steepest.double() * norm)
-                replaced = [uniform + d * one for one in deviations for d in doses]
+                replaced = [uniform + d * one for one in deviations for d in doses.tolist()]
                 replaced = [(_clipped(one) if clipped else one).to(own) for one in replaced]
                 under = under_couplings(model, images[here], replaced, iterations=iterations)
                 said = winners(under).unflatten(0, (len(deviations), len(doses)))
@@ -196,33 +185,23 @@ def dosed(
         except NotFiniteError:
             if clipped:
                 raise
-    own, partner, deviation = (torch.cat(values, -1) for values in zip(*parts, strict=True))
-    return Dosed(own, partner, deviation, clipped)
+    keep, follow, deviation = (torch.cat(values, -1) for values in zip(*parts, strict=True))
+    counts, above = draw_resamples(len(voting) // 2, seed=seed), doses > 0
 
-
-def over_doses(
-    model, images: Tensor, doses: np.ndarray, conditions, *, iterations, seed: int, progress
-) -> dict[str, Any]:
-    """Return the fields of `Doses` that are measured, at doses (D,) in their order."""
-    found = dosed(
-        model, images, doses.tolist(), iterations=iterations, seed=seed, progress=progress
-    )
-    counts, above = draw_resamples(found.own.shape[-1] // 2, seed=seed), doses > 0
-
-    def alone(one: Estimate) -> Estimate:
-        return replace(one, difference=None)
+    def alone(values: Tensor, shares: bool) -> Estimate:
+        return replace(over_pairs(values, counts, shares=shares), difference=None)
 
     return {
-        "conditions": [*conditions[:3], *conditions[-(len(found.own) - 3) :]],
+        "conditions": [*names[:3], *names[-(len(keep) - 3) :]],
         "doses": doses,
-        "follow": stack(alone(over_pairs(one, counts, shares=True)) for one in found.partner),
-        "keep": stack(alone(over_pairs(one, counts, shares=True)) for one in found.own),
-        "half": half_dose(found.partner[:, above], doses[above], counts),
-        "deviation_sd": alone(over_pairs(found.deviation, counts, shares=False)),
-        **counted(found.own),
+        "follow": stack(alone(one, True) for one in follow),
+        "keep": stack(alone(one, True) for one in keep),
+        "half": half_dose(follow[:, above], doses[above], counts),
+        "deviation_sd": alone(deviation, False),
+        **counted(voting),
         "given": reason(model, "donor's class"),
         "iterations": iterations,
-        "clipped": found.clipped,
+        "clipped": clipped,
     }
 
 
@@ -241,10 +220,6 @@ def steepest_direction(
     It is the gradient of the donor's activation less the recipient's at uniform couplings `even`
     (I, J), which are the same in every iteration, without what changes the total that a child
     gives. 0 for images without a gradient; None for a network that computes none.
-
-    Parameters
-    ----------
-    own, donor  (N,) classes.
     """
     slopes = []
     with evaluating(model), torch.inference_mode(False), torch.enable_grad():
@@ -282,16 +257,10 @@ def _activations(model, images: Tensor, even: Tensor, iterations: int | None):
 
 
 def halfway(shares: np.ndarray, doses: np.ndarray) -> np.ndarray:
-    """Return the lowest dose at which half of the pairs follow, linear in the logarithm of doses.
+    """Return the lowest dose (...) at which half follow, linear in the logarithm of doses.
 
-    Parameters
-    ----------
-    shares  (..., D) that follow.
-    doses   (D,) above 0, ascending.
-
-    Returns
-    -------
-    (...) NaN where half is not reached; the lowest dose where more than half follow there.
+    Of shares (..., D) at doses (D,), ascending: NaN where half is not reached, and the lowest dose
+    where more than half follow there.
     """
     above = shares >= 0.5
     last = above.argmax(-1)[..., None]

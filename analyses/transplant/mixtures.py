@@ -91,12 +91,8 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
 def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
     """Activations (P, J) of images `first` (P,) with the chosen children's part of `other` (P,).
 
-    Of poses the direction is the other's, the length, or where there is one beside it the
-    activation, the image's own.
-
-    Parameters
-    ----------
-    chosen  bool (P, I), or (I,) for all pairs.
+    Chosen are (P, I), or (I,) for all pairs. Of poses the direction is the other's, the length, or
+    where there is one beside it the activation, the image's own.
     """
     chosen, parts = chosen.expand(len(first), layer.size), []
     for rows in torch.arange(len(first)).split(CHUNK_IMAGES):
@@ -136,12 +132,9 @@ def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
     return normalize(others, dim=2) * lengths[..., None]
 
 
-def readings(after: Tensor, before: Tensor, own: Tensor, partner: Tensor) -> Tensor:
-    """(5, P) in the order of `READINGS`, of activations (P, J) after and before an exchange.
-
-    `own` and `partner` (P,) are the classes of the images.
-    """
-    read = winners(after)
+def readings(layer: Layer, first: Tensor, other: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """(5, P) in the order of `READINGS`, of activations (P, J) before and after an exchange."""
+    read, own, partner = winners(after), layer.read[first], layer.read[other]
     changes = [(after - before).gather(1, one[:, None])[:, 0] for one in (own, partner)]
     shares = [read == own, read == partner, (read != own) & (read != partner)]
     return torch.stack([*(one.to(after) for one in shares), *changes])
@@ -222,23 +215,18 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
     before = mixed(model, state, first, other, nothing)
 
     def outcome(chosen: Tensor) -> Tensor:
-        after = mixed(model, state, first, other, chosen)
-        return readings(after, before, state.read[first], state.read[other])
+        return readings(state, first, other, before, mixed(model, state, first, other, chosen))
 
-    kinds, rows = members(state), {}
-    steps = [(kind, k) for kind, parts in kinds.items() for k in range(-1, len(parts))]
-    for kind, k in progress(steps):
-        if k < 0:
-            rows[kind] = [at_random(outcome, state, kinds[kind], len(first), generator)]
-        else:
-            rows[kind].append(outcome(kinds[kind][k]))
-    values = {kind: torch.stack(some, 1) for kind, some in rows.items()}  # (5, 1 + G, P)
+    kinds, values = members(state), {}
+    for kind, parts in kinds.items():
+        control = at_random(outcome, state, parts, len(first), generator)
+        rows = [control, *map(outcome, progress(parts))]
+        values[kind] = torch.stack(rows, 1)  # (5, 1 + G, P)
     shares, some = by_share(outcome, state, len(first), generator)
     counts = draw_resamples(len(first) // 2, seed=seed)
     ranked = {kind: first_of(one[4], seed) for kind, one in values.items()}
     whole = mixed(model, state, first, other, ~nothing)
     theirs = mixed(model, state, other, first, nothing)
-    below = number != -1
     return {
         **{
             name: {kind: over_pairs(v[k], counts, shares=k < 3) for kind, v in values.items()}
@@ -248,7 +236,7 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
             name: {kind: over_pairs(v[:, k], counts, shares=True) for kind, v in some.items()}
             for k, name in enumerate(("some_own", "some_partner"))
         },
-        "layer": number if below else None,
+        **_about(model, state, first),
         "grid": state.grid,
         "kinds": list(kinds),
         "sizes": {kind: round(float(one.sum(1).double().mean())) for kind, one in kinds.items()},
@@ -256,9 +244,14 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
         "first_change": {kind: change for kind, (_, change) in ranked.items()},
         "shares": shares,
         "off": float((whole - theirs).abs().max()),
-        **counted(first),
-        "given": None if below or of != COUPLINGS else reason(model, "donor's class"),
     }
+
+
+def _about(model, layer: Layer, first: Tensor) -> dict:
+    """Return the fields about the layer and its pairs."""
+    below = layer.number != -1
+    given = None if below or layer.of != COUPLINGS else reason(model, "donor's class")
+    return {"layer": layer.number if below else None, "given": given, **counted(first)}
 
 
 def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) -> dict:
@@ -280,7 +273,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
 
     def outcome(donor: Tensor, replaced: list[bool]) -> Tensor:
         after = under(model, state, first, [own[donor] if one else None for one in replaced])
-        return readings(after, before, state.read[first], state.read[other])
+        return readings(state, first, other, before, after)
 
     donors = (first, of_like_class(state.read)[first], other)
     counts, fields = draw_resamples(len(first) // 2, seed=seed), {}
@@ -294,13 +287,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
             mode: stack((over_pairs(one[k], counts, shares=k < 3) for one in some), 1)
             for mode, some in values.items()
         }
-    below = number != -1
-    return {
-        **fields,
-        "layer": number if below else None,
-        **counted(first),
-        "given": None if below else reason(model, "donor's class"),
-    }
+    return fields | _about(model, state, first)
 
 
 def listed(mode: str, r: int, count: int) -> list[bool]:

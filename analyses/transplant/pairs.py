@@ -26,16 +26,45 @@ OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(COND
 
 
 class Exchange(Analysis):
-    """What all kinds of exchange have in common."""
+    """What all kinds of exchange have in common.
+
+    Each says what it found; its verdict adds how often images are routed, and whether they follow
+    the donor by definition.
+    """
 
     needs = ("votes", "couplings", "interventions")
     note = ""  # after the number of pairs, in the heading of a figure
+    steps = ""  # what is exchanged one after the other, in the names of files
     any_input = True
 
     def heading(self, result, part="") -> str:
         if not hasattr(result, "n"):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
+
+    def stem(self, base, result) -> str:
+        if not self.steps:
+            return base
+        head, number, images = base.rsplit("-", 2)
+        what, layer = getattr(result, "of", "couplings"), getattr(result, "layer", None)
+        where = "" if layer is None else f"-layer-{layer}"
+        return f"{head}-{what}-by-{self.steps}{where}-{number}-{images}"
+
+    def found(self, result) -> str:
+        """Return what an exchange of this kind shows."""
+        raise NotImplementedError
+
+    def verdict(self, result) -> str:
+        text, iterations = self.found(result), getattr(result, "iterations", None)
+        if iterations is not None:
+            text = f"Images are routed in {iterations} iteration{'s' * (iterations > 1)}.\n{text}"
+        sd = getattr(result, "coupling_sd", 1.0)
+        if result.given is not None and np.any(getattr(sd, "value", sd)):  # uniform ones do nothing
+            text += (
+                "\nBy definition of the routing, images follow their couplings, whatever was "
+                f"learned: {result.given}."
+            )
+        return text
 
 
 class Result(NamedTuple):
@@ -62,9 +91,7 @@ class OnePair(Exchange):
 
     Result = Result
     any_input = False
-    examples = """
-    capsviz transplant --digit 2 --donor 3  # 6 s
-    """
+    examples = "capsviz transplant --digit 2 --donor 3  # 6 s"
 
     def measure(
         self,
@@ -96,8 +123,7 @@ class OnePair(Exchange):
             donor_index=donor_index,
         )
 
-    def verdict(self, result) -> str:
-        """Say what the votes of each image are classified as, by couplings."""
+    def found(self, result) -> str:
         names = [result.classes[k] for k in result.read]
         lines = []
         for k, row in enumerate(result.activations):
@@ -108,11 +134,9 @@ class OnePair(Exchange):
             )
         sd = " and ".join(f"{value:.4f}" for value in result.coupling_sd)
         lines.append(f"The couplings deviate from uniform by {sd} (standard deviation).")
-        given = result.given if result.coupling_sd.any() else None  # uniform ones do nothing
-        return with_reason(routed(result) + "\n".join(lines), given)
+        return "\n".join(lines)
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows."""
         return (
             "Two images with each other's couplings: each image, its couplings to the two classes "
             "by position, averaged over capsule types, and its predicted class and reconstruction "
@@ -120,7 +144,6 @@ class OnePair(Exchange):
         )
 
     def stem(self, base, result) -> str:
-        """Add class and number of the donor."""
         return f"{base}-{result.labels[1]}-{result.donor_index}"
 
 
@@ -199,9 +222,8 @@ class OverPairs(Exchange):
             **fields, conditions=list(CONDITIONS), classes=list(classes), dataset=dataset
         )
 
-    def verdict(self, result) -> str:
-        """Say whether images follow the donor, and where no class is ahead."""
-        text = f"{routed(result)}{followed(result)}"
+    def found(self, result) -> str:
+        text = followed(result)
         for name, share in zip(result.names, np.atleast_1d(result.tied), strict=False):
             if share:
                 text += f"\nWith couplings '{name}' no class is ahead of all others in "
@@ -209,7 +231,6 @@ class OverPairs(Exchange):
         return text
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         return (
             "Predicted classes of images whose couplings are replaced in every iteration, while "
             "their votes are kept: the recipient's class, that of the donor, or neither; and the "
@@ -217,48 +238,20 @@ class OverPairs(Exchange):
         )
 
 
-def routed(result) -> str:
-    """Return how often images are routed, if not as often as by the network itself."""
-    if result.iterations is None:
-        return ""
-    return f"Images are routed in {result.iterations} iteration{'s' * (result.iterations > 1)}.\n"
-
-
-def with_reason(text: str, given: str | None) -> str:
-    """Return a text, and that images follow the donor by definition of a routing, if so."""
-    if given is None:
-        return text
-    return (
-        f"{text}\nBy definition of the routing, images follow their couplings, whatever was "
-        f"learned: {given}."
-    )
-
-
 def followed(result) -> str:
     """Return whether most images follow the donor at dose 1, its couplings as they are."""
     if not result.coupling_sd.value[OWN]:
         return "The couplings are uniform in every image: there is nothing to exchange."
-    if result.given is not None:
-        return with_reason("", result.given).strip()
-    partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
-    if partner.low > MOST:
-        text = "Most images follow the donor at dose 1"
+    partner, own = result.as_partner, result.as_own
+    if partner[UNLIKE].low > MOST:
         known = len(result.conditions) > UNLIKE_SHUFFLED
-        if known and result.as_partner[UNLIKE_SHUFFLED].low > MOST:
-            return (
-                f"{text}, and also if its couplings are shuffled among the capsules: how much all "
-                "capsules together give each class is enough."
-            )
-        kept = all(result.as_own[k].low > MOST for k in (SHUFFLED, NOISE))
-        return (
-            f"{text}. Shuffled couplings, and noise of equal standard deviation, "
-            f"{'do not' if kept else 'may'} change the class."
-        )
-    if own.low > MOST:
-        return (
-            "Too small a deviation at dose 1: with the couplings of a donor of another class, most "
-            "images keep their class. Larger doses are measured by --by dose."
-        )
-    if max(float(partner.high), float(own.high)) <= MOST:
-        return "At dose 1, most mixtures have neither the class of the donor nor that of the image."
-    return "There are too few pairs to say whether most images follow the donor at dose 1."
+        if known and partner[UNLIKE_SHUFFLED].low > MOST:
+            why = "and also if its couplings are shuffled: the totals of each class are enough"
+        elif all(own[k].low > MOST for k in (SHUFFLED, NOISE)):
+            why = "but shuffled couplings, and noise of equal size, do not change the class"
+        else:
+            why = "but shuffled couplings, or noise of equal size, may change the class, too"
+        return f"Most images follow the donor at dose 1, {why}."
+    if own[UNLIKE].low > MOST:
+        return "Too small a deviation at dose 1: most images keep their class. See --by dose."
+    return "It is not shown that most images follow the donor at dose 1, nor that they do not."

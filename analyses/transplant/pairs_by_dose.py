@@ -6,8 +6,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import Exchange, routed, with_reason
-from capsviz.analyses.transplant.parts import BY, stem_of
+from capsviz.analyses.transplant.pairs import Exchange
+from capsviz.analyses.transplant.parts import BY
 from capsviz.analysis import Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
@@ -20,7 +20,6 @@ CONDITIONS = (DONOR, SHUFFLED, MEAN, STEEPEST, NOISE) = (
     "noise",
 )
 DOSES = (-1.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-HALF = 0.5  # of the pairs
 
 
 def _over_runs(parts):
@@ -78,9 +77,8 @@ class ByDose(Exchange):
     Result = Doses
     panels = "draw:DOSES"
     note = ", deviation of the couplings scaled"
-    examples = """
-    capsviz transplant --by dose  # about 1 min
-    """
+    steps = "dose"
+    examples = "capsviz transplant --by dose  # about 1 min"
     usual_n = 1000
     figure_set = None
     headline = ("deviation_sd",)
@@ -122,37 +120,26 @@ class ByDose(Exchange):
             given = ", ".join(f"{one:g}" for one in doses) or "none"
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
 
-    def verdict(self, result) -> str:
-        """Say whether images follow the donor at dose 1, and at which dose half of them do."""
-        text, one, opposite = routed(result), result.at(DONOR, 1), result.at(DONOR, -1)
-        if one is not None:
-            small = "Too small a deviation at dose 1: " if one.high < HALF else ""
-            about = ", about half" if one.low <= HALF <= one.high else ""
-            text += f"{small}{one:.1%} of the pairs follow the donor at dose 1{about}. "
-            if opposite is not None and min(one.low, opposite.low) > HALF:
-                text += (
-                    f"The sign of the deviation hardly matters: at dose -1, {opposite:.1%} follow. "
-                )
+    def found(self, result) -> str:
+        text, at = "", {dose: result.at(DONOR, dose) for dose in (1, -1)}
+        for dose, share in at.items():
+            if share is not None:
+                text += f"At dose {dose}, {share:.1%} of the pairs follow the donor. "
         text += "Half of the pairs follow at a dose of:"
         width = max(map(len, result.conditions))
         for name in result.conditions:
             text += f"\n  {name:{width}}  {dose_text(result, name)}"
         if result.clipped:
             text += "\nCouplings below 0 are set to 0: with them this routing is not finite."
-        return with_reason(text, result.given)
+        return text
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bands are."""
         return (
             "Share of images classified as the donor's class if the deviation of the donor's "
             "couplings from uniform, or that of a control, is multiplied by a dose; votes are the "
             "image's own. Circles on the line of 50 % mark where half of the pairs follow. "
             "Bands and bars: 95 % intervals over couples of images."
         )
-
-    def stem(self, base, result) -> str:
-        """Name what is exchanged."""
-        return stem_of(base, "couplings-by-dose", None)
 
 
 def dose_text(result, condition: str, form: str = ".2f") -> str:

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.transplant.pairs import MOST, Exchange, with_reason
+from capsviz.analyses.transplant.pairs import MOST, Exchange
 from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import word_for
+from capsviz.statistics.words import part_name, word_for
 
 DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
@@ -73,9 +73,8 @@ class ByCapsules(Exchange):
     Result = Parts
     panels = "draw:PARTS"
     note = ", one part exchanged"
-    examples = """
-    capsviz transplant --of children  # about 10 s
-    """
+    steps = "capsules"
+    examples = "capsviz transplant --of children  # about 10 s"
     usual_n = 200
     figure_set = None
     headline = ("first_change",)
@@ -105,8 +104,7 @@ class ByCapsules(Exchange):
         fields = by_part(network, images.cpu(), of, layer, seed, progress)
         return Parts(**fields, of=of, classes=list(classes), dataset=dataset)
 
-    def verdict(self, result) -> str:
-        """Say what all parts together do, and whether one does more than random capsules."""
+    def found(self, result) -> str:
         where = "" if result.layer is None else f" of layer {result.layer}"
         whole = next(iter(result.some_partner.values()))[-1]
         ending = " (by definition: this checks the method)." if result.off < SAME else "."
@@ -116,26 +114,22 @@ class ByCapsules(Exchange):
         )
         for kind in result.kinds:
             first, noun = result.first_change[kind][1], NOUNS[kind]
-            name = "" if first.runs is not None else f" ({_name(result, kind)})"
+            name = f" ({part_name(kind, result.first[kind], result.grid)})"
+            name = "" if first.runs is not None else name
             than = word_for(first.difference, "more than", "less than", "not measurably more than")
             text += (
                 f"\nThe most effective {noun}{name} changes the activation of the donor's class "
                 f"{than} as many random capsules."
             )
-        return with_reason(text, result.given)
+        return text
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         return (
             f"One part of the lower-level capsules after the other: {WHAT[result.of]}. Maps and "
             "points show the change of two activations, dashed lines that by as many random "
             "capsules; the last panel shows predictions by the share that is exchanged. "
             "Bars and bands: 95 % intervals over couples of images."
         )
-
-    def stem(self, base, result) -> str:
-        """Name what is exchanged, and the layer if it is not that of the classes."""
-        return stem_of(base, f"{result.of}-by-capsules", result.layer)
 
 
 class Rounds(NamedTuple):
@@ -172,9 +166,8 @@ class ByIterations(Exchange):
     Result = Rounds
     panels = "draw:ITERATIONS"
     note = ", classified as recipient (solid) or other-class donor (dashed)"
-    examples = """
-    capsviz transplant --by iterations  # about 10 s
-    """
+    steps = "iterations"
+    examples = "capsviz transplant --by iterations  # about 10 s"
     usual_n = 200
     figure_set = None
     headline = ("partner",)
@@ -198,42 +191,20 @@ class ByIterations(Exchange):
         fields = by_iteration(network, images.cpu(), layer, seed, progress)
         return Rounds(**fields, donors=list(DONORS), classes=list(classes), dataset=dataset)
 
-    def verdict(self, result) -> str:
-        """Say whether the iterations that follow undo what was exchanged."""
+    def found(self, result) -> str:
         whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
         if float(whole.low) <= MOST:
-            text = "Even in all iterations, most pairs do not follow the donor at dose 1."
-        elif float(alone.high.max()) < float(whole.low):
-            text = "The iterations that follow undo the exchange in one iteration for some pairs."
-        elif float(alone.low.min()) > MOST:
-            text = "The iterations that follow do not undo the exchange in one iteration."
-        else:
-            text = "How much the iterations that follow undo depends on the iteration."
-        return with_reason(text, result.given)
+            return "Even in all iterations, most pairs do not follow the donor at dose 1."
+        if float(alone.high.max()) < float(whole.low):
+            return "The iterations that follow undo the exchange in one iteration for some pairs."
+        if float(alone.low.min()) > MOST:
+            return "The iterations that follow do not undo the exchange in one iteration."
+        return "How much the iterations that follow undo depends on the iteration."
 
     def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
         return (
             "Predicted classes if the couplings of one routing iteration, or of all from it on, "
             "are those that another image, or the image itself, has in its last iteration. The "
             "other iterations route the votes by themselves. "
             "Bars: 95 % intervals over couples of images."
         )
-
-    def stem(self, base, result) -> str:
-        """Name what is exchanged, and the layer if it is not that of the classes."""
-        return stem_of(base, "couplings-by-iterations", result.layer)
-
-
-def stem_of(base: str, what: str, layer: int | None) -> str:
-    """Return the name of files with what is exchanged, and a layer, before the images."""
-    head, number, images = base.rsplit("-", 2)
-    where = "" if layer is None else f"-layer-{layer}"
-    return f"{head}-{what}{where}-{number}-{images}"
-
-
-def _name(result, kind: str) -> str:
-    k = result.first[kind]
-    if kind == "places":
-        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
-    return f"number {k}"

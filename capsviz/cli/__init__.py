@@ -77,7 +77,7 @@ def _command(package: str, name: str, module) -> click.Command:
     examples, command = getattr(module, "EXAMPLES", ""), getattr(module, "command", None)
     if package == PACKAGES[1]:
         analyses = contract.of(name)
-        examples = examples or "".join(one.examples for one in analyses)
+        examples = examples or "\n".join(one.examples for one in analyses)
         if command is None and analyses:
             from capsviz.cli.analysis import command_of
 

@@ -254,7 +254,6 @@ def apgd(
     ValueError  for a bound, steps, images or labels that make no sense, or without a gradient.
     """
     check([ball.eps], steps, ball.norm)
-    start = noise(images.shape) if start is None else start
     with frozen(model):
         images, labels, start = _checked(model, images, labels, start)
         return _apgd(model, look, images, labels, start, ball, steps, leave)
@@ -359,7 +358,6 @@ def square(
     code. The schedule of 10,000 queries is scaled to `queries`. Other parameters are as `apgd`'s.
     """
     check([ball.eps], queries, ball.norm)
-    start = noise(images.shape) if start is None else start
     with frozen(model), torch.no_grad():
         images, labels, start = _checked(model, images, labels, start)
         return _square(model, images, labels, start, ball, queries, seed)
@@ -459,12 +457,12 @@ def _pyramid(rows: int, columns: int) -> Tensor:
     return total
 
 
-def _checked(model, images: Tensor, labels: Tensor, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _checked(model, images, labels, start: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return images, labels and noise where the network is; ValueError for what cannot be so."""
     check_images(images)
     if labels.shape != images.shape[:1]:
         raise ValueError(f"expected labels ({len(images)},), got {tuple(labels.shape)}")
-    like = like_of(model)
+    like, start = like_of(model), noise(images.shape) if start is None else start
     return images.to(like), labels.to(like.device), start.to(like)
 
 

@@ -82,11 +82,11 @@ def band(axes, x, estimate, *style, **look):
     return line
 
 
-def rows_from(axes, names, left, label, *, right=1.03):
-    """Name rows from the top down, on a horizontal axis from `left` with a line at 0."""
-    name_rows(axes, names)
+def rows_from(axes, names, left, label, *, right=1.03, at=0.0, **letters):
+    """Name rows from the top down, on a horizontal axis from `left` with a line `at` a number."""
+    name_rows(axes, names, **letters)
     rule(axes)
-    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.axvline(at, color="#7F7F7F", linewidth=0.5)
     axes.set(xlim=(left, right), xlabel=label)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import (
+    mean_interval,
     middle_95,
     paired_interval,
     require_two,
@@ -51,6 +52,12 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
         if k > 0 and binary[0]:
             compared.difference.ci95[k] = _paired(rounded[k] - rounded[0])
     return compared
+
+
+def student_means(values: np.ndarray) -> Estimate:
+    """Means of values (N, K) with Student's intervals, their differences paired to the first."""
+    change = Estimate(*mean_interval(values - values[:, :1]), len(values))
+    return Estimate(*mean_interval(values), len(values), change)
 
 
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:

@@ -48,3 +48,10 @@ def sentence(text: str) -> str:
 def word_for(difference, above: str, below: str, neither: str) -> str:
     """Return the word that the interval of a difference supports; `neither` if it holds 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither
+
+
+def part_name(kind: str, k: int, grid: Sequence[int] | None) -> str:
+    """Return the name of a part of the capsules: its number, or row and column of a position."""
+    if kind == "places" and grid is not None:
+        return f"row {k // grid[2]}, column {k % grid[2]}"
+    return f"number {k}"

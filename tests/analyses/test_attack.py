@@ -5,7 +5,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 from helpers.attackable import Linear, OfScores
-from helpers.figure_checks import assert_redrawn
 
 from capsviz.analyses.attack import ATTACKS, Attack, measure
 from capsviz.cli import main
@@ -73,8 +72,7 @@ def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
     assert (result.unbounded == 0).all()
 
 
-def test_figures_and_table_come_from_the_numbers_alone(result, tmp_path):
-    assert_redrawn("attack", result, tmp_path)
+def test_the_table_has_a_row_for_each_network_and_bound(result):
     header, rows, _ = Attack().table(result)
     assert len(rows) == 4 and rows[2][0] == "linear"
     assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f}"
@@ -137,19 +135,6 @@ def test_work_that_was_killed_goes_on_where_it_stopped(inputs, tmp_path, monkeyp
     found = run({"digits": inputs.model}, inputs, **given)
     whole = run({"digits": inputs.model}, inputs, **given | {"scratch": None})
     assert len(done) == 5 + 9 and np.array_equal(found.fooled, whole.fooled)
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--eps", "1.5"], "expected 0 < eps <= 1, got 1.5"),
-        (["--only", "apgd"], "unknown attack 'apgd'"),
-    ],
-)
-def test_wrong_requests_are_refused_in_one_line(more, message, tmp_path):
-    asked = ["attack", "digits", "--output", str(tmp_path), *more]
-    done = CliRunner().invoke(main, asked)
-    assert done.exit_code == 2 and message in done.stderr
 
 
 def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch):

@@ -26,6 +26,13 @@ def network():
     return network
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Maps, and series of turns and moves, of a few images."""
+    monkeypatch.setattr(evaluate, "SERIES", 4)
+    monkeypatch.setattr(evaluate, "MAPPED", 4)
+
+
 @pytest.fixture(scope="module")
 def one():
     return assemblies.make("test", 40, **OPTIONS)
@@ -76,6 +83,7 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
     assert np.nanmean(measure.right(torch.zeros_like(whole), two, seen)) == 0.5
 
 
+@pytest.mark.usefixtures("few")
 def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
     result = Result(**evaluate.evaluate(network, 24, OPTIONS, 0))
     low, high = result.assignment.ci95[result.scored.index("coupling"), 0]
@@ -101,6 +109,7 @@ def test_networks_for_other_images_are_refused_in_a_line():
         evaluate.evaluate(digits, 3, OPTIONS, 0)
 
 
+@pytest.mark.usefixtures("few")
 def test_a_wrapped_network_is_scored_as_well():
     class Own(torch.nn.Module):
         def __init__(self):

@@ -81,13 +81,33 @@ def impure(node):
     return {getattr(f, "attr", getattr(f, "id", "")) for f in calls} & IMPURE
 
 
-@pytest.mark.parametrize("name", ["corrupt", "parts", "perturb", "reconstruct", "tsne"])
-def test_a_command_writes_the_numbers_that_it_prints(name, analyse, tmp_path):
-    done = analyse(name, "--n", "30", *(("--method", "pca") if name == "tsne" else ()), "--json")
+@pytest.mark.parametrize(
+    ("words", "stem"),
+    [
+        ("corrupt --n 30", "digits-30-images"),
+        ("faithfulness --digit 9", "digits-9-0"),
+        ("faithfulness --n 4 --steps 3", "digits-4-images-steps-3"),
+        ("parse-tree --digit 9", "digits-9-0-0-0"),  # the class after 9 is 0
+        ("parse-tree --n 40", "digits-40-images"),
+        ("parts --n 30", "digits-30-images"),
+        ("perturb --n 30", "digits-2-30-images"),
+        ("probes --digit 9 --index 3", "digits-9-3-to-4"),
+        ("probes --n 60 --fit 20", "digits-60-images-fit-20"),
+        ("reconstruct --n 30", "digits-30-images"),
+        ("transplant", "digits-2-0-3-0"),
+        ("transplant --n 40", "digits-40-images"),
+        ("transplant --n 40 --by capsules", "digits-couplings-by-capsules-40-images"),
+        ("tsne --n 30 --method pca", "pca-digits-poses-30-images"),
+    ],
+)
+def test_a_command_writes_the_numbers_that_it_prints(words, stem, analyse, tmp_path):
+    name, *options = words.split()
+    done = analyse(name.replace("-", "_"), *options, "--json")
     assert done.exit_code == 0, done.output
     (path,) = tmp_path.glob("*.json")
     result, about = results.read_result(path)
-    assert about["analysis"] == name and json.loads(done.stdout)["n"] == result.n == 30
+    assert about["analysis"] == name.replace("-", "_") and path.stem.endswith(stem)
+    assert json.loads(done.stdout) == json.loads(results.to_json(result))
     assert list(tmp_path.glob(f"{path.stem}*.svg"))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_strong, build_tiny
+from conftest import build_strong
 from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -99,14 +99,10 @@ def test_shares_are_counts_with_wilson_intervals(result):
             assert tuple(estimate.ci95) == pytest.approx(wilson(sum(made), 8))
 
 
-def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
-    for a in range(1, len(SETS)):
-        for s in range(5):
-            both = np.concatenate([result.values[0, s], result.values[a, s]])
-            expected = roc_auc_score([0] * 8 + [1] * 8, both)
-            assert result.auroc.value[a - 1, s] == pytest.approx(expected)
-            low, high = result.auroc.ci95[a - 1, s]
-            assert 0 <= low <= expected + 0.1 and expected - 0.1 <= high <= 1
+def test_areas_are_of_each_set_against_the_first_and_gains_less_the_controls(result):
+    for a, s in np.ndindex(len(SETS) - 1, 5):
+        both = np.concatenate([result.values[0, s], result.values[a + 1, s]])
+        assert result.auroc.value[a, s] == pytest.approx(roc_auc_score([0] * 8 + [1] * 8, both))
     assert np.allclose(result.gain.value, result.auroc.value[:, :1] - result.auroc.value[:, 1:])
 
 
@@ -128,17 +124,6 @@ def test_images_may_be_on_another_device(model, tiny_images, result):
         tiny_images, LABELS, tiny_images.flip(3).square(), validation()
     )
     assert same(run(model, images, labels, other=other, held_out=held_out), result)
-
-
-def test_what_cannot_be_measured_is_refused(model, tiny_images):
-    with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        run(model, tiny_images[:1], LABELS[:1])
-    with pytest.raises(ValueError, match="eps <= 1"):
-        run(model, tiny_images, eps=(0.1, 1.1))
-    with pytest.raises(ValueError, match="no decoder"):
-        run(build_tiny(reconstruction_weight=0.0), tiny_images)
-    with pytest.raises(ValueError, match="no capsules"):
-        run(torch.nn.Linear(3, 3), tiny_images)
 
 
 def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):

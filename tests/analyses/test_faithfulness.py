@@ -1,12 +1,9 @@
 """Faithfulness over images and units: where the answer is known, words, figures, the command."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from helpers.figure_checks import assert_redrawn
 from helpers.linear_capsnet import CLASSES as J
 from helpers.linear_capsnet import SHAPE, Exact
 from helpers.other_devices import elsewhere, same
@@ -180,28 +177,10 @@ def test_scenes_come_from_a_seed_and_their_objects_are_told_apart():
     assert (apart[maps.CHILDREN] == 1).all() and (apart["constant map"] == 0.5).all()
 
 
-def test_units_that_cannot_be_removed_are_refused_in_one_line(model, analyse):
-    with pytest.raises(ValueError, match="at least 2 images"):
-        units(model, 1)
+def test_units_that_cannot_be_removed_are_refused_in_one_line(analyse):
     without = Exact()
     without.grid = None
     with pytest.raises(ValueError, match="have no positions: take --over capsules"):
         units(without, 8, SHAPE)
     done = analyse("faithfulness", "--over", "positions")
     assert done.exit_code == 2 and "from_children" in done.output
-
-
-@pytest.mark.usefixtures("two_draws")
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
-    several = one(model, images[:1], 1), over(model, images[:2], LABELS[:2])
-    for result in (*several, units(model, 4, over="pixels"), units(model, 4, scene="two-digits")):
-        assert_redrawn("faithfulness", result, tmp_path)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
-    done = analyse("faithfulness", "--digit", "9")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "faithfulness-digits-9-0.svg").exists()
-    done = analyse("faithfulness", "--n", "4", "--steps", "3", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 4

@@ -8,7 +8,7 @@ from captum.attr import IntegratedGradients, LayerGradCam, Occlusion
 from captum.metrics import infidelity
 from conftest import build_tiny
 from helpers.linear_capsnet import SHAPE, Exact, Plain
-from helpers.plain_capsnet import Foreign
+from helpers.plain_capsnet import Closed, Foreign
 
 from capsviz.analyses.faithfulness import measures
 from capsviz.experiments import maps
@@ -232,10 +232,6 @@ def test_what_a_network_has_no_map_for_is_said(images, generator, monkeypatch):
     found, left_out = maps_of(Foreign(SHAPE, 3, grid=(2, 2, 2)).eval(), images[:2], classes)
     assert not {maps.ROUTED, maps.CHILDREN} & set(found)  # each would be the order by brightness
     assert left_out[0].startswith("no routing map: every position sees the same")
-
-    class Closed(Foreign):
-        def look(self, images, *, keep, iterations=None):
-            return super().look(images, keep=keep, iterations=iterations)
 
     fields = torch.ones(2, 2, 21, 19, dtype=torch.double)
     fields[0, 0, 0] = 0  # positions that do not all see the same

@@ -10,15 +10,14 @@ from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny, empty_page
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
-from helpers.plain_capsnet import Foreign
+from helpers.plain_capsnet import Closed, Foreign
 from matplotlib.text import Text
 
-from capsviz import checkpoint, data, results
+from capsviz import checkpoint, results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import measure, training
 from capsviz.analyses.parse_tree.measure import COMPONENTS
 from capsviz.cli import main
-from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import Others
 from capsviz.nn import models
 from capsviz.nn.functional import squash
@@ -44,7 +43,7 @@ class Fixed(Foreign):
 
 
 model, images, labels, others = noise.model, noise.images, noise.labels, noise.others
-measured = partial(noise.evaluated, parse_tree)
+measured = partial(parse_tree.evaluate, classes=CLASSES, dataset="noise")
 
 
 def once(values, labels, grid=GRID):
@@ -276,15 +275,6 @@ def test_steps_go_by_the_ends_of_fields_that_begin_before_the_border(images, lab
     assert any("see the same part of the image" in note for note in result.notes)
 
 
-def test_shared_matrices_of_one_position_have_nowhere_to_travel(images, labels, others):
-    shape = {"channels": 4, "types": 2, "hidden": (4,), "transform": "shared"}
-    model = models.build("capsnet", (1, 17, 17), 3, **shape).eval()
-    others = others._replace(images=others.images[..., :17, :17])
-    result = measured(model, images[..., :17, :17], labels, others, seeds=0)
-    assert result.correlation is None and result.with_class.value.shape == (1, 5)
-    assert result.notes == ["trees of moved images: the grid has fewer than 3 positions to move by"]
-
-
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
     model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
@@ -329,10 +319,6 @@ def test_every_routing_has_a_tree(kind, images, labels, others):
 def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
     images, labels, others
 ):
-    class Closed(Foreign):
-        def look(self, images, *, keep, iterations=None):
-            return super().look(images, keep=keep, iterations=iterations)
-
     model = Closed((1, 21, 19), 3).eval()
     model.grid = None
     result = measured(model, images, labels, others)
@@ -392,16 +378,6 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)
     assert not torch.equal(first.capsules.weight, last.capsules.weight)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path, monkeypatch):
-    monkeypatch.setattr(Inputs, "load", lambda self, split: data.load("digits", split))
-    done = analyse("parse_tree", "--digit", "9")
-    assert done.exit_code == 0, done.output
-    assert list(tmp_path.glob("parse-tree-digits-9-0-0-0*.svg"))  # the class after 9 is 0
-    done = analyse("parse_tree", "--n", "40", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["n"] == 40
 
 
 def test_a_folder_without_weights_by_epoch_is_told_how_to_get_them(analyse, tmp_path_factory):

@@ -1,7 +1,6 @@
 """Probes: known answers, what no fit may see, control tasks, cycles, paths, and what is said."""
 
 import copy
-import json
 
 import numpy as np
 import pytest
@@ -34,15 +33,11 @@ def probed(values, factors, again=None):
     return one, 1 - errors.control.sum(0) / errors.control_spread.sum(0)
 
 
-def test_what_a_linear_pose_knows_is_read_whole():
+def test_what_a_pose_knows_linearly_is_read_whole_and_nothing_else():
     factors = drawn(0, 160, M)
     known, control = probed(factors @ drawn(1, M, M) + 3, factors * [1, 10, 0.1, 5, 2, 3] + 7)
     assert (known > 0.999).all() and (control < 0.3).all()
-
-
-def test_what_a_vector_does_not_know_is_not_read():
-    known, _ = probed(drawn(2, 160, M), drawn(0, 160, M))
-    assert (known < 0.1).all()
+    assert (probed(drawn(2, 160, M), factors)[0] < 0.1).all()
 
 
 def test_long_vectors_learn_the_control_task_by_heart():
@@ -56,7 +51,6 @@ def test_long_vectors_learn_the_control_task_by_heart():
 
 def test_probes_are_those_of_scikit_learn():
     from sklearn.linear_model import RidgeCV
-    from sklearn.metrics import r2_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -69,8 +63,6 @@ def test_probes_are_those_of_scikit_learn():
         fitted = twin.fit(values[60:], (y - y.mean()) / y.std()).predict(values[:60])
         off = ((fitted * y.std() + y.mean() - factors[:60, j]) ** 2).sum()
         assert known[j] == pytest.approx(1 - off / ((factors[:60, j] - y.mean()) ** 2).sum())
-        fitted = fitted * y.std() + y.mean()
-        assert known[j] == pytest.approx(r2_score(factors[:60, j], fitted), abs=0.05)
 
 
 def test_a_code_of_one_measure_a_dimension_is_disentangled_and_complete_and_turned_it_is_not():
@@ -116,14 +108,10 @@ def test_a_code_that_tells_nothing_has_none_of_both():
 def test_halves_of_a_class_count_once():
     codes = np.random.default_rng(0).random((2, 6, 2))
     found = measure.concentrated(np.concatenate([codes, codes], 1), [*range(6), *range(6)])
-    once = measure.concentrated(codes, range(6))
-    for name, one in found.items():
-        np.testing.assert_allclose(one.ci95, once[name].ci95)
-        np.testing.assert_allclose(one.difference.ci95, once[name].difference.ci95)
-    gap = codes[1, :, 0] - codes[0, :, 0]
+    one = found["disentanglement"].difference[1]
     t = ttest_rel(codes[1, :, 0], codes[0, :, 0]).confidence_interval()
-    assert once["disentanglement"].difference.value[1] == pytest.approx(gap.mean())
-    assert once["disentanglement"].difference.ci95[1] == pytest.approx(tuple(t))
+    assert one.value == pytest.approx((codes[1, :, 0] - codes[0, :, 0]).mean())
+    assert one.ci95 == pytest.approx(tuple(t))
 
 
 class Mirror(torch.nn.Module):
@@ -300,9 +288,7 @@ def test_kinds_shapes_and_intervals(result):
         one = getattr(result, name)
         assert np.isfinite(one.ci95).all() and one.value.max() <= 1 + (name == "selectivity")
         assert ((one.low <= one.value + 1e-9) & (one.value <= one.high + 1e-9)).mean() > 0.9
-    learned = np.maximum(result.control.value, 0)
-    assert (result.control.value < 0).any()  # a probe that is worse than the mean read nothing more
-    less, once = result.r2.value - learned, [0, 3, 4]  # not drawn
+    less, once = result.r2.value - np.maximum(result.control.value, 0), [0, 3, 4]  # not drawn
     np.testing.assert_allclose(result.selectivity.value[once], less[once])
     assert (result.selectivity.value <= less + 1e-9).all()  # fresh ones are cut off each by itself
     np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
@@ -338,8 +324,9 @@ def test_every_kind_has_the_same_labellings_and_no_image_is_measured_by_a_probe_
 
 
 def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_out():
-    model = build_tiny(reconstruction_weight=0.0)
+    model, state = build_tiny(reconstruction_weight=0.0).train(), torch.get_rng_state()
     found = run(model, fit_images=noise(120, 2))
+    assert model.training and torch.equal(torch.get_rng_state(), state)  # as it was
     assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
     assert "no decoder: neither cycle nor paths" in probes.Probes().findings(found).lower()
     for width in ("single", "double"):
@@ -366,12 +353,6 @@ def test_a_network_that_reads_one_class_alone_has_no_difference_over_classes(res
     assert "axes" not in probes.Probes().verdict(one)
 
 
-def test_a_network_is_left_as_it_was():
-    model, state = build_tiny().train(), torch.get_rng_state()
-    run(model, fit_images=noise(120, 2))
-    assert model.training and torch.equal(torch.get_rng_state(), state)
-
-
 def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     model, more = build_strong(), {"labels": [0, 1], "classes": ["a", "b", "c"], "other_index": 1}
     found = probes.Result(**paths.path_between(model, tiny_images[:2]), **more)
@@ -380,13 +361,3 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     np.testing.assert_allclose(found.path_activations, shown, atol=0.02)
     assert found.capsule == int(found.activations[0].argmax())
     assert "along the path" in probes.Path().verdict(found)
-
-
-def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
-    done = analyse("probes", "--digit", "9", "--index", "3")
-    assert done.exit_code == 0, done.output
-    assert list(tmp_path.glob("probes-*digits-9-3-to-4*.svg"))
-    done = analyse("probes", "--n", "60", "--fit", "20", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["measures"][0] == "slant_deg"
-    assert list(tmp_path.glob("probes-*digits-60-images*.svg"))

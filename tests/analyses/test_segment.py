@@ -90,12 +90,9 @@ def by_hand(slowly, part, absent):
             )
             pairs = [(drawn, rest), (true, true_rest), (rest, drawn), (made[x], true_rest)]
             pairs += [(nothing, nothing), (own[k], own[other])]
-            line = []
-            for mine, others in pairs:
-                taken = {tuple(p) for p in np.argwhere((image > 0.5) & (mine >= others))}
-                ink = {tuple(p) for p in np.argwhere(own[k] > 0.5)}
-                line.append(len(taken & ink) / len(taken | ink))
-            overlaps.append(line)
+            ink = own[k] > 0.5
+            taken = [(image > 0.5) & (mine >= others) for mine, others in pairs]
+            overlaps.append([(one & ink).sum() / (one | ink).sum() for one in taken])
         sse.append(np.mean(errors, 0))
         iou.append(np.mean(overlaps, 0))
     return np.array(sse), np.array(iou)
@@ -242,6 +239,5 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blan
     done = run(*single, weights="digits")
     assert done.exit_code == 2 and "holds figures of another run" in done.stderr
     done = run(*single, "--output", tmp_path / "single", weights="digits")
-    assert done.exit_code == 2 and done.stdout == ""
-    assert not list((tmp_path / "single").iterdir())
+    assert done.exit_code == 2 and not list((tmp_path / "single").iterdir())
     assert done.stderr.splitlines()[-1].endswith("and these images: segment")

@@ -7,10 +7,11 @@ import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
 from helpers import noise_images as noise
-from helpers.figure_checks import assert_redrawn
+from helpers.figure_checks import assert_fits
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 
+from capsviz import results
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import mixtures
 from capsviz.analyses.transplant.mixtures import listed
@@ -47,7 +48,7 @@ NETWORKS = {
 
 
 def two_of_unlike_class(model, images):
-    """A `Layer` of children, and two pairs of one couple of images."""
+    """Return a `Layer` of children, and two pairs of one couple of images."""
     state = mixtures.layer_of(model, images, "children", -1)
     first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
@@ -175,28 +176,16 @@ def test_where_poses_have_activations_beside_them_these_stay_the_images_own(gene
     assert not mixtures.posed(own, others * 0, own.norm(dim=2)).any()
 
 
-def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, monkeypatch):
-    chosen, real = [], mixtures.mixed
-
-    def spy(*arguments):
-        chosen.append(arguments[-1])
-        return real(*arguments)
-
-    monkeypatch.setattr(mixtures, "mixed", spy)
+def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, generator):
     result = by_capsules(model, images, of="children", **ASKED)
-    grid = torch.arange(12).view(2, 3, 2)
-    whole = [one for one in chosen if one.dim() == 1 and 0 < one.sum() < 12]
-    parts = [set(one.nonzero().flatten().tolist()) for one in whole]
-    types, places = list(grid.flatten(1)), list(grid.flatten(1).T)
-    assert parts == [set(one.tolist()) for one in types + places]
-    draws = mixtures.DRAWS
-    at_random = [one for one in chosen if one.dim() == 2]
-    assert all((one.sum(1) == 6).all() for one in at_random[:draws])
-    assert all((one.sum(1) == 2).all() for one in at_random[draws : 2 * draws])
-    assert len(at_random[0].unique(dim=0)) > 2  # another draw for each pair
-    assert result.sizes == {"types": 6, "places": 2} and result.kinds == ["types", "places"]
-    assert len(result.own["types"]) == 1 + 2 and len(result.own["places"]) == 1 + 6
-    for kind in result.kinds:
+    members = mixtures.members(mixtures.layer_of(model, images, "children", -1))
+    grid = torch.arange(12).view(2, 6)
+    for kind, rows in {"types": grid, "places": grid.T}.items():
+        parts = [set(one.nonzero().flatten().tolist()) for one in members[kind]]
+        assert parts == [set(one.tolist()) for one in rows]
+        assert result.sizes[kind] == rows.shape[1] and len(result.own[kind]) == 1 + len(rows)
+        drawn = mixtures.masks(torch.arange(12), rows.shape[1] / 12, 20, generator)
+        assert (drawn.sum(1) == rows.shape[1]).all() and len(drawn.unique(dim=0)) > 2
         shares = (result.own[kind], result.partner[kind], result.neither[kind])
         np.testing.assert_allclose(sum(one.value for one in shares), 1)
 
@@ -256,11 +245,6 @@ def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
     assert "\n" not in str(refusal.value)
 
 
-def test_images_that_make_too_few_couples_are_refused(model, images):
-    with pytest.raises(ValueError, match="0 couples"):
-        by_capsules(model, images[:1].repeat(9, 1, 1, 1), of="children", **ASKED)
-
-
 def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images, monkeypatch):
     """Its parents are the children of the classes: from there on routing runs by itself."""
     model = build_matrix(routing="dynamic")
@@ -295,17 +279,11 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
         np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("of", mixtures.OF)
-def test_figures_of_parts_stay_on_the_page_and_are_redrawn(of, model, images, tmp_path):
-    assert_redrawn("transplant", by_capsules(model, images, of=of, **ASKED), tmp_path)
-
-
-def test_figures_of_iterations_and_without_places_are_redrawn(model, images, tmp_path, monkeypatch):
-    assert_redrawn("transplant", by_iterations(model, images, **ASKED), tmp_path)
+def test_without_places_parts_are_groups_and_are_drawn(model, images, monkeypatch):
     monkeypatch.setattr(type(model), "grid", None)
     result = by_capsules(model, images, of="poses", **ASKED)
     assert result.kinds == ["children"] and result.grid is None
-    assert_redrawn("transplant", result, tmp_path)
+    assert_fits(results.draw("transplant", result, "single"))
 
 
 def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):
@@ -318,23 +296,8 @@ def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, i
 
 
 @pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ((), "digits-2-0-3-0"),
-        (("--n", "40"), "digits-40-images"),
-        (("--by", "capsules", "--n", "40"), "digits-couplings-by-capsules-40-images"),
-    ],
-)
-def test_the_options_choose_what_is_measured(options, name, analyse, tmp_path):
-    done = analyse("transplant", *options)
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / f"transplant-{name}.json").exists()
-
-
-@pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--of", "votes"), "'votes' is not one of"),
         (("--by", "classes"), "'classes' is not one of"),
         (("--of", "children", "--digit", "2"), "drop"),
         (("--of", "poses", "--by", "iterations"), "beside --of poses: expected --by capsules"),

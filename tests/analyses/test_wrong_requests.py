@@ -11,6 +11,7 @@ from capsviz.cli import main
 NAMES = discovery.names("capsviz.analyses")
 COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
 OWN = {
+    "attack": [("--eps", "1.5"), ("--only", "apgd")],
     "affine": [("--within", "99"), ("--n", "1")],
     "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",)],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
@@ -33,10 +34,8 @@ OWN = {
         ("--n", "9", "--other", "1"),
         ("--seeds", "2"),
         ("--n", "9", "--seeds", "-1"),
-        ("--dead-norm", "0.1"),
         ("--run", "nowhere"),
         ("--run", "nowhere", "--digit", "1"),
-        ("--run", "nowhere", "--starved-share", "1"),
     ],
     "parts": [("--n", "1")],
     "probes": [

@@ -44,9 +44,3 @@ def spread_out(model, n, generator):
     counts = read.bincount(minlength=3)
     some = [(read == k).nonzero().flatten()[:n] for k in range(3) if counts[k]]
     return images[torch.cat(some)][torch.randperm(sum(map(len, some)), generator=generator)]
-
-
-def evaluated(analysis, model, images, labels, others, **more):
-    """The statistics of an analysis that ranks or knows by other images."""
-    options = {"classes": CLASSES, "dataset": "noise", **more}
-    return analysis.evaluate(model, images, labels, others, **options)

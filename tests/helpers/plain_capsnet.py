@@ -53,3 +53,10 @@ class Foreign(nn.Module):
         keep = nn.functional.one_hot(classes, poses.shape[1])[..., None]
         pixels = torch.sigmoid(self.to_pixels((poses * keep).flatten(1)))
         return pixels.view(-1, *self.image_shape)
+
+
+class Closed(Foreign):
+    """Its couplings cannot be replaced."""
+
+    def look(self, images, *, keep, iterations=None):
+        return super().look(images, keep=keep, iterations=iterations)
