@@ -1,5 +1,9 @@
 """Numbers in words, alike in the findings of every analysis."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
 
