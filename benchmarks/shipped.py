@@ -8,6 +8,7 @@ from capsviz.results import read_result
 
 ROOT = discovery.root()
 SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
+BESIDE = ROOT / "figures/seeds"  # statistics that the package has no room for
 LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # in figures/: how poses follow a warp
 
 
@@ -43,12 +44,14 @@ def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
     ------
     FileNotFoundError  if there are none.
     """
-    for path in sorted((SEEDS / recipe).glob(f"{analysis}-*.json")):
+    where = {"trained/seeds": SEEDS, "figures/seeds": BESIDE}
+    pattern = f"{recipe}/{analysis}-*.json"
+    for shelf, path in [(n, p) for n, place in where.items() for p in sorted(place.glob(pattern))]:
         result, about = read_result(path)
         alike = all(getattr(result, name, None) == value for name, value in fields.items())
         if about["kind"] in ([kind] if kind else ["Statistics", "Result"]) and alike:
             seeds = about["runs"]["seeds"]
-            return Source(result, len(seeds), f"trained/seeds/{recipe}/{path.name}", seeds)
+            return Source(result, len(seeds), f"{shelf}/{recipe}/{path.name}", seeds)
     raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
 
 

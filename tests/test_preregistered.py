@@ -15,6 +15,7 @@ ACCURACY = 0.99 + 0.001 * np.sin(np.arange(10.0))
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(shipped, "SEEDS", tmp_path)
+    monkeypatch.setattr(shipped, "BESIDE", tmp_path)
     return tmp_path
 
 
