@@ -49,7 +49,7 @@ def page(builder, tmp_path_factory):
     wrong = []
     with browsers.browser() as chromium:
         opened = chromium.new_page(viewport={"width": 1280, "height": 900})
-        opened.set_default_timeout(60_000)
+        opened.set_default_timeout(120_000)
         opened.on("pageerror", lambda error: wrong.append(str(error)))
         opened.on("request", lambda one: wrong.append(one.url) if "//" in one.url[7:] else None)
         opened.goto((folder / "index.html").as_uri())
@@ -174,6 +174,7 @@ def test_it_is_there_without_a_connection_after_the_first_load(page):
     handler = partial(SimpleHTTPRequestHandler, directory=folder.parent)
     context = page.context.browser.new_context()
     other = context.new_page()
+    other.set_default_timeout(120_000)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         other.goto(f"http://127.0.0.1:{server.server_port}/playground/")
@@ -191,6 +192,7 @@ def test_a_browser_without_webassembly_is_told_so(page):
     context = page.context.browser.new_context()
     context.add_init_script("delete window.WebAssembly")
     other = context.new_page()
+    other.set_default_timeout(120_000)
     other.goto(page.url)
     other.wait_for_function(READY)
     assert "no WebAssembly" in other.inner_text("#status")

@@ -54,7 +54,8 @@ def execute(path, folder, **shorter):
     env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}
     env |= {"XDG_CACHE_HOME": str(folder), "IPYTHONDIR": str(folder)}
     env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # building a cache of fonts takes a warning
-    env.pop("CAPSVIZ_DATA", None)
+    for name in ("CAPSVIZ_DATA", "MPLBACKEND"):  # pictures are shown inline
+        env.pop(name, None)
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
     )
