@@ -674,7 +674,7 @@ def _against_lawful() -> list[Search]:
     return [
         search("the untrained network is predicted better", "the opposite is shown", gains,
                lambda one: one.high < 0),
-        search("neither is shown to be predicted better", "neither is shown", gains,
+        search("neither is shown to be predicted better", "no difference is shown", gains,
                lambda one: one.low <= 0 <= one.high),
         search("poses are predicted better than principal components of the pixels",
                "better than components", less_pixels, lambda ends: ends[0] > ends[1]),

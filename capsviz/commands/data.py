@@ -66,8 +66,9 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
             known = unknown("data set", source, data.available())
             raise ValueError(f"{known}, or a folder or file that is there")
         return name, data_dir
-    inside = place.iterdir() if place.is_dir() else [place]
-    arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)
+    inside = list(place.iterdir()) if place.is_dir() else [place]
+    classes = any(path.is_dir() and path.name[0] not in "._" for path in inside)
+    arrays = not classes and any(path.suffix.lower()[1:] in data.FILES for path in inside)
     return dataset or ("arrays" if arrays else "folder"), place
 
 

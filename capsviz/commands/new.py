@@ -61,5 +61,7 @@ def command(kind, name, folder):
         path.write_text(text, encoding="utf-8")
         click.echo(f"wrote {path}", err=True)
     use = use.format(name=name, command=name.replace("_", "-"))
-    click.echo(f"export CAPSVIZ_PLUGINS={folder.absolute()}\n{use}")
+    if kind != "analysis" or folder.resolve() != discovery.root():  # a checkout's own are found
+        click.echo(f"export CAPSVIZ_PLUGINS={folder.absolute()}")
+    click.echo(use)
     click.echo(f"python -m pytest {folder / 'tests' / f'test_{name}.py'}")

@@ -97,7 +97,7 @@ def headers(paths: Sequence[Path]) -> list[str]:
     for path in paths:
         with suppress(Exception), Image.open(path) as file:  # decoders raise anything
             sizes.append(file.size)
-            bits = 16 if "16" in f"{file.mode} {file.tile[:1]}" else 32 if file.mode in "IF" else 8
+            bits = 16 if "16" in _stored(file) else 32 if file.mode in "IF" else 8
             mode = "grey" if file.mode[0] in "1LIF" else file.mode
             kinds[f"{file.format} {mode} of {bits} bits"] += 1
             frames += file.format != "MPO" and getattr(file, "n_frames", 1) > 1
@@ -114,6 +114,13 @@ def headers(paths: Sequence[Path]) -> list[str]:
     if deep:
         lines.append(f"WARN {deep} colour pictures of 16 bits are read with 8")
     return lines
+
+
+def _stored(file: Image.Image) -> str:
+    """Return the mode of a picture, and what its decoder is told of the pixels, as "RGB;16B"."""
+    told = file.tile[0][3] if file.tile else ()
+    parts = told if isinstance(told, tuple) else (told,)
+    return " ".join([file.mode, *(part for part in parts if isinstance(part, str))])
 
 
 def too_dark(brightest: int) -> str | None:

@@ -68,6 +68,18 @@ def folder(tmp_path):
     return tmp_path / "mine"
 
 
+def test_a_table_beside_class_folders_is_left_out_and_sizes_are_no_depths(folder):
+    (folder / "labels.csv").write_text("file,label\n0.png,cat\n")
+    pixels = np.zeros((116, 164, 3), np.uint8)
+    Image.fromarray(pixels).save(folder / "train" / "cat" / "large.png")
+    said = run(folder)
+    assert said.exit_code == 0, said.output
+    assert "41 PNG RGB of 8 bits" in said.output and "16 bits" not in said.output
+    grey = Image.fromarray(np.full((9, 9), 4000, np.uint16))
+    grey.save(folder / "train" / "cat" / "deep.png")
+    assert "1 PNG grey of 16 bits" in run(folder).output
+
+
 def run(*words):
     return CliRunner().invoke(main, ["data", *map(str, words)])
 
