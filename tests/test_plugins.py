@@ -6,8 +6,10 @@ from click.testing import CliRunner
 from conftest import build_tiny
 
 import capsviz
-from capsviz import checks
+from capsviz import checks, data
 from capsviz.cli import main
+from capsviz.training.recipe import Recipe
+from capsviz.training.train import fit
 from capsviz.transforms import corruptions
 
 DEAF = """
@@ -19,6 +21,15 @@ def route(votes, *, couplings=None):
     even = torch.full_like(votes[..., 0], 1 / votes.shape[2])
     return stack([(even * 0, even, squash(torch.einsum("bij,bije->bje", even, votes)))])
 """
+
+
+def test_a_routing_of_ones_own_is_verified_before_it_is_trained(plugin, tmp_path):
+    plugin("routing/deaf.py", DEAF)
+    part = data.load("digits", "train")
+    recipe = Recipe("digits", options={"routing": "deaf", "types": 2, "channels": 8}, epochs=1)
+    with pytest.raises(ValueError, match="the routing 'deaf' is not to be trusted: couplings that"):
+        fit(recipe, part, part, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_routing_of_ones_own_is_verified_before_it_is_traced(plugin, tiny_images):

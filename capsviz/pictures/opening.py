@@ -12,10 +12,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 from torch import Tensor
 
 SMALLEST = 4  # pixels on each side
+PHOTOMETRIC = 262  # of TIFF: what 0 means; Pillow heeds it in pictures of 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
@@ -116,7 +117,7 @@ def headers(paths: Sequence[Path]) -> list[str]:
     return lines
 
 
-def _stored(file: Image.Image) -> str:
+def _stored(file: ImageFile.ImageFile) -> str:
     """Return the mode of a picture, and what its decoder is told of the pixels, as "RGB;16B"."""
     told = file.tile[0][3] if file.tile else ()
     parts = told if isinstance(told, tuple) else (told,)
@@ -159,11 +160,13 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
                 if longest is not None:
                     file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(file)
+                negative = getattr(file, "tag_v2", {}).get(PHOTOMETRIC) == 0  # 0 is white
                 if picture.mode.startswith(("I", "F")):
                     values = np.asarray(picture, dtype=np.float32)
                     of_mode = 65535 if picture.mode.startswith("I") else 1
                     scaled = alike or top
                     values = _over(values, top or of_mode) if scaled else _unit(values)
+                    values = 1 - values if negative else values
                     values = np.asarray(_shorten(Image.fromarray(values), longest))
                     return np.repeat(values[..., None], 3, 2).clip(0, 1)
                 picture = _shorten(picture.convert("RGBA"), longest)

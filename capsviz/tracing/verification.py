@@ -52,7 +52,7 @@ def verify(model: Any, images: Tensor) -> None:
     """
     with inference(model):
         for mistake in mistakes(model, images):
-            names = _plugin_routings(model)
+            names = plugin_routings(model)
             what = (
                 f"the routing '{names[0]}'" if names else f"the network '{abilities(model).name}'"
             )
@@ -69,7 +69,7 @@ def verify_once(model: Any, images: Tensor) -> None:
             verify(model, images)
 
 
-def _plugin_routings(model: Any) -> list[str]:
+def plugin_routings(model: Any) -> list[str]:
     """Return the names of a network's routings that are plug-ins."""
     known = discovery.entries("capsviz.nn.routing")
     names = {getattr(layer, "routing_name", None) for layer in model.modules()}
@@ -79,7 +79,7 @@ def _plugin_routings(model: Any) -> list[str]:
 def _peculiar(model: Any) -> dict[str, str]:
     """Return what a network, or a plug-in routing of it, says to be meant."""
     said: dict[str, str] = {}
-    for name in _plugin_routings(model):
+    for name in plugin_routings(model):
         said |= getattr(routing.get(name), "PECULIAR", {})
     return said | dict(abilities(model).peculiar)
 
@@ -228,7 +228,7 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     if off := apart(alone, whole):
         yield (
             f"`fused` and `route` differ by {off:.2g} for the same images"
-            if _plugin_routings(model)
+            if plugin_routings(model)
             else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
         )
         return

@@ -17,6 +17,7 @@ from capsviz.discovery import some
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
+from capsviz.tracing.verification import plugin_routings, verify_once
 from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import evaluate
@@ -32,7 +33,7 @@ from capsviz.training.optimisation import (
     weights_that_count,
 )
 from capsviz.training.recipe import Recipe, resolve_precision
-from capsviz.transforms.augment import Augmentation
+from capsviz.transforms.augment import Augmentation, to_float
 
 NAMED = 4  # tensors that a message names
 
@@ -104,6 +105,9 @@ def fit(
     images, labels = train.images.to(device), train.labels.to(device)
     train = replace(train, images=images, labels=labels, parts=parts)
     model = (build_model(recipe, train) if model is None else model).to(device)
+    if plugin_routings(model):  # its mistakes are said before hours of training
+        with seeded(recipe.seed):
+            verify_once(model, to_float(train.first(2).crop(recipe.crop_px).images))
     part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None

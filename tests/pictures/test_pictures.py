@@ -1,5 +1,7 @@
 """A user's pictures: every kind that people have is read, everything else is refused in words."""
 
+import struct
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
@@ -54,6 +56,17 @@ def test_grey_values_of_any_depth_are_read_alike(tmp_path, top):
     pixels = ramp if top == 1 else (ramp * top).astype(np.int32 if top > 65535 else np.uint16)
     read = pictures.load(save(tmp_path, Image.fromarray(pixels), "x.tif"))
     np.testing.assert_allclose(read[..., 0], ramp, atol=2e-3)
+
+
+def test_a_deep_tiff_in_which_0_is_white_is_no_negative(tmp_path):
+    ramp = np.linspace(0, 1, 40 * 40, dtype=np.float32).reshape(40, 40)
+    path = save(tmp_path, Image.fromarray((ramp * 4095).astype(np.uint16)), "x.tif")
+    content = bytearray(path.read_bytes())
+    entry = content.index(struct.pack("<HHI", 262, 3, 1))
+    content[entry + 8 : entry + 10] = bytes(2)
+    path.write_bytes(content)
+    read = pictures.load(path, top=4095)
+    np.testing.assert_allclose(read[..., 0], 1 - ramp, atol=2e-3)
 
 
 @pytest.mark.parametrize(
