@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz import data
+from capsviz import data, pictures
 from capsviz.experiments import attacks
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import predict
@@ -86,8 +86,9 @@ def beside(inputs, n: int) -> tuple[Tensor, dict[str, Tensor], list[str]]:
     """Return validation images, n images of another data set by its name, and what is missing."""
     held = other_images(inputs, attacks.HELD_OUT).images
     name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
+    place = None if inputs.dataset.loader in pictures.OWN else inputs.data_dir  # not of one's own
     try:
-        other = data.load(name, "test", inputs.data_dir, download=False)
+        other = data.load(name, "test", place, download=False)
         if other.image_shape != inputs.dataset.image_shape or len(other) < n:
             actual = f"{len(other)} images {other.image_shape}"
             raise ValueError(f"it has {actual}, expected {n} of {inputs.dataset.image_shape}")
