@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity, preregistered
+from benchmarks import (
+    RESULTS,
+    durations,
+    findings,
+    layers,
+    leaderboard,
+    parity,
+    preregistered,
+    registered,
+)
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import ROOT, cards, shipped
 from capsviz import checks, discovery
@@ -381,5 +390,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "reproduced": reproduced,
     "binding": binding, "attacks": attacks,
-    "verdicts": preregistered.verdicts,
+    "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip

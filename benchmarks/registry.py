@@ -1,0 +1,112 @@
+"""Public networks: build, wrap, trace, check and compare those that lie in a folder.
+
+`python -m benchmarks.registry --folder FOLDER` reads checkouts FOLDER/OWNER+NAME, which should be
+at the commits of docs/networks.json, and writes what it measures there. It downloads nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import sys
+import tempfile
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+import torch
+
+import capsviz
+from benchmarks.shipped import ROOT
+from benchmarks.variables import compared
+from capsviz import checks
+from capsviz.checks.verdict import STATUSES
+from capsviz.wrapping import Wrapped, open_function, open_module
+
+FILE = ROOT / "docs/networks.json"
+SECONDS = 900  # of one network
+
+
+def described(network, trace: capsviz.Trace) -> str:
+    """Return what `wrap` found, in a line."""
+    R, _, I, J = trace.couplings.shape
+    grid = " × ".join(map(str, network.grid)) if network.grid else f"{I:,}"
+    places = "" if network.grid else " without positions"
+    words = [f"{grid} capsules{places} below {J}", f"{R} iteration{'s' * (R > 1)}"]
+    words += ["decoder"] * (network.decoder is not None)
+    words += ["takes no single image"] * (network.recipe.smallest > 1)
+    return ", ".join([*words, *map(str, network.peculiar.values())])
+
+
+def verdicts(network, path: Path) -> dict[str, dict[str, str]]:
+    """Return what the checks say, by status and name."""
+    facts = {"new": copy.deepcopy(network)}
+    if not isinstance(network, Wrapped):  # `wrap` refuses it
+        facts |= {"image_shape": (1, 28, 28), "classes": 10}
+    elif network.config["classes"] is None and network.draw is None:
+        facts |= {"image_shape": network.recipe.image_shape, "classes": network.recipe.classes}
+    if "def loss(" in path.read_text("utf-8"):
+        facts["loss"] = open_function(f"{path}:loss", arguments=3)
+    found: dict[str, dict[str, str]] = {status: {} for status in STATUSES}
+    for one in checks.run(network, **facts).verdicts:
+        found[one.status][one.check] = one.message
+    return found
+
+
+def late(*_) -> None:
+    """Raise TimeoutError."""
+    raise TimeoutError(f"more than {SECONDS} s")
+
+
+def measure(entry: dict, checkout: Path, check: bool) -> dict:
+    """Return what is found in one network, in a process of its own."""
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    os.chdir(checkout / entry["folder"])
+    sys.path.insert(0, os.getcwd())
+    path = Path(tempfile.mkdtemp()) / "check.py"
+    path.write_text(entry["file"], "utf-8")
+    torch.manual_seed(0)
+    result = {"torch": torch.__version__.partition("+")[0], "capsviz": capsviz.__version__}
+    try:
+        network = open_module(f"{path}:build")[0]
+        result |= {"found": entry.get("refused"), "compared": {}}
+        if isinstance(network, Wrapped):
+            trace, result["compared"] = compared(network, str(checkout))
+            result["found"] = described(network, trace)
+        if check:
+            try:
+                result["checks"] = verdicts(network, path)
+            except ValueError as error:
+                result["unchecked"] = str(error)
+    except Exception as error:  # code of many authors
+        result["error"] = f"{type(error).__name__}: {error}"
+    return result
+
+
+@click.command()
+@click.option("--folder", type=click.Path(exists=True, file_okay=False), required=True)
+@click.option("--only", default="", help="Networks whose names contain this.")
+@click.option("--jobs", default=1, help="Networks at a time.")
+@click.option("--check/--no-check", default=True, help="Whether to make the checks anew.")
+def main(folder: str, only: str, jobs: int, check: bool) -> None:
+    """Measure public networks in a folder of checkouts."""
+    entries = json.loads(FILE.read_text("utf-8"))
+    with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        runs = []
+        for entry in entries:
+            checkout = Path(folder, entry["repository"].replace("/", "+")).resolve()
+            if only in entry["name"] and checkout.is_dir():
+                runs.append((entry, pool.apply_async(measure, (entry, checkout, check))))
+        for entry, run in runs:
+            found = run.get()
+            click.echo(f"{entry['name']}: {json.dumps(found, ensure_ascii=False)}")
+            if "error" not in found:
+                entry["measured"] = entry.get("measured", {}) | found
+    FILE.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
