@@ -160,14 +160,14 @@ def test_two_ways_of_routing_that_differ_are_not_the_batch_s(plugins, said, imag
             parts = super().look(images, keep=keep, **options)
             return parts | ({"lengths": parts["lengths"] / 2} if keep == ("lengths",) else {})
 
-    monkeypatch.setattr(verification, "_plugin_routings", lambda model: plugins)
+    monkeypatch.setattr(verification, "plugin_routings", lambda model: plugins)
     with pytest.raises(ValueError, match=said):
         capsviz.trace(Two(), images)
 
 
 def test_a_plugin_s_routing_declares_in_its_file_what_is_meant(images, monkeypatch):
     network = Honest(over_children=True)
-    monkeypatch.setattr(verification, "_plugin_routings", lambda model: ["dynamic"])
+    monkeypatch.setattr(verification, "plugin_routings", lambda model: ["dynamic"])
     with pytest.raises(ValueError, match="PECULIAR in the file of its routing"):
         capsviz.trace(network, images)
     reasons = {"sums": "children choose", "votes": "they do"}
