@@ -20,7 +20,7 @@ from scipy import stats
 from benchmarks import dots
 from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
-from benchmarks.shipped import LAWS, ROOT, SEEDS, Source, over_runs, shipped
+from benchmarks.shipped import LAWS, ROOT, SEEDS, Source, accuracies, over_runs, shipped
 from capsviz import checkpoint, discovery
 from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
@@ -220,12 +220,11 @@ def iterations() -> Finding:
             f"{count} pairs",
         ]
     )
-    folders = (SEEDS / f"mnist-iterations-{k}" / paired.RUNS for k in (3, 1))
-    three, one = (paired.read([path])[0].accuracies for path in folders)
-    by_seed = {f"seed {seed}": 100 * (three[seed] - one[seed]) for seed in sorted(three)}
+    three, one = (accuracies(f"mnist-iterations-{k}") for k in (3, 1))
+    by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in sorted(three)}
     both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
-    told = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE).difference * 0.01
-    about = ["one of them in training, stated beforehand", "in training", NONE, points(told)]
+    stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE).difference * 0.01
+    about = ["one of them in training, stated beforehand", "in training", NONE, points(stated)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
         name: one.accuracy.difference[len(one.entropy_nats) - 1]
@@ -234,7 +233,7 @@ def iterations() -> Finding:
     }
     changed = mnist.result.changed[len(mnist.result.entropy_nats) - 1]
     return Finding(
-        bool(changed.high < 0.01 and gain.low > 0 and told.low > 0),
+        bool(changed.high < 0.01 and gain.low > 0 and stated.low > 0),
         "accuracy gained by three iterations, points",
         (3,),
         ["network", "three iterations instead of one", "predictions changed",

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks import findings, shipped
 from benchmarks.shipped import over_runs
-from capsviz.results import paired
 from capsviz.results.tables import markdown
 from capsviz.statistics import equivalence
 
@@ -66,8 +65,7 @@ def by_seed(recipe: str, value: Value) -> dict[int, float]:
         if value.analysis:
             source = over_runs(recipe, value.analysis)
             return dict(zip(source.seeds, value.of_runs(source.result), strict=True))
-        (one,) = paired.read([shipped.SEEDS / recipe / paired.RUNS])
-        return {seed: 100 * accuracy for seed, accuracy in one.accuracies.items()}
+        return shipped.accuracies(recipe)
     except FileNotFoundError:
         return {}
 

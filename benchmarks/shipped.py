@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
-from capsviz.results import read_result
+from capsviz.results import paired, read_result
 
 ROOT = discovery.root()
 SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
@@ -53,6 +53,12 @@ def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
             seeds = about["runs"]["seeds"]
             return Source(result, len(seeds), f"{shelf}/{recipe}/{path.name}", seeds)
     raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
+
+
+def accuracies(recipe: str) -> dict[int, float]:
+    """Return the test accuracy of each training run of a recipe in percent, by its seed."""
+    (one,) = paired.read([SEEDS / recipe / paired.RUNS])
+    return {seed: 100 * accuracy for seed, accuracy in one.accuracies.items()}
 
 
 def cards() -> dict[str, dict]:

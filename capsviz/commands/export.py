@@ -39,7 +39,9 @@ def command(inputs, kind, parts, output, force):
 
     opened = options.open_inputs(inputs)
     path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
-    if kind in ("folder", "steps") and path.exists() and not force:
+    if KINDS[kind]:
+        naming.refuse_file(path, force=force)
+    elif path.exists() and not force:
         raise ValueError(f"{path} exists: choose another --output, or --force")
     if kind == "folder":
         export.to_folder(opened.model, opened.source, path)
@@ -50,7 +52,6 @@ def command(inputs, kind, parts, output, force):
         apart = export.to_steps(opened.model, images, path)
         names = ", ".join(sorted(one.name for one in path.glob("*.onnx")))
     else:
-        naming.refuse_file(path, force=force)
         apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
     if apart is None:
         click.echo(f"wrote {path}: {names}; not compared, which needs onnxruntime")

@@ -85,7 +85,7 @@ def _networks(on, choice):
 def _sources(on, choice, classes, label):
     with gr.Tabs():
         with gr.Tab("Draw"):
-            on.sheet = _html("sheet", SHEET, "canvas.js")
+            on.sheet = _html("sheet", SHEET, "pen.js", "canvas.js")
         with gr.Tab("Upload"):
             on.file = gr.File(label="A picture of one digit", height=140, elem_id="file")
             on.invert = gr.Radio(
@@ -168,9 +168,9 @@ def _class(label: str, classes, elem_id: str) -> gr.Dropdown:
     return gr.Dropdown(choices, value=settings.LONGEST, label=label, elem_id=elem_id)
 
 
-def _html(elem_id: str, template: str = "${value}", script: str | None = None) -> gr.HTML:
+def _html(elem_id: str, template: str = "${value}", *scripts: str) -> gr.HTML:
     """Make a panel, or a part with a script of its own."""
-    code = None if script is None else (HERE / script).read_text(encoding="utf-8")
+    code = "".join((HERE / name).read_text(encoding="utf-8") for name in scripts) or None
     return gr.HTML(
         "", html_template=template, js_on_load=code, elem_id=elem_id, apply_default_css=False
     )  # fmt: skip

@@ -118,9 +118,9 @@ def headers(paths: Sequence[Path]) -> list[str]:
 
 
 def _stored(file: ImageFile.ImageFile) -> str:
-    """Return the mode of a picture, and what its decoder is told of the pixels, as "RGB;16B"."""
-    told = file.tile[0][3] if file.tile else ()
-    parts = told if isinstance(told, tuple) else (told,)
+    """Return the mode of a picture and the format of its pixels in the file, as "RGB;16B"."""
+    formats = file.tile[0][3] if file.tile else ()
+    parts = formats if isinstance(formats, tuple) else (formats,)
     return " ".join([file.mode, *(part for part in parts if isinstance(part, str))])
 
 

@@ -84,7 +84,9 @@ def build(folder: Path, runtime: Path, names: Sequence[str]) -> None:
         (made / "models").mkdir(parents=True)
         for name in PAGE:
             shutil.copyfile(HERE / name, made / name)
-        shutil.copyfile(Path(drawing.__file__).with_name("page.css"), made / "look.css")
+        explorer = Path(drawing.__file__).parent  # what both pages have
+        shutil.copyfile(explorer / "page.css", made / "look.css")
+        shutil.copyfile(explorer / "pen.js", made / "pen.js")
         shutil.copyfile(runtime / "ort.wasm.min.js", made / "ort.wasm.min.js")
         binary, script = ((runtime / f"{WASM}{end}").read_bytes() for end in (".wasm", ".mjs"))
         parts = {"wasm": packed(binary), "mjs": base64.b64encode(script).decode()}

@@ -76,7 +76,8 @@ async function look(name, image, how = { routing: "trained" }) {
   }
   const put = new ort.Tensor("float32", given, [1, found.capsules, found.classes]);
   const [changed, posed] = await run(steps.given, votes, primary, put);
-  return { ...found, rounds: 1, couplings: given, lengths: changed.data, poses: posed.data };
+  const plain = after(found.lengths, found, found.rounds - 1); // as trained
+  return { ...found, rounds: 1, couplings: given, lengths: changed.data, poses: posed.data, plain };
 }
 
 const after = (values, found, r) => values.slice((r * values.length) / found.rounds, ((r + 1) * values.length) / found.rounds);
@@ -317,15 +318,15 @@ async function update() {
   const how = { routing: now.routing, dose: now.dose, donor: await picture(now.donor) };
   const found = await look(now.first, image, how);
   const r = Math.min(now.iteration || found.rounds, found.rounds) - 1, lengths = after(found.lengths, found, r);
-  const label = argmax(lengths), shown = now.shown < 0 ? label : now.shown, others = {};
-  if (now.routing !== "trained") { const plain = await look(now.first, image); others.plain = plain.lengths.slice(-found.classes); }
+  const label = argmax(lengths), shown = now.shown < 0 ? label : now.shown, others = { plain: found.plain };
   if (now.beside) { const other = await look(now.beside, image); others.beside = other.lengths.slice(-other.classes); }
   const own = after(found.poses, found, r), decoded = await decode(now.first, own, label);
   let changed = null;
   if (decoded) {
     const size = own.length / found.classes, poses = own.slice();
     for (const [d, by] of Object.entries(now.changes)) poses[shown * size + Number(d)] += by;
-    changed = [await decode(now.first, own, shown), await decode(now.first, poses, shown)];
+    const unchanged = shown === label ? decoded : await decode(now.first, own, shown);
+    changed = [unchanged, Object.keys(now.changes).length ? await decode(now.first, poses, shown) : unchanged];
   }
   show(now, found, others, { image, decoded, label, lengths, shown, r }, changed);
 }
@@ -349,26 +350,15 @@ function listen() {
     slider.addEventListener("input", () => { state.changes[d] = Number(slider.value); refresh(); });
     $("dimensions").append(element("label", [`Dimension ${d}`, slider, element("output", "0")]));
   }
-  const sheet = $("sheet"), pen = sheet.getContext("2d", { willReadFrequently: true });
-  let last = null;
-  const stroke = (event) => {
-    const box = sheet.getBoundingClientRect();
-    const point = [((event.clientX - box.left) * sheet.width) / box.width, ((event.clientY - box.top) * sheet.height) / box.height];
-    Object.assign(pen, { lineWidth: sheet.width / 13, lineCap: "round", lineJoin: "round" });
-    pen.beginPath(); pen.moveTo(...(last ?? point)); pen.lineTo(...point); pen.stroke();
-    last = point;
-    sheet.parentElement.classList.add("cv-drawn");
+  const sheet = $("sheet");
+  const clear = penOn(sheet, () => {
     drawing = centred(sheet, 28);
     if (!fits(state.first, "drawing")) Object.assign(state, { first: DATA.first, iteration: 0, shown: -1 });
     Object.assign(state, { image: "drawing", changes: {} });
     refresh();
-  };
-  sheet.addEventListener("pointerdown", (event) => { sheet.setPointerCapture(event.pointerId); last = null; stroke(event); });
-  sheet.addEventListener("pointermove", (event) => { if (last) stroke(event); });
-  for (const name of ["pointerup", "pointercancel"]) sheet.addEventListener(name, () => (last = null));
+  });
   $("clear").addEventListener("click", () => {
-    pen.clearRect(0, 0, sheet.width, sheet.height);
-    sheet.parentElement.classList.remove("cv-drawn");
+    clear();
     drawing = null;
     refresh();
   });
