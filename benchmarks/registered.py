@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 
-from benchmarks.findings import NONE
 from benchmarks.shipped import ROOT
 from capsviz.results.tables import markdown
 
@@ -77,8 +76,7 @@ def _checks(entries: list[dict]) -> str:
             for status in ("FAIL", "WARN")
         ]
         counts = [str(len(found[status])) for status in ("SKIPPED", "PASS")]
-        counts = [NONE, NONE] if "older" in found else counts
-        rows.append([entry["name"] + " †" * ("older" in found), *said, *counts])
+        rows.append([entry["name"], *said, *counts])
     return markdown(header, rows).rstrip().replace("--:", ":--")
 
 
