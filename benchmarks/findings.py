@@ -224,7 +224,7 @@ def iterations() -> Finding:
     by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in sorted(three)}
     both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
     stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE).difference * 0.01
-    about = ["one of them in training, stated beforehand", "in training", NONE, points(stated)]
+    about = ["one recipe in training, stated beforehand", "in training", NONE, points(stated)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
         name: one.accuracy.difference[len(one.entropy_nats) - 1]
@@ -693,19 +693,20 @@ def affine() -> Finding:
         }
         for where in (inside, outside)
     )
-    rows = []
-    for name in (POOLED, "dynamic"):
-        apart = points(losses[name].difference * 0.01) if name in losses else NONE
-        better = points(gains[name].difference * 0.01) if name in gains else NONE
-        numbers = [percent(inside[name]), better, percent(outside[name]), apart]
-        rows.append([f"slim stem, {_label(name)}", *numbers, str(len(inside[name].runs))])
-    alike = [_affine(f"mnist-{kind}-plain") for kind in ("capsules", "pooling")]
-    better, worse = (_paired(a.runs, b.runs, AFFINE_MARGIN) for a, b in zip(*alike, strict=True))
-    (within, beyond), about = alike[0], "dynamic, as many parameters as pooling"
-    rows.append([
-        f"slim stem, {about}", percent(within), points(better.difference * 0.01), percent(beyond),
-        points(worse.difference * 0.01), str(len(within.runs)),
-    ])  # fmt: skip
+    alike = [_affine(f"mnist-{kind}-plain") for kind in ("pooling", "capsules")]
+    pooled, capsules = alike
+    better, worse = (_paired(a.runs, b.runs, AFFINE_MARGIN) for b, a in zip(*alike, strict=True))
+    equal = "equal parameters, 10,000 images"
+    rows = [
+        [label, percent(within), apart[0], percent(beyond), apart[1], str(len(within.runs))]
+        for label, within, beyond, *apart in (
+            ("slim stem, dynamic", inside["dynamic"], outside["dynamic"],
+             *(points(where["dynamic"].difference * 0.01) for where in (gains, losses))),
+            (f"{equal}: pooling", *pooled, NONE, NONE),
+            (f"{equal}: dynamic", *capsules,
+             *(points(one.difference * 0.01) for one in (better, worse))),
+        )
+    ]  # fmt: skip
     shifted = shipped("affnist.json")
     for name, label in (("average", "ConvNet with pooling"), ("capsnet", "CapsNet")):
         k = shifted.result.networks.index(name)
