@@ -159,7 +159,7 @@ def command(
     """Predict each file, write what was asked for, and name those that could not be read."""
     from tqdm import tqdm
 
-    from capsviz import results
+    from capsviz import pictures, results
     from capsviz.cli import naming
     from capsviz.inputs.opening import open_model
     from capsviz.pictures import opening, prediction
@@ -191,6 +191,10 @@ def command(
         click.echo(notice, err=True)
     count = "1 picture" if len(paths) == 1 else f"{len(paths):,} pictures"
     click.echo(f"{count}{words and f'; left out: {words}'}", err=True)
+    frame = pictures.frame(model)
+    top_value = preparation["top_value"] or frame.top
+    for line in opening.doubts(opening.kinds(paths), top_value, alike=frame.folders):
+        click.echo(f"WARN {line}", err=True)
     able, score = abilities(model), score_name(model).split()[-1]
     top = min(top, able.config["classes"])
     limits, why = thresholds.limits(model)

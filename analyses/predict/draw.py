@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import mosaic, room, split
+from capsviz.arrangement import tallest
+from capsviz.results.panels import mosaic, room, split, wrapped
 from capsviz.statistics.detection import remarks
 
 HEADS = {
@@ -13,28 +14,28 @@ HEADS = {
     "ink": "strokes alone",
     "cropped": "cropped",
     "input": "network sees",
-    "reconstruction": "reconstruction",
+    "reconstruction": "decoder output",
 }
 TEXT = 1.9  # inches of the words beside a row
-CELL = 1.0  # inches of a picture, at most
-HEAD = 0.75  # inches of the longest head
-LINE = 0.115  # inches of a line of these words
-LONGEST = 22  # letters of a file's name
+CELL, NARROW = 1.0, 0.45  # inches of a picture, at most; heads are upright below
+HEAD, UPRIGHT = 0.3, 0.75  # inches of heads
+LINE, GAP = 0.115, 0.06  # inches of a line of these words, and between rows
+LONGEST = 22  # letters of a name
 
 
-def _layout(result, width: float) -> tuple[list[int], bool, list[float]]:
-    """Return the steps with a picture, whether heads are upright, and the heights of rows."""
+def _layout(result, width: float) -> tuple[list[int], float, float]:
+    """Return the steps with a picture, and inches of a picture and of a row."""
     steps = [k for k in range(len(result.steps)) if (result.pictures[:, k] < 255).any()]
-    cell = min(CELL, (width - TEXT) / len(steps))
-    words = [_words(result, row) for row in range(len(result.files))]
-    heights = [max(cell, LINE * (text.count("\n") + 1)) + 0.06 for text in words]
-    return steps, cell < HEAD, heights
+    lines = [_words(result, row).count("\n") + 1 for row in range(len(result.files))]
+    tall = (tallest(width) - HEAD) / len(lines) - GAP
+    cell = min(CELL, (width - TEXT) / len(steps), tall)
+    return steps, cell, max(cell, LINE * max(lines)) + GAP
 
 
 def _steps(axes, result):
     """Draw the steps from a picture to what the network sees, and the prediction beside them."""
-    steps, rotated, heights = _layout(result, room(axes))
-    grid = split(axes, len(heights), 1, height_ratios=heights)[:, 0]
+    steps, cell, _ = _layout(result, room(axes))
+    grid = split(axes, len(result.files), 1)[:, 0]
     for row, one in enumerate(grid):
         y, x = mosaic(one, result.pictures[row : row + 1, steps], len(steps))
         one.set(anchor="W", xticks=[])
@@ -42,27 +43,28 @@ def _steps(axes, result):
         one.set_yticks(y, [_words(result, row)], fontsize=6)
         one.tick_params(length=0)
     grid[0].xaxis.tick_top()
+    upright = cell < NARROW
     heads = [HEADS[result.steps[k]] for k in steps]
-    grid[0].set_xticks(x, heads, rotation=90 if rotated else 0)
+    heads = heads if upright else [wrapped(head, cell, 6) for head in heads]
+    grid[0].set_xticks(x, heads, rotation=90 if upright else 0, fontsize=6)
 
 
 def _tall(result, width: float) -> float:
-    _, rotated, heights = _layout(result, width)
-    return sum(heights) + (HEAD if rotated else 0.25)
+    _, cell, row = _layout(result, width)
+    return row * len(result.files) + (UPRIGHT if cell < NARROW else HEAD)
 
 
 def _words(result, row) -> str:
-    name, sse = result.files[row], result.sse[row]
-    if len(name) > LONGEST:
-        name = f"{name[: LONGEST - 1]}…"
-    prediction = f"{result.predicted[row]} ({result.score} {result.lengths[row]:.2f})"
-    texts = [name, prediction + ("" if sse is None else f", SSE {sse:.1f}")]
+    name, predicted = (
+        one if len(one) <= LONGEST else f"{one[: LONGEST - 1]}…"
+        for one in (result.files[row], result.predicted[row])
+    )
+    error = "" if (sse := result.sse[row]) is None else f", SSE {sse:.1f}"
+    texts = [name, f"{predicted} ({result.score} {result.lengths[row]:.2f}){error}"]
     if result.unlike[row] is False:
         texts.append("like the training data")
     odd = (result.unlike[row], result.reasons[row], result.pieces[row])
-    for text in remarks(*odd, result.score):
-        texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
-    return "\n".join(texts)
+    return wrapped("\n".join([*texts, *remarks(*odd, result.score)]), TEXT, 6)
 
 
 PANELS = {"steps": Panel(_steps, _tall, 1)}

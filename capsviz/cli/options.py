@@ -203,7 +203,10 @@ def open_picture(inputs, values: dict):
     if values["image"] is not None and (chosen := typed("digit", "index")):
         raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")
     digit = chosen_class(inputs.dataset, values["digit"])
-    return module.open_picture(inputs, **{**values, "digit": digit})
+    picture = module.open_picture(inputs, **{**values, "digit": digit})
+    for line in picture.doubts:
+        click.echo(f"WARN {line}", err=True)
+    return picture
 
 
 def named_values(texts: Iterable[str]) -> dict[str, object]:

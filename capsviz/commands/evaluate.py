@@ -29,7 +29,7 @@ def command(split, limit, as_json, inputs):
     from capsviz.training.evaluate import evaluate
 
     inputs, seeds = runs.first_of(inputs)
-    chosen = options.open_inputs(inputs, split=split, capsules=False)
+    chosen = options.open_inputs(inputs, split=split, capsules=False, whole=True)
     part = chosen.dataset.first(limit)
     click.echo(data.summary(part), err=True)
     if len(seeds) > 1:

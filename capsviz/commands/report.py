@@ -63,5 +63,5 @@ def _opened(values: dict) -> list:
     if values.pop("seeds_of", None):
         raise ValueError("a report shows single networks: name them instead of using --seeds-of")
     named = values["first"] or values["others"] or values["network"]
-    opened = options.open_networks(values, capsules=False)
+    opened = options.open_networks(values, capsules=False, whole=True)
     return opened if named else opened[:1]

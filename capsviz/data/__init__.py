@@ -9,6 +9,7 @@ each with a default; `download` says whether files may be downloaded. `IMAGE_SHA
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 import operator
@@ -62,6 +63,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
     notice: str | None = None  # to be printed beside its pictures
     left_out: str | None = None  # what is there and not in it, a line or two
+    doubts: tuple[str, ...] = ()  # what is odd about its files, for `check`
     inputs: bool = False  # no images: token ids, a table, a volume, ...
     kind: str | None = None  # what `load` calls it; None: the name
 
@@ -187,6 +189,8 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
             raise ValueError(
                 f"{self.name} has no class {label}, expected 0 to {len(self.classes) - 1}"
             )
+        if len(self) == 0:
+            raise ValueError(f"no image of {self.name} is at hand: name its place by --data-dir")
         found = (self.labels == label).nonzero().flatten()
         if not 0 <= index < len(found):
             raise ValueError(
@@ -282,7 +286,9 @@ def check_options(name: str, options: Mapping) -> None:
     usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for option, value in sorted(options.items()):
         if option not in usual:
-            raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}")
+            near = difflib.get_close_matches(option, usual, len(usual), 0)
+            known = f"expected {' or '.join(near)}" if near else "expected no option"
+            raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}: {known}")
         if isinstance(usual[option], bool | int | float | str):
             validation.check(f"{option} of the data set '{name}'", value, type(usual[option]))
 

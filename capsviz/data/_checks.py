@@ -33,7 +33,8 @@ def check(splits: Mapping) -> list[str]:
     """Return lines about splits by name: what was left out, and WARN lines.
 
     A split is checked for classes without images or of uneven size, images of one grey level, and
-    values far below their range; several splits for test images that others hold, too.
+    values far below their range; several splits for test images that others hold, too. `doubts` of
+    a split are about the files that it was read from.
     """
     lines = [line for part in splits.values() for line in (part.left_out or "").splitlines()]
     odd: dict[str, list[str]] = {}
@@ -55,7 +56,7 @@ def check(splits: Mapping) -> list[str]:
 
 def _of_split(part) -> list[str]:
     """Return what is odd about one split."""
-    lines, counts = [], counts_of(part)
+    lines, counts = list(part.doubts), counts_of(part)
     if empty := [name for name, n in counts.items() if n == 0]:
         lines.append(f"no image of {len(empty)} classes ({some(empty)})")
     low, high = (how(counts, key=lambda name: counts[name]) for how in (min, max))

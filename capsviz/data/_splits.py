@@ -11,6 +11,7 @@ NAMES = {  # words for each split, in any case
     "validation": {"validation", "valid", "val", "valset", "dev"},
     "test": {"test", "testing", "testset"},
 }
+DATE = r"(19|20)\d\d(\d{4})?"  # or year, as cameras write it
 SHARES = {"test": 0.2, "validation": 0.1}  # of the training images, where a split is missing
 
 
@@ -51,6 +52,31 @@ def share(keys: Sequence[str], labels: Sequence[int], split: str, missing: Seque
             parts[name], start = same[start:end], end
         chosen += parts.get(split, same[start:])
     return chosen
+
+
+def group(name: str) -> str | None:
+    """Return the start of a file's name that may say what it shows: "patient07" of "patient07_3".
+
+    It ends with the first word with a number that other words follow; None for none, or a date.
+    """
+    found = re.match(r"(?:[^\W\d_]*[\W_]+)*?([^\W_]*\d[^\W_]*)(?=[\W_]+[^\W_])", name)
+    return None if found is None or re.fullmatch(DATE, found[1]) else found[0]
+
+
+def groups_in_both(train: Sequence[tuple[str, int]], part: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the groups of (file name, class) that stand in a split and in training, if many do.
+
+    Many are at least 3, a quarter of the split's, and of two training pictures each on average. A
+    group that is half of a class or more names the class.
+    """
+    classes = Counter(label for _, label in train)
+    counts = Counter((group(name), label) for name, label in train)
+    named = {one for (one, label), n in counts.items() if 2 * n >= classes[label]}
+    known = Counter(one for name, _ in train if (one := group(name)) not in named)
+    own = {group(name) for name, _ in part} - {None, *named}
+    both = sorted(one for one in own & set(known) if one)
+    many = len(both) >= max(3, len(own) / 4) and sum(known[one] for one in both) >= 2 * len(both)
+    return both if many else []
 
 
 def in_turn(labels: Sequence[int]) -> list[int]:

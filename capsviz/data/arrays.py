@@ -55,7 +55,10 @@ def load(
     if source not in found:
         raise FileNotFoundError(f"{root} has {', '.join(found)}, but no {split} images")
     target = numbered[source]
-    pixels = _pixels(arrays[found[source][0]], len(target), shape, range, image_size, channels)
+    kinds: list[opening.Kind] = []  # of encoded pictures
+    pixels = _pixels(
+        arrays[found[source][0]], len(target), shape, range, image_size, channels, kinds
+    )
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
@@ -63,7 +66,10 @@ def load(
         chosen = np.sort(_splits.share(keys, target.tolist(), split, missing))
     chosen = chosen[_splits.in_turn(target[chosen].tolist())]
     told = f"left out of {root}: {', '.join(unused)}" if unused else None
-    return Dataset(pixels[chosen], target[chosen], classes, "arrays", split, left_out=told)
+    return Dataset(
+        pixels[chosen], target[chosen], classes, "arrays", split,
+        left_out=told, doubts=tuple(opening.doubts(kinds, range)),
+    )  # fmt: skip
 
 
 def describe(root, *, labels="", **options) -> list[str]:
@@ -233,12 +239,15 @@ def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]
     return dict(zip(labels, numbers.split([len(one) for one in flat]), strict=True)), classes
 
 
-def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int):
+def _pixels(
+    array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int, kinds: list
+):
     """Return images as uint8 (N, C, H, W), scaled, resized and in colour as is asked."""
     from torchvision.transforms import functional  # takes time to import
 
     if array.dtype == object:  # encoded pictures
-        loaded = [opening.load(io.BytesIO(one), alike=True, top=top) for one in array]
+        how: Any = {"alike": True, "top": top, "found": kinds}
+        loaded = [opening.load(io.BytesIO(one), **how) for one in array]
         if size:
             return torch.stack([opening.square(one, size, channels or 3) for one in loaded])
         array, top = np.stack([np.rint(255 * one).astype(np.uint8) for one in loaded]), 0

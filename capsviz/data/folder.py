@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from capsviz import memory
+from capsviz import discovery, memory
 from capsviz.data import Dataset, _splits, available
 from capsviz.pictures import opening
 
@@ -25,8 +26,8 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     each with one folder per class; or the class folders themselves. A folder that holds nothing but
     one other folder stands for that. Splits that are missing are drawn from the training pictures:
     a fifth of each class for testing, a tenth for validation, in the order of the SHA-256 of file
-    names, so that adding a picture moves few others. What is not used is counted in `left_out`;
-    hidden files and folders are ignored.
+    names, so that adding a picture moves few others. What is not used is counted in
+    `left_out`; mixed depths, further pages, and groups of file names in two splits are `doubts`.
 
     Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
     and fractions by 1. A picture's shorter side is resized to `image_size` pixels, and the centre
@@ -34,7 +35,50 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    ready, unused = sources(root)
+    ready, unused, beside = sources(root)
+    samples, classes, others = _samples(ready, split, root)
+    memory.require(
+        len(samples) * channels * image_size**2,
+        f"{len(samples)} pictures of {image_size} x {image_size}",
+        "choose a smaller image_size",
+    )
+    images, labels, errors, kinds = [], [], [], []
+    for place in _splits.in_turn([label for _, label in samples]):
+        path, label = samples[place]
+        try:
+            pixels = opening.load(path, alike=True, top=range, found=kinds)
+        except ValueError as error:
+            errors.append(" ".join(str(error).split()))
+        else:
+            images.append(opening.square(pixels, image_size, channels))
+            labels.append(label)
+    if len(set(labels)) < len(classes):
+        lacking = next(name for k, name in enumerate(classes) if k not in labels)
+        raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
+    told, doubts = [], opening.doubts(kinds, range)
+    if texts := [*unused, *filter(None, [opening.in_words(others + beside)])]:
+        told.append(f"left out of {root}: {'; '.join(texts)}")
+    if errors:
+        told.append(
+            f"left out of {split}: {len(errors)} of {len(samples)} pictures that cannot be read, "
+            f"e.g. {errors[0]}"
+        )
+    if split != "train" and "train" in ready:
+        trained, *_ = _samples(ready, "train", root)
+        names = ([(path.stem, label) for path, label in some] for some in (trained, samples))
+        if both := _splits.groups_in_both(*names):
+            doubts.append(
+                f"{len(both)} groups of file names ({discovery.some(both, 3)}) are in train, too: "
+                "if they are patients or scenes, split by them"
+            )
+    return Dataset(
+        torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
+        left_out="\n".join(told) or None, doubts=tuple(doubts), kind="folder",
+    )  # fmt: skip
+
+
+def _samples(ready: Mapping[str, Path], split: str, root):
+    """Return a split's pictures with the number of their class, the classes, and other files."""
     if split not in ready and "train" not in ready:
         found = ", ".join(folder.name for folder in ready.values())
         raise FileNotFoundError(f"{root} has {found}, but no folder '{split}'")
@@ -53,36 +97,7 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
         keys = [_digest(path, source) for path, _ in samples]
         labels = [label for _, label in samples]
         samples = [samples[k] for k in _splits.share(keys, labels, split, missing)]
-    memory.require(
-        len(samples) * channels * image_size**2,
-        f"{len(samples)} pictures of {image_size} x {image_size}",
-        "choose a smaller image_size",
-    )
-    images, labels, errors = [], [], []
-    for place in _splits.in_turn([label for _, label in samples]):
-        path, label = samples[place]
-        try:
-            pixels = opening.load(path, alike=True, top=range)
-        except ValueError as error:
-            errors.append(" ".join(str(error).split()))
-        else:
-            images.append(opening.square(pixels, image_size, channels))
-            labels.append(label)
-    if len(set(labels)) < len(classes):
-        lacking = next(name for k, name in enumerate(classes) if k not in labels)
-        raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
-    told = []
-    if texts := [*unused, *filter(None, [opening.in_words(others)])]:
-        told.append(f"left out of {root}: {'; '.join(texts)}")
-    if errors:
-        told.append(
-            f"left out of {split}: {len(errors)} of {len(samples)} pictures that cannot be read, "
-            f"e.g. {errors[0]}"
-        )
-    return Dataset(
-        torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
-        left_out="\n".join(told) or None, kind="folder",
-    )  # fmt: skip
+    return samples, classes, others
 
 
 def own_name(root: str | Path) -> str:
@@ -93,14 +108,14 @@ def own_name(root: str | Path) -> str:
 
 def describe(root, **options) -> list[str]:
     """Return lines about the folders of the splits, and their pictures as they are."""
-    ready, _ = sources(root)
+    ready, *_ = sources(root)
     where = ", ".join(f"{split} in {folder}" for split, folder in ready.items())
     paths = [path for folder in ready.values() for path in opening.listing(folder)[0]]
-    return [f"class folders: {where}", *opening.headers(paths)]
+    return [f"class folders: {where}", *opening.described(opening.kinds(paths))]
 
 
-def sources(root) -> tuple[dict[str, Path], list[str]]:
-    """Return the folders of splits, by split, and what is not used beside them.
+def sources(root) -> tuple[dict[str, Path], list[str], Counter]:
+    """Return the folders of splits, by split, and what is not used beside them: lines, and files.
 
     Folders are of a split if its name is among their words and they hold folders; without any,
     `root` is that of the training pictures. ValueError for two of one split, and for folders named
@@ -133,15 +148,17 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
             )
         ready = {"train": root}
         folders = []
-    texts = []
+    texts, beside = [], Counter[str]()
     for folder in folders:
         is_split = named.get(folder) in ready and opening.folders(folder)
         if not is_split and (count := len(opening.listing(folder)[0])):
             texts.append(f"the folder {folder.name} with {count} pictures")
     for place in dict.fromkeys((root, *ready.values())):
-        if loose := opening.listing(place, below=False)[0]:
+        loose, others = opening.listing(place, below=False)
+        beside += others
+        if loose:
             texts.append(f"{len(loose)} pictures beside the folders of {place}")
-    return ready, texts
+    return ready, texts, beside
 
 
 def _inner(root: Path) -> Path:

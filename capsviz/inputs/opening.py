@@ -49,6 +49,14 @@ class Inputs:
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
         return data.load(name, split, self.data_dir, **own, **self.options)
 
+    def doubts(self, whole: bool) -> list[str]:
+        """Return the lines of `data.check` about the split, or the whole data set."""
+        splits, own = {}, self.dataset.split
+        for split in data.SPLITS if whole else (own,):
+            with suppress(FileNotFoundError):
+                splits[split] = self.dataset if split == own else self.load(split)
+        return data.check(splits)
+
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
 
@@ -64,6 +72,7 @@ class Picture(NamedTuple):
     image: Tensor  # (1, C, H, W) in [0, 1]
     label: int | None  # its class, if it is known
     name: str  # for file names and titles
+    doubts: tuple[str, ...] = ()  # what is odd about its file
 
 
 def choose_device(name: str) -> torch.device:
@@ -86,6 +95,8 @@ def open_inputs(
     network: str | None = None,
     weights: str | Path | None = None,
     capsules: bool = True,
+    whole: bool = False,
+    shown: bool = True,
 ) -> Inputs:
     """The network and the split that a command's options ask for.
 
@@ -93,7 +104,8 @@ def open_inputs(
     `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
     one that the checkpoint was trained on; without both, MNIST, or where that can neither be found
     nor downloaded, the embedded digits, and a notice that says so. Without `capsules` also networks
-    that have none.
+    that have none. With `whole` all splits of a user's own data are checked, as by `capsviz data`.
+    If no image of the data set is `shown`, it need not be there: its classes are those of the card.
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
@@ -125,18 +137,26 @@ def open_inputs(
         about = model.card["dataset"]
         own = about.get("options", {}) if dataset in (None, about["name"]) else {}
         if part is None:
-            part = data.load(dataset or about["name"], split, data_dir, **own)
+            try:
+                part = data.load(dataset or about["name"], split, data_dir, **own)
+            except FileNotFoundError:
+                if shown or dataset is not None or data_dir is not None:
+                    raise
+                part = _without_images(model, split)
     check_fit(model, part)
-    said = [notice or part.notice, other_classes(model, part), *data.check({split: part})]
     about = model.card["dataset"]
+    said = [notice or part.notice, other_classes(model, part)]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
-    if known is not None and known != part.digest:  # most cards tell of none: nothing is hashed
+    if known is not None and len(part) and known != part.digest:  # most cards tell of none
         said.append(
             f"these {split} images of {part.name} are not those that the card of {_name(model)} "
             "tells of: some of them may have been trained on"
         )
-    source, notice = str(network or checkpoint or dataset), "\n".join(filter(None, said)) or None
-    return Inputs(model, part, source, notice, data_dir=data_dir, options=loaded)
+    opened = Inputs(
+        model, part, str(network or checkpoint or dataset), None, data_dir, None, loaded
+    )
+    said += opened.doubts(whole and part.loader in pictures.OWN) if len(part) else []
+    return replace(opened, notice="\n".join(filter(None, said)) or None)
 
 
 def open_module(
@@ -183,6 +203,19 @@ def open_model(**chosen) -> tuple[nn.Module, str, str | None]:
     return inputs.model, inputs.source, inputs.notice
 
 
+def classes_of(model) -> list[str]:
+    """The names of a network's classes, from its card, or their numbers."""
+    numbers = [str(k) for k in range(images_and_classes(model)[1])]
+    return list(model.card["dataset"].get("classes", numbers))
+
+
+def _without_images(model, split: str) -> data.Dataset:
+    """A split without images for a network whose data set is not there."""
+    shape, _ = images_and_classes(model)
+    none, name = torch.empty(0, *shape, dtype=torch.uint8), model.card["dataset"]["name"]
+    return data.Dataset(none, torch.empty(0).long(), tuple(classes_of(model)), name, split)
+
+
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
     """A network by "FILE.py:FUNCTION" and its weights, for the images of a data set."""
     from capsviz.wrapping import open_network
@@ -199,8 +232,10 @@ def open_picture(
 ) -> Picture:
     """A user's file, or the index-th image of a class of the split, for None the usual one."""
     if image is not None:
-        pixels = pictures.read(image, pictures.frame(inputs.model))
-        return Picture(pixels, None, Path(image).stem)
+        frame = pictures.frame(inputs.model)
+        pixels, kinds = pictures.read(image, frame), pictures.opening.kinds([Path(image)])
+        odd = pictures.opening.doubts(kinds, frame.top, alike=frame.folders)
+        return Picture(pixels, None, Path(image).stem, tuple(odd))
     digit = usual_class(inputs.dataset) if digit is None else digit
     pixels, _ = inputs.dataset.nth_of_class(digit, index)
     return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")

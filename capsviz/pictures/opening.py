@@ -10,18 +10,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from torch import Tensor
 
 SMALLEST = 4  # pixels on each side
-PHOTOMETRIC = 262  # of TIFF: what 0 means; Pillow heeds it in pictures of 8 bits alone
+PHOTOMETRIC, BITS = 262, 258  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone; depths
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
+BYTE = 255  # what Pillow's pixels of 8 bits are divided by
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
-PHONES = {".heic", ".heif"}
+HINTS = {  # about endings that are left out
+    frozenset({".heic", ".heif"}): "to read .heic: pip install pillow-heif",
+    frozenset({".dcm", ".dicom"}): "convert DICOM to PNG or TIFF, for example by pydicom",
+}
 
 
 def natural(name: str) -> tuple:
@@ -39,8 +44,8 @@ def folders(root: Path) -> list[Path]:
 def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
     """Return the pictures in a folder, by their endings, and its other files by ending.
 
-    Hidden files and folders are ignored; a folder that links lead to twice is read once. The order
-    is that of torchvision's ImageFolder. `below` says whether to read the folders in it, too.
+    Hidden files and folders count as "hidden"; a folder that links lead to twice is read once. The
+    order is that of torchvision's ImageFolder. `below` says whether to read the folders in it, too.
     OSError for a folder that cannot be read.
     """
     pictures: list[Path] = []
@@ -48,6 +53,7 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
     walked, known = [], set()
     for place, inner, files in os.walk(root, followlinks=True, onerror=_refuse):
         known.add(os.path.realpath(place))
+        others["hidden"] += sum(name.startswith(HIDDEN) for name in (*inner, *files))
         inner[:] = [
             name
             for name in inner
@@ -64,7 +70,7 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
                 pictures.append(Path(place, name))
             else:
                 others[ending] += 1
-    return pictures, others
+    return pictures, +others
 
 
 def _refuse(error: OSError) -> None:
@@ -83,37 +89,76 @@ def _endings() -> frozenset[str]:
 
 
 def in_words(others: Counter) -> str:
-    """Return how many files are no pictures, by ending; "" for none."""
-    if not others:
-        return ""
-    kinds = ", ".join(f"{n} {ending or 'without ending'}" for ending, n in others.most_common())
-    hint = "; to read .heic: pip install pillow-heif" if PHONES & set(others) else ""
-    return f"{sum(others.values())} files that are not pictures ({kinds}{hint})"
+    """Return how many files are no pictures, by ending, and how many are hidden; "" for none."""
+    kinds = {ending: n for ending, n in others.most_common() if ending != "hidden"}
+    texts = []
+    if kinds:
+        each = ", ".join(f"{n} {ending or 'without ending'}" for ending, n in kinds.items())
+        hints = [hint for endings, hint in HINTS.items() if endings & set(kinds)]
+        about = "; ".join([each, *hints])
+        texts.append(f"{sum(kinds.values())} files that are not pictures ({about})")
+    if others["hidden"]:
+        texts.append(f"{others['hidden']} hidden files or folders")
+    return "; ".join(texts)
 
 
-def headers(paths: Sequence[Path]) -> list[str]:
-    """Return lines about picture files: formats, sizes, modes and depth, by their headers alone."""
-    sizes, kinds = [], Counter[str]()
-    frames = deep = 0
+class Kind(NamedTuple):
+    """What the header of a picture file says."""
+
+    name: str  # format, colours and depth
+    size: tuple[int, int]  # width and height in pixels
+    bits: int  # of a value in the file
+    over: int  # what values are divided by: BYTE, 65,535 of whole numbers, 1 of fractions
+    pages: int
+
+
+def kind_of(file: ImageFile.ImageFile) -> Kind:
+    """Return what the header of an open picture says."""
+    bits = 16 if "16" in _stored(file) else 32 if file.mode in "IF" else 8
+    mode = "grey" if file.mode[0] in "1LIF" else file.mode
+    over = {"I": 65535, "F": 1}.get(file.mode[0], BYTE)
+    pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+    return Kind(f"{file.format} {mode} of {bits} bits", file.size, bits, over, pages)
+
+
+def kinds(paths: Sequence[Path]) -> list[Kind]:
+    """Return what the headers of picture files say, without those that cannot be read."""
+    found = []
     for path in paths:
         with suppress(Exception), Image.open(path) as file:  # decoders raise anything
-            sizes.append(file.size)
-            bits = 16 if "16" in _stored(file) else 32 if file.mode in "IF" else 8
-            mode = "grey" if file.mode[0] in "1LIF" else file.mode
-            kinds[f"{file.format} {mode} of {bits} bits"] += 1
-            frames += file.format != "MPO" and getattr(file, "n_frames", 1) > 1
-            deep += bits > 8 and file.mode in ("RGB", "RGBA")
-    if not sizes:
+            found.append(kind_of(file))
+    return found
+
+
+def described(kinds: Sequence[Kind]) -> list[str]:
+    """Return one line about picture files, none for none: formats, depths and sizes."""
+    if not kinds:
         return []
-    least, most = (how(sizes, key=lambda size: size[0] * size[1]) for how in (min, max))
-    lines = [
-        f"pictures: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}; "
-        f"{least[0]} x {least[1]} to {most[0]} x {most[1]} pixels"
-    ]
-    if frames:
-        lines.append(f"WARN {frames} files hold several pictures: only the first of each is used")
-    if deep:
-        lines.append(f"WARN {deep} colour pictures of 16 bits are read with 8")
+    counts = Counter(one.name for one in kinds).most_common()
+    (width, widest), (height, highest) = (
+        (min(sides), max(sides)) for sides in zip(*(one.size for one in kinds), strict=True)
+    )
+    sizes = f"width {width} to {widest}, height {height} to {highest} pixels"
+    return [f"pictures: {', '.join(f'{n} {name}' for name, n in counts)}; {sizes}"]
+
+
+def doubts(kinds: Sequence[Kind], top: float = 0, *, alike: bool = True) -> list[str]:
+    """Return what is odd about picture files, a line each; the others are as for `load`."""
+    lines = []
+    named = top and any(one.over == BYTE for one in kinds)
+    if named or (alike and len({one.over for one in kinds}) > 1):
+        by = Counter((one.bits, one.over if one.over == BYTE else top or one.over) for one in kinds)
+        each = ", ".join(f"{n} of {bits} bits by {over:,g}" for (bits, over), n in by.items())
+        what = "--range is for grey of more than 8 bits" if named else "depths differ"
+        lines.append(f"{what}: pictures are divided, {each}")
+    if deep := sum(one.bits > 8 and one.over == BYTE for one in kinds):
+        lines.append(f"{deep} pictures of 16 bits, in colour or transparent, are read with 8")
+    if several := [one.pages for one in kinds if one.pages > 1]:
+        more = sum(several) - len(several)
+        lines.append(
+            f"{len(several)} files hold several pictures: the first of each is used, and {more} "
+            "more are left out"
+        )
     return lines
 
 
@@ -136,7 +181,10 @@ def too_dark(brightest: int) -> str | None:
     )
 
 
-def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:
+def load(
+    path, longest: int | None = None, *, alike: bool = False, top: float = 0,
+    found: list[Kind] | None = None,
+) -> np.ndarray:  # fmt: skip
     """Read a picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque ground.
 
     Parameters
@@ -148,15 +196,18 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
              than 8 bits are divided by 65,535, and floats are unchanged. False: ground and scale
              are chosen by the picture.
     top      the largest value of grey pictures of more than 8 bits; 0: as `alike` says.
+    found    what the header says is added to it.
 
-    ValueError for files that are not pictures, too few or too many pixels, and, if `alike`, values
-    outside that range.
+    ValueError for files that are not pictures, too few or too many pixels, signed values, and
+    larger ones than `top`.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(path) as file:
                 _check_size(path, *file.size)
+                if found is not None:
+                    found.append(kind_of(file))
                 if longest is not None:
                     file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(file)
@@ -164,8 +215,7 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
                 if picture.mode.startswith(("I", "F")):
                     values = np.asarray(picture, dtype=np.float32)
                     of_mode = 65535 if picture.mode.startswith("I") else 1
-                    scaled = alike or top
-                    values = _over(values, top or of_mode) if scaled else _unit(values)
+                    values = _unit(values, top or (of_mode if alike else 0))
                     values = 1 - values if negative else values
                     values = np.asarray(_shorten(Image.fromarray(values), longest))
                     return np.repeat(values[..., None], 3, 2).clip(0, 1)
@@ -176,9 +226,8 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
     except _SizeError:
         raise
     except Exception as error:  # decoders raise anything for damaged files
-        raise ValueError(
-            f"'{path}' is not a picture that can be read, as a PNG or JPEG file ({error})"
-        ) from error
+        what = _what(path, error)
+        raise ValueError(f"'{path}' is not a picture that can be read ({what})") from error
     colour, alpha = rgba[..., :3], rgba[..., 3:]
     # bright ink would vanish on white
     bright = not alike and (colour * alpha).sum() > 0.5 * 3 * alpha.sum()
@@ -211,21 +260,38 @@ def _check_size(path, width: int, height: int) -> None:
         raise _SizeError(f"{size}, expected at least {SMALLEST} on each side")
 
 
-def _unit(values: np.ndarray) -> np.ndarray:
-    """Return grey values of any depth in [0, 1]: divided by the largest value of that depth."""
-    highest = float(values.max())
+def _what(path, error: Exception) -> str:
+    """Return what a file is that Pillow does not know, or else the error."""
+    with suppress(Exception), open(path, "rb") as file:
+        head = file.read(132)
+        if head[128:] == b"DICM":
+            return "it is DICOM: convert it to PNG or TIFF, for example by pydicom"
+        if isinstance(error, UnidentifiedImageError) and head[:2] in (b"II", b"MM"):
+            tags = TiffImagePlugin.ImageFileDirectory_v2(head[:8])
+            file.seek(tags.next)
+            tags.load(file)
+            each = tags.get(BITS, (1,))
+            return f"a TIFF file of {len(each)} channels of {each[0]} bits, which Pillow lacks"
+    return str(error)
+
+
+def _unit(values: np.ndarray, top: float) -> np.ndarray:
+    """Return grey values in [0, 1], divided by `top`, or for 0 by the largest of their depth."""
+    low, high = float(values.min()), float(values.max())
     if not np.isfinite(values).all():
         raise ValueError("it holds values that are not numbers")
-    depths = (1, *(2**bits - 1 for bits in (8, 10, 12, 14, 16)))
-    return values / next((top for top in depths if highest <= top), highest)
-
-
-def _over(values: np.ndarray, top: float) -> np.ndarray:
-    """Return grey values in [0, 1], divided by `top`; ValueError for values beyond it."""
-    if not (values.min() >= 0 and values.max() <= top):
+    if low < -0.01 * high:
         raise ValueError(
-            f"its values are {values.min():g} to {values.max():g}, expected 0 to {top:,g}: name "
-            "the largest value by --range"
+            f"its values are {low:g} to {high:g}, and signed ones are not read: add {-low:g} to "
+            "them, and name the largest value by --range"
+        )
+    if not top:
+        depths = (1, *(2**bits - 1 for bits in (8, 10, 12, 14, 16)))
+        top = next((depth for depth in depths if high <= depth), high)
+    if high > top:
+        raise ValueError(
+            f"its values are {low:g} to {high:g}, expected 0 to {top:,g}: name the largest value "
+            "by --range"
         )
     return values / top
 

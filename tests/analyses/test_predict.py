@@ -155,6 +155,8 @@ def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_r
     pixels[5:20, 12:15] = 4000
     Image.fromarray(pixels).save(tmp_path / "x.tif")
     (tmp_path / "x.heix").write_bytes(b"x")
+    pages = [Image.new("L", (28, 28))] * 3
+    Image.fromarray(pixels).save(tmp_path / "y.tif", save_all=True, append_images=pages)
     model = checkpoint.load("digits")
     model.card = model.card | {"dataset": {"name": "folder", "whole": [1, 28, 28]}}
     with pytest.MonkeyPatch.context() as patch:
@@ -163,6 +165,9 @@ def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_r
         bright = CliRunner().invoke(main, ["predict", str(tmp_path), "--range", "4095"])
     assert dark.exit_code == bright.exit_code == 0, dark.output
     said = dark.stderr.splitlines()
-    assert said[0] == "1 picture; left out: 1 files that are not pictures (1 .heix)"
+    assert said[0] == "2 pictures; left out: 1 files that are not pictures (1 .heix)"
+    assert said[1] == (
+        "WARN 1 files hold several pictures: the first of each is used, and 3 more are left out"
+    )
     assert said[-1].startswith("WARN no pixel is brighter than 15 of 255") and "4095" in said[-1]
-    assert "WARN" not in bright.stderr
+    assert "no pixel" not in bright.stderr

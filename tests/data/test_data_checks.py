@@ -11,7 +11,7 @@ from PIL import Image
 
 from capsviz import data
 from capsviz.cli import main
-from capsviz.data import Dataset
+from capsviz.data import Dataset, _splits
 
 
 def noise(labels, seed=0):
@@ -68,6 +68,57 @@ def folder(tmp_path):
     return tmp_path / "mine"
 
 
+@pytest.mark.parametrize(
+    ("files", "options", "words"),
+    [
+        ({"a.png": "L", "b.tif": "I;16"}, {}, "depths differ: .* of 16 bits by 65,535"),
+        ({"a.tif": "F", "b.tif": "I;16"}, {}, "depths differ: .* of 32 bits by 1"),
+        ({"a.png": "RGB", "b.tif": "I;16"}, {"range": 4095.0}, "--range is for grey .* by 4,095"),
+        (
+            {"a.png": "L"},
+            {"range": 4095.0},
+            "--range is for grey .*, 8 of 8 bits by 255",
+        ),
+        ({"a.gif": "L"}, {}, "8 files hold several pictures: .* and 16 more are left out"),
+        ({"a.tif": "L", "b.tif": "RGB", "c.png": "LA"}, {}, None),
+    ],
+)
+def test_depths_and_pages_of_pictures_are_one_line(tmp_path, files, options, words):
+    several = {"save_all": True, "append_images": [Image.new("L", (9, 9), k) for k in (99, 199)]}
+    for group in "abcdef":
+        for label in ("cat", "dog"):
+            for name, mode in files.items():
+                path = tmp_path / "train" / label / f"{group}{name}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                image = Image.new(mode, (9, 9), 1)
+                image.save(path, **(several if path.suffix == ".gif" else {}))
+    lines = data.check({"train": data.load("folder", "train", tmp_path, **options)})
+    found = [line for line in lines if words and re.search(f"WARN train: {words}", line)]
+    assert len(found) == (words is not None)
+    assert words or not any("depth" in line or "several" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("patient{group:02}_slice{k}", True), ("P-{group}-{k}", True), ("{group}_{k}", True),
+        ("img_{k:03}", False), ("IMG_{k}", False), ("IMG_2021031{group}_{k}", False),
+        ("2021-0{group}-{k}", False), ("{k}", False), ("train_image_{k}", False),
+        ("{k}_{label}", False), ("n0{label}_{k}", False), ("cat.{k}", False),
+    ],
+)  # fmt: skip
+def test_groups_of_file_names_that_two_splits_share_are_found(pattern, found):
+    rows = [(k, k % 2, k % 9) for k in range(90)]
+    train, part = (
+        [(pattern.format(k=k + start, label=label, group=group), label) for k, label, group in some]
+        for start, some in ((0, rows), (1000, rows[:30]))
+    )
+    if pattern == "{k}_{label}":  # counted anew in each split
+        part = train[:30]
+    assert len(_splits.groups_in_both(train, part)) == (9 if found else 0)
+    assert _splits.groups_in_both(train[:9], train[9:18]) == []  # no group of several
+
+
 def test_a_table_beside_class_folders_is_left_out_and_sizes_are_no_depths(folder):
     (folder / "labels.csv").write_text("file,label\n0.png,cat\n")
     pixels = np.zeros((116, 164, 3), np.uint8)
@@ -89,7 +140,7 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     said = run(folder, "--save-figure", tmp_path / "sheet.png")
     assert said.exit_code == 0, said.output
     lines = said.output.splitlines()
-    assert "pictures: 40 PNG RGB of 8 bits; 30 x 20 to 30 x 20 pixels" in lines
+    assert "pictures: 40 PNG RGB of 8 bits; width 30 to 30, height 20 to 20 pixels" in lines
     assert "mine train: 18 images (1, 28, 28) of 2 classes (cat 9, dog 9)" in lines
     assert f"left out of {folder}: 1 files that are not pictures (1 .txt)" in lines
     assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)

@@ -165,8 +165,9 @@ def test_all_but_split_and_root_is_given_by_name_and_has_a_default(name):
 @pytest.mark.parametrize(
     ("name", "option", "message"),
     [
-        ("digits", {"eye": "left"}, "the data set 'digits' takes no eye, got 'left'"),
+        ("digits", {"eye": "left"}, "the data set 'digits' takes no eye, got 'left': expected "),
         ("digits", {"download": 1}, "download of the data set 'digits' must be a valid boolean"),
+        ("smallnorb", {"ey": "left"}, "takes no ey, got 'left': expected eye or image_size$"),
         ("multimnist", {"pairs": "x"}, "pairs of .* must be a valid integer, got 'x'"),
         ("multimnist", {"pairs": True}, "pairs of .* must be a valid integer, got True"),
         ("smallnorb", {"eye": 3}, "eye of the data set 'smallnorb' must be a valid string, got 3"),

@@ -123,7 +123,7 @@ def test_folders_that_may_be_splits_are_not_taken_for_classes(tmp_path, folders,
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_hidden_files_and_folders_are_ignored(tmp_path, split):
+def test_hidden_files_and_folders_are_left_out_and_counted(tmp_path, split):
     root = tmp_path / "train" if split else tmp_path
     for name in (".ipynb_checkpoints", "__MACOSX", "a/.thumbnails"):
         make_folder(root / name, {"": 3})
@@ -132,16 +132,16 @@ def test_hidden_files_and_folders_are_ignored(tmp_path, split):
         (root / name).write_bytes(b"hidden")
     parts = [data.load("folder", name, tmp_path) for name in data.SPLITS]
     assert sum(map(len, parts)) == 20 and parts[0].classes == ("a", "b")
-    assert parts[0].left_out is None
+    assert "6 hidden files or folders" in parts[0].left_out
 
 
 def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path, monkeypatch):
-    endings = opening._endings() - opening.PHONES  # as without pillow-heif
+    endings = opening._endings() - {".heic"}  # as without pillow-heif
     monkeypatch.setattr(opening, "_endings", lambda: endings)
     make_folder(tmp_path / "train", {"a": 6, "b": 6})
     for split in ("val", "test"):
         make_folder(tmp_path / split, {"a": 1, "b": 1})
-    for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.db"):
+    for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.dcm"):
         (tmp_path / "train" / name).write_bytes(b"other")
     for name in ("a/0.png", "b/3.png"):
         (tmp_path / "train" / name).write_bytes(b"broken")
@@ -151,7 +151,7 @@ def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path, monkeypat
     make_folder(tmp_path / "extra", {"": 3})
     part = data.load("folder", "train", tmp_path)
     assert "4 files that are not pictures (2 .heic, " in part.left_out
-    assert "pip install pillow-heif" in part.left_out
+    assert "pip install pillow-heif" in part.left_out and "pydicom" in part.left_out
     assert "the folder extra with 3 pictures; 1 pictures beside the folders" in part.left_out
     assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out
     assert part.left_out.count("\n") == 1
@@ -170,6 +170,14 @@ def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatc
     assert opened.model.card["dataset"]["name"] == opened.dataset.loader == "folder"
     assert "2 classes (cat, dog); 21 training, 3 validation and 6 test images" in run.stderr
     assert run.stderr.count("1 files that are not pictures (1 .md)") == 1
+    words = ["evaluate", "--checkpoint", f"runs/{tmp_path.name}", "--data-dir", str(tmp_path)]
+    said = CliRunner().invoke(main, words)
+    warned = [line for line in run.stderr.splitlines() if line.startswith("WARN")]
+    assert warned and not set(warned) - set(said.stderr.splitlines()), said.output
+    shown = open_inputs(checkpoint=words[2], capsules=False, shown=False).dataset  # no --data-dir
+    assert (len(shown), shown.classes) == (0, ("cat", "dog"))
+    with pytest.raises(ValueError, match="no image of folder is at hand"):
+        shown.nth_of_class(0, 0)
 
 
 def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):

@@ -22,6 +22,7 @@ import capsviz
 from capsviz import analysis as contract
 from capsviz import checks, results
 from capsviz.inputs import context
+from capsviz.pictures.prediction import predict
 from capsviz.provenance import provenance
 from capsviz.results import sets
 from capsviz.statistics import numbers
@@ -29,6 +30,8 @@ from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
+from capsviz.training import thresholds
+from capsviz.training.evaluate import Evaluation, all_right, evaluate
 from capsviz.transforms.augment import to_float
 
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
@@ -73,11 +76,13 @@ class Section(NamedTuple):
 
 
 class Network(NamedTuple):
-    """One network: its card, its accuracy here, and whether it is correct."""
+    """One network: its card, how it classifies the images, and whether it is correct."""
 
     name: str
     card: dict
     accuracy: Estimate  # its difference is to the first network, paired
+    evaluation: Evaluation
+    unlike: float | None  # share of the images that are unlike the training data; None: not known
     check: checks.Report | None
     unchecked: str | None  # why there is no check
     provenance: dict
@@ -90,7 +95,7 @@ class Contents(NamedTuple):
     sections: list[Section]
     left_out: list[tuple[str, str, str]]  # network, analysis, and why
     dataset: str
-    notice: str | None
+    notices: list[str]  # of the data, and of what was predicted
     n: int
     images: int  # of the split
     version: str
@@ -140,7 +145,11 @@ def collect(
         hits = [_correct(one, settings.n) for one in networks]
         counts = draw_resamples(settings.n, seed=settings.seed)
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
-        described = [_network(one, accuracies[k]) for k, one in enumerate(networks)]
+        described = [_network(one, accuracies[k], settings.n) for k, one in enumerate(networks)]
+        notices = [line for one in networks for line in (one.notice or "").splitlines()]
+        doubts = [f"{one.name}: {line}" for one in described for line in one.evaluation.doubts()]
+        for line in doubts:
+            report(line)
         if len(networks) > 1 and first.dataset.parts is None:
             for name in COMPARED:
                 attempt(name, None, _of_all(name, networks, settings))
@@ -148,8 +157,8 @@ def collect(
             for name in names:
                 attempt(name, one.name, _of_one(name, one, settings))
     return Contents(
-        described, sections, left_out, first.dataset.name, first.dataset.notice, settings.n,
-        len(first.dataset), capsviz.__version__,
+        described, sections, left_out, first.dataset.name, list(dict.fromkeys(notices + doubts)),
+        settings.n, len(first.dataset), capsviz.__version__,
     )  # fmt: skip
 
 
@@ -179,15 +188,16 @@ def _correct(one, n: int) -> Tensor:
     Of several objects in an image all must be correct.
     """
     part = one.dataset.sample(n)
-    lengths = scores(one.model, to_float(part.images))
-    if part.parts is None:
-        return lengths.argmax(1) == part.labels
-    count = part.labels.shape[1]
-    return (lengths.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)
+    return all_right(scores(one.model, to_float(part.images)), part.labels)
 
 
-def _network(one, accuracy: Estimate) -> Network:
-    check = unchecked = None
+def _network(one, accuracy: Estimate, n: int) -> Network:
+    check = unchecked = unlike = None
+    card, part = one.model.card, one.dataset.sample(n)
+    if card.get("thresholds") and part.parts is None:
+        limits, _ = thresholds.limits(one.model)
+        found, _ = predict(one.model, to_float(part.images), part.classes, top=1, limits=limits)
+        unlike = float(np.mean([bool(image.unlike) for image in found]))
     if abilities(one.model).has_capsules:
         shape, classes = one.dataset.image_shape, len(one.dataset.classes)
         try:
@@ -196,8 +206,8 @@ def _network(one, accuracy: Estimate) -> Network:
             unchecked = " ".join(str(error).split())
     else:
         unchecked = "it has no capsules"
-    card = one.model.card
-    return Network(one.name, card, accuracy, check, unchecked, provenance(card, str(one.device)))
+    evaluation, origin = evaluate(one.model, part), provenance(card, str(one.device))
+    return Network(one.name, card, accuracy, evaluation, unlike, check, unchecked, origin)
 
 
 def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
