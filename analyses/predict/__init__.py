@@ -80,22 +80,20 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
     known.
     """
     names = list(readings[0].steps)
-    predictions = [reading.prediction for reading in readings]
-    steps = [np.stack([square(reading.steps[name]) for name in names]) for reading in readings]
+    _, classes, lengths, sse, *odd = zip(
+        *(as_record(one).values() for one in readings), strict=True
+    )
     return Result(
         files=[reading.path.name for reading in readings],
         steps=names,
-        pictures=np.stack(steps),
-        predicted=[one.classes[0] for one in predictions],
-        lengths=[one.lengths[0] for one in predictions],
-        sse=[one.sse for one in predictions],
-        unlike=[one.unlike for one in predictions],
-        distance_limit=None if limits is None else limits.distance,
+        pictures=np.stack([[square(one.steps[name]) for name in names] for one in readings]),
+        predicted=[each[0] for each in classes],
+        lengths=[each[0] for each in lengths],
+        sse=list(sse),
         network=network,
         score=score,
-        length_limit=None if limits is None else limits.length,
-        reasons=[one.reasons for one in predictions],
-        pieces=[reading.pieces for reading in readings],
+        **dict(zip(("unlike", "reasons", "pieces"), map(list, odd), strict=True)),
+        **dict(zip(("length_limit", "distance_limit"), limits or (None, None), strict=True)),
     )
 
 
@@ -266,14 +264,8 @@ def as_row(record: dict[str, Any]) -> list:
     """Return the same as the cells of a table."""
     file, classes, lengths, sse, unlike, reasons, pieces = record.values()
     pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
-    return [
-        file,
-        *pairs,
-        sse,
-        {None: "", True: "yes", False: "no"}[unlike],
-        " ".join(reasons),
-        pieces,
-    ]
+    known = {None: "", True: "yes", False: "no"}
+    return [file, *pairs, sse, known[unlike], " ".join(reasons), pieces]
 
 
 def _csv(cells: Iterable) -> str:

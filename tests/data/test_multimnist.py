@@ -83,14 +83,6 @@ def test_shifts_are_uniform_and_independent_of_one_another(places):
         assert counts.sum() == 8100 and chisquare(counts.ravel()).pvalue > 0.001
 
 
-@pytest.mark.parametrize(("side", "share"), [(28, 0.80), (20, 0.73)])
-def test_the_two_digits_overlap_as_the_documentation_says(places, side, share):
-    """Frames of 28 x 28 pixels, and boxes of 20 x 20, seen from their middle."""
-    down, right = ((way[:, 0] - way[:, 1]).abs() for way in (places // 36, places % 36))
-    overlap = float(((side - down) * (side - right)).float().mean()) / side**2
-    assert overlap == pytest.approx(share, abs=0.01)
-
-
 def test_either_digit_comes_first_equally_often():
     plain = dot(2000)
     first = int((make(plain).labels[:, 0] == plain.labels).sum())

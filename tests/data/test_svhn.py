@@ -51,32 +51,15 @@ def test_a_file_that_is_cut_short_is_called_damaged(write, tmp_path, kept):
         data.load("svhn", "test", tmp_path)
 
 
-@pytest.fixture
-def server(tmp_path_factory):
-    """A folder, and the address that its files are served at."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    folder = tmp_path_factory.mktemp("served")
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=folder)
-    ) as served:
-        thread = threading.Thread(target=served.serve_forever)
-        thread.start()
-        yield folder, f"http://127.0.0.1:{served.server_port}"
-        served.shutdown()
-        thread.join()
-
-
-def test_what_is_not_there_is_downloaded_and_found_the_next_time(
-    write, tmp_path, server, monkeypatch
-):
-    folder, address = server
-    images, path = write("test", 12, folder)
-    known = SVHN.split_list["test"]
-    monkeypatch.setitem(SVHN.split_list, "test", (f"{address}/{path.name}", *known[1:]))
-    assert np.array_equal(data.load("svhn", "test", tmp_path).images, images)
+def test_what_is_not_there_is_downloaded_and_found_the_next_time(write, tmp_path, monkeypatch):
+    images, path = write("test", 12, tmp_path / "served")
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=path.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/{path.name}"
+        known = SVHN.split_list["test"]
+        monkeypatch.setitem(SVHN.split_list, "test", (url, *known[1:]))
+        assert np.array_equal(data.load("svhn", "test", tmp_path).images, images)
+        server.shutdown()
     assert (tmp_path / "SVHN" / path.name).is_file()
     assert len(data.load("svhn", "test", tmp_path, download=False)) == 12

@@ -94,17 +94,17 @@ def test_a_network_without_decoder_is_flagged_by_the_length_alone(tiny_images):
 
 
 def test_photographs_of_digits_are_read_by_the_mnist_weights(mnist, tmp_path):
-    paths = write(tmp_path / "photos", data.load("digits", "test"), 20, photograph)
-    assert right(mnist[0], paths) >= 18
+    paths = write(tmp_path / "photos", data.load("digits", "test"), 10, photograph)
+    assert right(mnist[0], paths) >= 9
 
 
 @pytest.mark.mnist
 def test_files_that_are_mnist_already_are_read_as_well_as_the_test_set(mnist, mnist_root, tmp_path):
     part = data.load("mnist", "test", mnist_root)
-    paths = write(tmp_path / "images", part, 200)
+    paths = write(tmp_path / "images", part, 100)
     with torch.no_grad():
-        lengths = mnist[0](part.images[:200] / 255).lengths
-    direct = int((lengths.argmax(1) == part.labels[:200]).sum())
+        lengths = mnist[0](part.images[:100] / 255).lengths
+    direct = int((lengths.argmax(1) == part.labels[:100]).sum())
     assert right(mnist[0], paths) >= direct - 1
 
 
@@ -166,19 +166,6 @@ def test_a_row_of_digits_is_flagged_and_its_pieces_told_a_digit_is_not(mnist, tm
     }  # fmt: skip
     assert readings["row"].prediction.unlike and not readings["one"].prediction.unlike
     assert len(lines) == 1 and "is empty" in lines[0] and "blank" in lines[0]
-
-
-def test_bad_files_are_named_and_do_not_stop_the_others(mnist, tmp_path, digits):
-    paths = write(tmp_path / "x", data.load("digits", "test"), 3)
-    (tmp_path / "x" / "001b.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
-    Image.new("L", (60, 60), 255).save(tmp_path / "x" / "002b.png")
-    lines = []
-    given = [*sorted((tmp_path / "x").iterdir()), tmp_path / "none.png"]
-    found = [one.path for one in prediction.of_files(mnist[0], given, failed=lines.append)]
-    assert found == paths
-    assert [line.split("'")[1].rpartition("/")[2] for line in lines] == [
-        "001b.png", "002b.png", "none.png",
-    ]  # fmt: skip
 
 
 def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):

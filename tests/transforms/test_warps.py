@@ -16,33 +16,12 @@ def square(matrices):
     return torch.cat([matrices, last], 1)
 
 
-@pytest.mark.parametrize("shape", [(3, 2, 28, 28), (2, 1, 21, 19), (1, 1, 40, 40)])
-def test_the_identity_leaves_every_pixel(shape):
-    images = (draw(*shape) * 255).round() / 255
-    same = warp(images, matrix(shape[2:]))
-    # noise changes by up to 1 from pixel to pixel, where float32 coordinates are off by a few 1e-6
-    torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
-    assert torch.equal((same * 255).round(), (images * 255).round())
-
-
 @SIZES
 @pytest.mark.parametrize("turns", [1, 2, 3, -1])
 def test_quarter_turns_are_rot90(size, turns):
     images = draw(2, 3, *size)
     expected = torch.rot90(images, turns, (2, 3))  # counter-clockwise
     torch.testing.assert_close(rotate(images, 90.0 * turns), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("right", "down"), [(0, 0), (3, 0), (0, -2), (-1, 4)])
-def test_a_shift_by_whole_pixels_is_a_roll_with_zeros(right, down):
-    images = draw(2, 2, 11, 13)
-    expected = images.roll((down, right), (2, 3))
-    if right:
-        expected[..., slice(0, right) if right > 0 else slice(right, None)] = 0
-    if down:
-        expected[..., slice(0, down) if down > 0 else slice(down, None), :] = 0
-    found = warp(images, matrix((11, 13), shift_x_px=right, shift_y_px=down))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_a_scale_of_two_doubles_distances_from_the_centre():
@@ -109,10 +88,12 @@ def test_what_comes_from_outside_is_zero_and_values_stay_in_bounds():
     assert turned.min() >= 0 and turned.max() <= 1 + 1e-6
 
 
+@pytest.mark.parametrize("shape", [(3, 2, 28, 28), (2, 1, 21, 19), (1, 1, 40, 40)])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_neutral_size_of_every_family_leaves_every_pixel(name):
-    images = (draw(2, 1, 28, 28) * 255).round() / 255
-    same = warp(images, family_matrix(name, FAMILIES[name].neutral, (28, 28)))
+def test_the_neutral_size_of_every_family_leaves_every_pixel(name, shape):
+    images = (draw(*shape) * 255).round() / 255
+    same = warp(images, family_matrix(name, FAMILIES[name].neutral, shape[2:]))
+    # noise changes by up to 1 from pixel to pixel, where float32 coordinates are off by a few 1e-6
     torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
     assert torch.equal((same * 255).round(), (images * 255).round())
 
