@@ -47,21 +47,16 @@ def truth():
     return [str(int(label)) for label in data.load("digits", "test").labels[:3]]
 
 
-def test_a_line_for_each_picture(run, truth):
+def test_lines_json_and_csv_say_the_same(run, truth):
     result = run("photos", "--topk", 2)
     assert result.exit_code == 0 and result.stderr == "3 pictures\n"
-    lines = result.stdout.splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [f"photos/{k}.jpg" for k in range(3)]
-    for line, label in zip(lines, truth, strict=True):
-        assert line.partition(": ")[2].startswith(f"{label} (0.") and "; SSE " in line
-        assert line.count("(0.") == 2
-
-
-def test_json_and_csv_say_the_same(run, truth):
     records = json.loads(run("photos/*.jpg", "--json", "--topk", 2).stdout)
     rows = list(csv.DictReader(io.StringIO(run("photos/*.jpg", "--csv", "--topk", 2).stdout)))
     assert [record["classes"][0] for record in records] == truth
-    for record, row in zip(records, rows, strict=True):
+    for record, row, line in zip(records, rows, result.stdout.splitlines(), strict=True):
+        pairs = zip(record["classes"], record["lengths"], strict=True)
+        words = ", ".join(f"{name} ({length:.2f})" for name, length in pairs)
+        assert line.startswith(f"{record['file']}: {words}; SSE ")
         assert set(record) == {
             "file", "classes", "lengths", "reconstruction_sse", "unlike_training_data",
             "unlike_by", "pieces_of_ink",
@@ -105,16 +100,13 @@ def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
     assert words in result.stderr.splitlines()[-1] and result.stdout == ""
 
 
-def test_a_network_without_capsules_is_flagged_by_its_probability(run):
-    result = run("photos", "--checkpoint", "mnist-resnet", "--json")
-    assert result.stderr == "3 pictures\n"
+def test_a_network_without_capsules_is_flagged_by_its_probability_or_says_once_why_not(
+    run, tmp_path
+):
     limit = checkpoint.load("mnist-resnet").card["thresholds"]["length"]
-    for record in json.loads(result.stdout):
+    for record in json.loads(run("photos", "--checkpoint", "mnist-resnet", "--json").stdout):
         assert record["reconstruction_sse"] is None
         assert record["unlike_training_data"] == (record["lengths"][0] < limit)
-
-
-def test_what_is_not_known_is_said_once(run, tmp_path):
     for path in discovery.folder("capsviz.trained").glob("mnist-resnet.*"):
         shutil.copy(path, tmp_path)
     card = json.loads((tmp_path / "mnist-resnet.json").read_text())

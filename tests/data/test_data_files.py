@@ -108,19 +108,6 @@ def test_a_file_that_is_cut_short_is_named(tmp_path, name, file, kept):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("mnist_c", r"MNIST-C is not in .*mnist_c: unpack mnist_c\.zip of .*--data-dir"),
-        ("smallnorb", r"-dat\.mat is not in .*: put it, or its \.gz, from .*nyu\.edu.*--data-dir"),
-        ("affnist", r"affNIST's test split is not in .*: put test\.mat or .*--data-dir"),
-    ],
-)
-def test_absence_says_where_the_files_belong(tmp_path, name, words):
-    with pytest.raises(FileNotFoundError, match=words):
-        data.load(name, "test", tmp_path)
-
-
 def stored(array):
     """A numpy file in memory."""
     np.save(content := io.BytesIO(), array)

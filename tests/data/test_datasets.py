@@ -74,11 +74,14 @@ def test_emnist_stands_upright(idx_root):
         ("emnist_digits", "EMNIST/raw"),
         ("svhn", "SVHN"),
         ("cifar10", "cifar-10-batches-py"),
+        ("mnist_c", "mnist_c"),
+        ("smallnorb", "smallNORB"),
+        ("affnist", "affNIST"),
     ],
 )
 def test_a_missing_data_set_says_where_its_files_belong(tmp_path, name, place):
-    with pytest.raises(FileNotFoundError, match=rf"\) in {tmp_path}/{place}, .*--data-dir"):
-        data.load(name, "test", tmp_path, download=False)
+    with pytest.raises(FileNotFoundError, match=rf"is not in .*{tmp_path}/{place}\b.*--data-dir"):
+        data.here({"name": name}, "test", tmp_path)
 
 
 @pytest.mark.parametrize("name", FETCHED)
@@ -180,14 +183,13 @@ def test_options_that_a_data_set_has_not_or_of_another_kind_are_refused(name, op
 
 def test_asking_for_more_images_than_there_are_says_how_many_there_are():
     part = data.load("digits", "test")
-    with pytest.raises(ValueError, match="expected 1 to 360"):
-        part.first(361)
-    with pytest.raises(ValueError, match="expected 1 to 360"):
-        part.first(0)
-    with pytest.raises(ValueError, match="no class 11"):
-        part.nth_of_class(11, 0)
-    with pytest.raises(ValueError, match="expected an index from 0"):
-        part.nth_of_class(2, 1000)
+    for ask, wrong, message in (
+        (part.first, (361,), "expected 1 to 360"), (part.first, (0,), "expected 1 to 360"),
+        (part.nth_of_class, (11, 0), "no class 11"),
+        (part.nth_of_class, (2, 1000), "expected an index from 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            ask(*wrong)
 
 
 @pytest.mark.mnist

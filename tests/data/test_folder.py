@@ -122,35 +122,25 @@ def test_folders_that_may_be_splits_are_not_taken_for_classes(tmp_path, folders,
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_hidden_files_and_folders_are_left_out_and_counted(tmp_path, split):
-    root = tmp_path / "train" if split else tmp_path
-    for name in (".ipynb_checkpoints", "__MACOSX", "a/.thumbnails"):
-        make_folder(root / name, {"": 3})
-    make_folder(root, {"a": 10, "b": 10})
-    for name in ("a/._0.png", "a/.DS_Store", ".Rhistory"):
-        (root / name).write_bytes(b"hidden")
-    parts = [data.load("folder", name, tmp_path) for name in data.SPLITS]
-    assert sum(map(len, parts)) == 20 and parts[0].classes == ("a", "b")
-    assert "6 hidden files or folders" in parts[0].left_out
-
-
 def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path, monkeypatch):
     endings = opening._endings() - {".heic"}  # as without pillow-heif
     monkeypatch.setattr(opening, "_endings", lambda: endings)
     make_folder(tmp_path / "train", {"a": 6, "b": 6})
     for split in ("val", "test"):
         make_folder(tmp_path / split, {"a": 1, "b": 1})
-    for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.dcm"):
+    for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.dcm", "a/._0.png", ".Rhistory"):
         (tmp_path / "train" / name).write_bytes(b"other")
+    for name in (".ipynb_checkpoints", "__MACOSX", "a/.thumbnails"):
+        make_folder(tmp_path / "train" / name, {"": 3})
     for name in ("a/0.png", "b/3.png"):
         (tmp_path / "train" / name).write_bytes(b"broken")
     part = data.load("folder", "train", tmp_path)
-    assert part.labels.bincount().tolist() == [5, 5]
+    assert part.labels.bincount().tolist() == [5, 5] and part.classes == ("a", "b")
     (tmp_path / "loose.png").write_bytes((tmp_path / "val/a/0.png").read_bytes())
     make_folder(tmp_path / "extra", {"": 3})
     part = data.load("folder", "train", tmp_path)
     assert "4 files that are not pictures (2 .heic, " in part.left_out
+    assert "5 hidden files or folders" in part.left_out
     assert "pip install pillow-heif" in part.left_out and "pydicom" in part.left_out
     assert "the folder extra with 3 pictures; 1 pictures beside the folders" in part.left_out
     assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out

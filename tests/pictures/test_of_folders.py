@@ -69,12 +69,6 @@ def test_grey_levels_of_a_set_are_on_one_scale(tmp_path, dtype):
     assert found == [round(255 * level / top) for level in levels]
 
 
-def test_fractions_beyond_one_are_refused_in_a_set(tmp_path):
-    Image.fromarray(np.full((9, 9), 3, np.float32)).save(tmp_path / "x.tif")
-    with pytest.raises(ValueError, match=r"x\.tif' is not a picture .* expected 0 to 1"):
-        load(tmp_path / "x.tif", alike=True)
-
-
 @pytest.mark.parametrize("ink", [120, 135])
 def test_transparent_ground_is_white_in_a_set(tmp_path, ink):
     image = Image.new("RGBA", (20, 20), (0, 0, 0, 0))

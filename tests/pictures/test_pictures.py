@@ -22,12 +22,6 @@ def save(tmp_path, image, name="x.png"):
     return tmp_path / name
 
 
-def test_inversion_can_be_forced_either_way(tmp_path):
-    path = save(tmp_path, stroke((28, 28), ink=0, ground=255, where=(9, 5, 12, 22)))
-    forced, kept = (pictures.read(path, SHAPE, invert=how) for how in ("yes", "no"))
-    assert forced.mean() < 0.5 and abs(forced - (1 - kept)).max() < 1e-6
-
-
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "LA", "CMYK"])
 def test_every_mode_of_colour_is_read(tmp_path, mode):
     image = stroke().convert("RGB").convert(mode)

@@ -9,7 +9,7 @@ from conftest import build_tiny
 from helpers.photographs import photograph
 from PIL import Image
 
-from capsviz import checkpoint, data, pictures
+from capsviz import checkpoint, data
 from capsviz.pictures import prediction
 from capsviz.statistics.detection import Limits
 from capsviz.training import thresholds
@@ -133,14 +133,6 @@ def test_limits_that_no_card_holds_come_from_validation_images():
     assert why is None and computed == pytest.approx(stored, rel=1e-4)
 
 
-def test_without_validation_images_the_reason_is_told(tmp_path, monkeypatch):
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model = stored(tmp_path, build_tiny(), name="kmnist")
-    limits, why = thresholds.limits(model)
-    assert limits is None and "no validation images" in why
-
-
 def outside(folder):
     """Pictures by name: a row of eight digits, two digits, one digit, and nothing."""
     folder.mkdir()
@@ -184,26 +176,6 @@ def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):
     assert len(list(itertools.islice(seen, 4))) == 4 and len(opened) == 4
     next(seen)
     assert len(opened) == 8
-
-
-def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
-    from capsviz.nn import models
-
-    torch.manual_seed(0)
-    network = models.build("capsnet", (3, 24, 24), 3, channels=5, types=2).eval()
-    about = {"name": "cifar10", "options": {"crop_px": 24}, "whole": [3, 32, 32]}
-    checkpoint.save(tmp_path / "x.safetensors", network, {"name": "x", "dataset": about})
-    model = checkpoint.load(tmp_path / "x.safetensors")
-    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "x.png")
-    read = pictures.read(tmp_path / "x.png", pictures.frame(model))
-    whole = data.Dataset(
-        torch.from_numpy(pixels).permute(2, 0, 1)[None], torch.zeros(1, dtype=torch.int64),
-        ("a", "b", "c"), "x", "test",
-    )  # fmt: skip
-    torch.testing.assert_close(read, whole.crop(24).images / 255, atol=1e-6, rtol=0)
-    ((_, _, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
-    assert steps["original"].shape == (32, 32, 3) and steps["input"].shape == (24, 24, 3)
 
 
 def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):

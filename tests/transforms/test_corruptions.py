@@ -277,11 +277,6 @@ def test_a_dotted_line_runs_from_edge_to_edge_two_columns_off_two_on():
     assert made[:, :, [0, 1, 4, 5, 24, 25, 27]].max() == 0 and (made[:, :, 2].max(1) > 0.5).all()
 
 
-def test_a_level_zigzag_turns_every_four_pixels_two_up_and_two_down():
-    turns = [(2, 0), (4, 2), (8, -2), (12, 2), (16, -2), (20, 2), (24, -2), (25, -1 / 3)]
-    assert np.allclose(zigzag.corners(28, 0), turns)
-
-
 @pytest.mark.parametrize("down", zigzag.RISES_PX)
 def test_a_zigzag_is_the_level_one_turned_and_ends_near_its_row(down):
     turns = np.array(zigzag.corners(28, down))
