@@ -12,6 +12,7 @@ EXAMPLES = """
 capsviz data my_pictures  # 3 s
 capsviz data breastmnist.npz --save-figure sheet.png  # 3 s
 """
+ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 
 
 @click.command(
@@ -74,20 +75,26 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
 
 
 def drawn(part, path: Path) -> str:
-    """Write the contact sheet of a split as a picture; return a line that says so."""
+    """Draw the first images of the first classes, a row each; return a line that says so."""
+    import numpy as np
     from matplotlib.figure import Figure
 
-    from capsviz import data, results
+    from capsviz import results
+    from capsviz.results.panels import mosaic
 
-    image, rows = data.contact_sheet(part), min(data.ROWS, len(part.classes))
+    names = part.classes[:ROWS]
+    images, labels = part.images.numpy(), part.labels.reshape(len(part), -1)[:, 0].numpy()
+    shown = np.full((len(names), COLUMNS, *part.image_shape), 255, np.uint8)
+    for label, row in enumerate(shown):
+        own = images[labels == label][:COLUMNS]
+        row[: len(own)] = own
     with results.look(None, None):
-        figure = Figure(figsize=(5, 5 * image.shape[0] / image.shape[1]), layout="constrained")
+        height = 5 * len(names) * shown.shape[3] / (COLUMNS * shown.shape[4])
+        figure = Figure(figsize=(5, height), layout="constrained")
         axes = figure.subplots()
-        axes.imshow(image)
-        places = [(row + 0.5) * image.shape[0] / rows for row in range(rows)]
-        axes.set(xticks=[], yticks=places, yticklabels=part.classes[:rows])
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
+        rows, _ = mosaic(axes, shown, COLUMNS)
+        axes.set_xticks([])
+        axes.set_yticks(rows, names)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, bbox_inches="tight")
-    return f"wrote {path}: the first images of {rows} classes of {part.name} {part.split}"
+    return f"wrote {path}: the first images of {len(names)} classes of {part.name} {part.split}"

@@ -26,12 +26,11 @@ from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery, validation
 from capsviz.data import _given
-from capsviz.data._checks import ROWS, check, contact_sheet, counts_of, summary
+from capsviz.data._checks import check, counts_of, summary
 from capsviz.transforms.augment import to_float
 
 __all__ = [
-    "ROWS", "Dataset", "available", "check", "contact_sheet", "counts_of", "here",
-    "load", "search_path", "summary",
+    "Dataset", "available", "check", "counts_of", "here", "load", "search_path", "summary",
 ]  # fmt: skip
 
 SPLITS = ("train", "validation", "test")

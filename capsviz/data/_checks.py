@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from capsviz.discovery import some
 from capsviz.pictures import opening
 
 UNEVEN = 5  # times as many images of one class as of another
-ROWS, COLUMNS = 20, 8  # of a contact sheet
 
 
 def summary(part) -> str:
@@ -81,18 +78,3 @@ def keys_of(part) -> list[int]:
     """Return a key of each image: images of equal pixels have equal keys."""
     rows: Tensor = part.images.contiguous().flatten(1).cpu()
     return [hash(row.tobytes()) for row in rows.numpy()]
-
-
-def contact_sheet(part) -> np.ndarray:
-    """Return the first images of the first classes, a row each: (h, w, 3) uint8, on white."""
-    from torchvision.utils import make_grid
-
-    C, H, W = part.image_shape
-    rows = min(ROWS, len(part.classes))
-    shown = torch.full((rows, COLUMNS, C, H, W), 255, dtype=torch.uint8)
-    labels = part.labels if part.labels.dim() == 1 else part.labels[:, 0]
-    for label, row in enumerate(shown):
-        own = part.images[labels == label][:COLUMNS]
-        row[: len(own)] = own
-    visible = shown.flatten(0, 1)[:, : 3 if C >= 3 else 1]
-    return make_grid(visible, COLUMNS, pad_value=255).permute(1, 2, 0).numpy()

@@ -55,10 +55,9 @@ def load(
     if source not in found:
         raise FileNotFoundError(f"{root} has {', '.join(found)}, but no {split} images")
     target = numbered[source]
-    kinds: list[opening.Kind] = []  # of encoded pictures
-    pixels = _pixels(
-        arrays[found[source][0]], len(target), shape, range, image_size, channels, kinds
-    )
+    whole = arrays[found[source][0]]
+    kinds = opening.kinds(map(io.BytesIO, whole)) if whole.dtype == object else []
+    pixels = _pixels(whole, len(target), shape, range, image_size, channels)
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
@@ -239,15 +238,12 @@ def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]
     return dict(zip(labels, numbers.split([len(one) for one in flat]), strict=True)), classes
 
 
-def _pixels(
-    array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int, kinds: list
-):
+def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int):
     """Return images as uint8 (N, C, H, W), scaled, resized and in colour as is asked."""
     from torchvision.transforms import functional  # takes time to import
 
     if array.dtype == object:  # encoded pictures
-        how: Any = {"alike": True, "top": top, "found": kinds}
-        loaded = [opening.load(io.BytesIO(one), **how) for one in array]
+        loaded = [opening.load(io.BytesIO(one), alike=True, top=top) for one in array]
         if size:
             return torch.stack([opening.square(one, size, channels or 3) for one in loaded])
         array, top = np.stack([np.rint(255 * one).astype(np.uint8) for one in loaded]), 0

@@ -42,11 +42,11 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
         f"{len(samples)} pictures of {image_size} x {image_size}",
         "choose a smaller image_size",
     )
-    images, labels, errors, kinds = [], [], [], []
+    images, labels, errors = [], [], []
     for place in _splits.in_turn([label for _, label in samples]):
         path, label = samples[place]
         try:
-            pixels = opening.load(path, alike=True, top=range, found=kinds)
+            pixels = opening.load(path, alike=True, top=range)
         except ValueError as error:
             errors.append(" ".join(str(error).split()))
         else:
@@ -55,7 +55,8 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
         raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
-    told, doubts = [], opening.doubts(kinds, range)
+    told, kinds = [], opening.kinds(path for path, _ in samples)
+    doubts = opening.doubts(kinds, range)
     if texts := [*unused, *filter(None, [opening.in_words(others + beside)])]:
         told.append(f"left out of {root}: {'; '.join(texts)}")
     if errors:

@@ -49,14 +49,6 @@ class Inputs:
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
         return data.load(name, split, self.data_dir, **own, **self.options)
 
-    def doubts(self, whole: bool) -> list[str]:
-        """Return the lines of `data.check` about the split, or the whole data set."""
-        splits, own = {}, self.dataset.split
-        for split in data.SPLITS if whole else (own,):
-            with suppress(FileNotFoundError):
-                splits[split] = self.dataset if split == own else self.load(split)
-        return data.check(splits)
-
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
 
@@ -143,19 +135,21 @@ def open_inputs(
                 if shown or dataset is not None or data_dir is not None:
                     raise
                 part = _without_images(model, split)
-    check_fit(model, part)
+    said = [notice or part.notice, check_fit(model, part)]
     about = model.card["dataset"]
-    said = [notice or part.notice, other_classes(model, part)]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and len(part) and known != part.digest:  # most cards tell of none
         said.append(
             f"these {split} images of {part.name} are not those that the card of {_name(model)} "
             "tells of: some of them may have been trained on"
         )
-    opened = Inputs(
-        model, part, str(network or checkpoint or dataset), None, data_dir, None, loaded
-    )
-    said += opened.doubts(whole and part.loader in pictures.OWN) if len(part) else []
+    source = str(network or checkpoint or dataset)
+    opened = Inputs(model, part, source, data_dir=data_dir, options=loaded)
+    splits: dict[str, data.Dataset] = {}
+    for name in data.SPLITS if whole and part.loader in pictures.OWN else (split,):
+        with suppress(FileNotFoundError):
+            splits[name] = part if name == split else opened.load(name)
+    said += data.check(splits) if len(part) else []
     return replace(opened, notice="\n".join(filter(None, said)) or None)
 
 
@@ -203,17 +197,12 @@ def open_model(**chosen) -> tuple[nn.Module, str, str | None]:
     return inputs.model, inputs.source, inputs.notice
 
 
-def classes_of(model) -> list[str]:
-    """The names of a network's classes, from its card, or their numbers."""
-    numbers = [str(k) for k in range(images_and_classes(model)[1])]
-    return list(model.card["dataset"].get("classes", numbers))
-
-
 def _without_images(model, split: str) -> data.Dataset:
-    """A split without images for a network whose data set is not there."""
-    shape, _ = images_and_classes(model)
-    none, name = torch.empty(0, *shape, dtype=torch.uint8), model.card["dataset"]["name"]
-    return data.Dataset(none, torch.empty(0).long(), tuple(classes_of(model)), name, split)
+    """A split without images, of the classes of a card, for a network whose data are not there."""
+    (shape, count), about = images_and_classes(model), model.card["dataset"]
+    classes = tuple(about.get("classes") or map(str, range(count)))
+    none = torch.empty(0, *shape, dtype=torch.uint8)
+    return data.Dataset(none, torch.empty(0).long(), classes, about["name"], split)
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
@@ -267,12 +256,10 @@ def open_networks(
         networks = [first] if names else with_baselines(first)
     for spec, file in own:
         model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
-        check_fit(model, first.dataset)
-        networks.append(Inputs(model, first.dataset, spec))
+        networks.append(Inputs(model, first.dataset, spec, check_fit(model, first.dataset)))
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
-        check_fit(model, first.dataset)
-        notice = other_classes(model, first.dataset)
+        notice = check_fit(model, first.dataset)
         networks.append(Inputs(model, first.dataset, str(name), notice))
     apart = _apart([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
@@ -322,8 +309,11 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
     return networks
 
 
-def check_fit(model, part: data.Dataset) -> None:
-    """ValueError if a network is for other images or classes than those of a split."""
+def check_fit(model, part: data.Dataset) -> str | None:
+    """ValueError if a network is for other images or classes than those of a split.
+
+    Returns the notice for one of another data set whose classes have other names, else None.
+    """
     expected = images_and_classes(model)
     if expected[1] is None:
         raise ValueError(f"the capsules of {_name(model)} are no classes: it can be traced alone")
@@ -333,22 +323,14 @@ def check_fit(model, part: data.Dataset) -> None:
             f"but {part.name} has {part.image_shape} of {len(part.classes)}"
         )
     trained_on = model.card["dataset"]
-    classes = trained_on.get("classes", list(part.classes))
-    if trained_on["name"] == part.loader and classes != list(part.classes):
-        same = set(classes) == set(part.classes)
-        apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
-        own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
-        raise ValueError(
-            f"the network's classes are {own}, but these are {other}"
-            + (": the same in another order" if same else "")
-        )
-
-
-def other_classes(model, part: data.Dataset) -> str | None:
-    """The notice for a network that fits and was trained on classes of other names; else None."""
-    classes = model.card["dataset"].get("classes", part.classes)
-    if list(classes) == list(part.classes):
+    classes = trained_on.get("classes", part.classes)
+    apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
+    if not apart:
         return None
+    if trained_on["name"] == part.loader:
+        own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
+        same = ": the same in another order" if set(classes) == set(part.classes) else ""
+        raise ValueError(f"the network's classes are {own}, but these are {other}{same}")
     own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
     return (
         f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "

@@ -142,8 +142,7 @@ def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.nd
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resize (h, w, C) to (height, width, C), with antialiasing."""
-    tensor = torch.from_numpy(np.ascontiguousarray(pixels, dtype=np.float32)).permute(2, 0, 1)[None]
-    resized = torch.nn.functional.interpolate(
-        tensor, (height, width), mode="bilinear", antialias=True, align_corners=False
-    )
-    return resized[0].permute(1, 2, 0).clamp(0, 1).numpy()
+    from torchvision.transforms import functional  # takes time to import
+
+    planes = torch.from_numpy(np.ascontiguousarray(pixels, np.float32)).permute(2, 0, 1)
+    return functional.resize(planes, [height, width], antialias=True).permute(1, 2, 0).numpy()

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -112,21 +112,17 @@ class Kind(NamedTuple):
     pages: int
 
 
-def kind_of(file: ImageFile.ImageFile) -> Kind:
-    """Return what the header of an open picture says."""
-    bits = 16 if "16" in _stored(file) else 32 if file.mode in "IF" else 8
-    mode = "grey" if file.mode[0] in "1LIF" else file.mode
-    over = {"I": 65535, "F": 1}.get(file.mode[0], BYTE)
-    pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
-    return Kind(f"{file.format} {mode} of {bits} bits", file.size, bits, over, pages)
-
-
-def kinds(paths: Sequence[Path]) -> list[Kind]:
+def kinds(files: Iterable) -> list[Kind]:
     """Return what the headers of picture files say, without those that cannot be read."""
     found = []
-    for path in paths:
+    for path in files:
         with suppress(Exception), Image.open(path) as file:  # decoders raise anything
-            found.append(kind_of(file))
+            bits = 16 if "16" in _stored(file) else 32 if file.mode in "IF" else 8
+            mode = "grey" if file.mode[0] in "1LIF" else file.mode
+            over = {"I": 65535, "F": 1}.get(file.mode[0], BYTE)
+            pages = 1 if file.format == "MPO" else getattr(file, "n_frames", 1)
+            name = f"{file.format} {mode} of {bits} bits"
+            found.append(Kind(name, file.size, bits, over, pages))
     return found
 
 
@@ -181,10 +177,7 @@ def too_dark(brightest: int) -> str | None:
     )
 
 
-def load(
-    path, longest: int | None = None, *, alike: bool = False, top: float = 0,
-    found: list[Kind] | None = None,
-) -> np.ndarray:  # fmt: skip
+def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:
     """Read a picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque ground.
 
     Parameters
@@ -196,7 +189,6 @@ def load(
              than 8 bits are divided by 65,535, and floats are unchanged. False: ground and scale
              are chosen by the picture.
     top      the largest value of grey pictures of more than 8 bits; 0: as `alike` says.
-    found    what the header says is added to it.
 
     ValueError for files that are not pictures, too few or too many pixels, signed values, and
     larger ones than `top`.
@@ -206,8 +198,6 @@ def load(
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(path) as file:
                 _check_size(path, *file.size)
-                if found is not None:
-                    found.append(kind_of(file))
                 if longest is not None:
                     file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(file)
