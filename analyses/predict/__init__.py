@@ -80,21 +80,15 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
     known.
     """
     names = list(readings[0].steps)
-    _, classes, lengths, sse, *odd = zip(
-        *(as_record(one).values() for one in readings), strict=True
-    )
+    columns = zip(*(as_record(one).values() for one in readings), strict=True)
+    _, classes, lengths, sse, unlike, reasons, pieces = map(list, columns)
+    least, most = limits or (None, None)
     return Result(
-        files=[reading.path.name for reading in readings],
-        steps=names,
-        pictures=np.stack([[square(one.steps[name]) for name in names] for one in readings]),
-        predicted=[each[0] for each in classes],
-        lengths=[each[0] for each in lengths],
-        sse=list(sse),
-        network=network,
-        score=score,
-        **dict(zip(("unlike", "reasons", "pieces"), map(list, odd), strict=True)),
-        **dict(zip(("length_limit", "distance_limit"), limits or (None, None), strict=True)),
-    )
+        [one.path.name for one in readings], names,
+        np.stack([[square(one.steps[name]) for name in names] for one in readings]),
+        [each[0] for each in classes], [each[0] for each in lengths], sse, unlike, most, network,
+        score, least, reasons, pieces,
+    )  # fmt: skip
 
 
 def square(step: np.ndarray) -> np.ndarray:
