@@ -119,30 +119,22 @@ def test_groups_of_file_names_that_two_splits_share_are_found(pattern, found):
     assert _splits.groups_in_both(train[:9], train[9:18]) == []  # no group of several
 
 
-def test_a_table_beside_class_folders_is_left_out_and_sizes_are_no_depths(folder):
-    (folder / "labels.csv").write_text("file,label\n0.png,cat\n")
-    pixels = np.zeros((116, 164, 3), np.uint8)
-    Image.fromarray(pixels).save(folder / "train" / "cat" / "large.png")
-    said = run(folder)
-    assert said.exit_code == 0, said.output
-    assert "41 PNG RGB of 8 bits" in said.output and "16 bits" not in said.output
-    grey = Image.fromarray(np.full((9, 9), 4000, np.uint16))
-    grey.save(folder / "train" / "cat" / "deep.png")
-    assert "1 PNG grey of 16 bits" in run(folder).output
-
-
 def run(*words):
     return CliRunner().invoke(main, ["data", *map(str, words)])
 
 
 def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     (folder / "train" / "cat" / "notes.txt").write_text("x")
+    (folder / "labels.csv").write_text("file,label\n0.png,cat\n")
+    for name, pixels in (("b", np.zeros((116, 164, 3), np.uint8)), ("c", np.ones((9, 9), "u2"))):
+        Image.fromarray(pixels).save(folder / "train" / "dog" / f"{name}.png")
     said = run(folder, "--save-figure", tmp_path / "sheet.png")
     assert said.exit_code == 0, said.output
     lines = said.output.splitlines()
-    assert "pictures: 40 PNG RGB of 8 bits; width 30 to 30, height 20 to 20 pixels" in lines
-    assert "mine train: 18 images (1, 28, 28) of 2 classes (cat 9, dog 9)" in lines
-    assert f"left out of {folder}: 1 files that are not pictures (1 .txt)" in lines
+    of = "41 PNG RGB of 8 bits, 1 PNG grey of 16 bits; width 9 to 164, height 9 to 116 pixels"
+    assert f"pictures: {of}" in lines
+    assert "mine train: 20 images (1, 28, 28) of 2 classes (cat 9, dog 11)" in lines
+    assert f"left out of {folder}: 2 files that are not pictures (1 .txt, 1 .csv)" in lines
     assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)
     assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
     assert run(folder, "--save-figure", tmp_path / "sheet.png").exit_code == 2
