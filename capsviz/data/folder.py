@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,8 +34,8 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    ready, unused, beside = sources(root)
-    samples, classes, others = _samples(ready, split, root)
+    ready, unused = sources(root)
+    samples, classes = _samples(ready, split, root)
     memory.require(
         len(samples) * channels * image_size**2,
         f"{len(samples)} pictures of {image_size} x {image_size}",
@@ -55,18 +54,16 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
         raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
-    told, kinds = [], opening.kinds(path for path, _ in samples)
-    doubts = opening.doubts(kinds, range)
-    if texts := [*unused, *filter(None, [opening.in_words(others + beside)])]:
-        told.append(f"left out of {root}: {'; '.join(texts)}")
+    told = [f"left out of {root}: {'; '.join(unused)}"] if unused else []
     if errors:
         told.append(
             f"left out of {split}: {len(errors)} of {len(samples)} pictures that cannot be read, "
             f"e.g. {errors[0]}"
         )
+    doubts = opening.doubts(opening.kinds(path for path, _ in samples), range)
     if split != "train" and "train" in ready:
-        trained, *_ = _samples(ready, "train", root)
-        names = ([(path.stem, label) for path, label in some] for some in (trained, samples))
+        both = (_samples(ready, "train", root)[0], samples)
+        names = ([(path.stem, label) for path, label in some] for some in both)
         if both := _splits.groups_in_both(*names):
             doubts.append(
                 f"{len(both)} groups of file names ({discovery.some(both, 3)}) are in train, too: "
@@ -79,12 +76,12 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
 
 
 def _samples(ready: Mapping[str, Path], split: str, root):
-    """Return a split's pictures with the number of their class, the classes, and other files."""
+    """Return a split's pictures with the number of their class, and the classes."""
     if split not in ready and "train" not in ready:
         found = ", ".join(folder.name for folder in ready.values())
         raise FileNotFoundError(f"{root} has {found}, but no folder '{split}'")
     source = ready.get(split) or ready["train"]
-    samples, classes, others = _list(source)
+    samples, classes = _list(source)
     if "train" in ready and source != ready["train"]:
         known = [folder.name for folder in opening.folders(ready["train"])]
         if apart := set(known) ^ set(classes):
@@ -98,7 +95,7 @@ def _samples(ready: Mapping[str, Path], split: str, root):
         keys = [_digest(path, source) for path, _ in samples]
         labels = [label for _, label in samples]
         samples = [samples[k] for k in _splits.share(keys, labels, split, missing)]
-    return samples, classes, others
+    return samples, classes
 
 
 def own_name(root: str | Path) -> str:
@@ -109,14 +106,14 @@ def own_name(root: str | Path) -> str:
 
 def describe(root, **options) -> list[str]:
     """Return lines about the folders of the splits, and their pictures as they are."""
-    ready, *_ = sources(root)
+    ready, _ = sources(root)
     where = ", ".join(f"{split} in {folder}" for split, folder in ready.items())
     paths = [path for folder in ready.values() for path in opening.listing(folder)[0]]
     return [f"class folders: {where}", *opening.described(opening.kinds(paths))]
 
 
-def sources(root) -> tuple[dict[str, Path], list[str], Counter]:
-    """Return the folders of splits, by split, and what is not used beside them: lines, and files.
+def sources(root) -> tuple[dict[str, Path], list[str]]:
+    """Return the folders of splits, by split, and what is not used of all that is there.
 
     Folders are of a split if its name is among their words and they hold folders; without any,
     `root` is that of the training pictures. ValueError for two of one split, and for folders named
@@ -149,17 +146,15 @@ def sources(root) -> tuple[dict[str, Path], list[str], Counter]:
             )
         ready = {"train": root}
         folders = []
-    texts, beside = [], Counter[str]()
+    texts = []
     for folder in folders:
         is_split = named.get(folder) in ready and opening.folders(folder)
         if not is_split and (count := len(opening.listing(folder)[0])):
             texts.append(f"the folder {folder.name} with {count} pictures")
     for place in dict.fromkeys((root, *ready.values())):
-        loose, others = opening.listing(place, below=False)
-        beside += others
-        if loose:
+        if loose := opening.listing(place, below=False)[0]:
             texts.append(f"{len(loose)} pictures beside the folders of {place}")
-    return ready, texts, beside
+    return ready, [*texts, *filter(None, [opening.in_words(opening.listing(root)[1])])]
 
 
 def _inner(root: Path) -> Path:
@@ -169,26 +164,25 @@ def _inner(root: Path) -> Path:
     return root
 
 
-def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...], Counter]:
-    """Return pictures with the number of their class, the classes, and other files by ending."""
+def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+    """Return pictures with the number of their class, and the classes."""
     folders = opening.folders(source)
-    listed = {folder: opening.listing(folder) for folder in folders}
-    others = sum((rest for _, rest in listed.values()), Counter())
-    what = f" ({words})" if (words := opening.in_words(others)) else ""
-    if not any(pictures for pictures, _ in listed.values()):
+    listed = {folder: opening.listing(folder)[0] for folder in folders}
+    what = f" ({words})" if (words := opening.in_words(opening.listing(source)[1])) else ""
+    if not any(listed.values()):
         raise NoFolderError(f"{source} has no class folders with pictures in them{what}")
     if len(folders) == 1:
         raise NoFolderError(
             f"{source} has one class folder, '{folders[0].name}', expected two or more: if the "
             f"classes are in it, move them up or choose --data-dir {folders[0]}"
         )
-    if empty := [folder.name for folder, (pictures, _) in listed.items() if not pictures]:
+    if empty := [folder.name for folder, pictures in listed.items() if not pictures]:
         raise ValueError(
             f"class folders of {source} without pictures{what}: {', '.join(empty)}; add some, or "
             "remove the folders"
         )
-    samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder][0]]
-    return samples, tuple(folder.name for folder in folders), others
+    samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder]]
+    return samples, tuple(folder.name for folder in folders)
 
 
 def _digest(path: Path, source: Path) -> str:

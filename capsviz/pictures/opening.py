@@ -131,11 +131,9 @@ def described(kinds: Sequence[Kind]) -> list[str]:
     if not kinds:
         return []
     counts = Counter(one.name for one in kinds).most_common()
-    (width, widest), (height, highest) = (
-        (min(sides), max(sides)) for sides in zip(*(one.size for one in kinds), strict=True)
-    )
-    sizes = f"width {width} to {widest}, height {height} to {highest} pixels"
-    return [f"pictures: {', '.join(f'{n} {name}' for name, n in counts)}; {sizes}"]
+    wide, tall = (f"{min(s)} to {max(s)}" for s in zip(*(one.size for one in kinds), strict=True))
+    each = ", ".join(f"{n} {name}" for name, n in counts)
+    return [f"pictures: {each}; width {wide}, height {tall} pixels"]
 
 
 def doubts(kinds: Sequence[Kind], top: float = 0, *, alike: bool = True) -> list[str]:
@@ -150,10 +148,10 @@ def doubts(kinds: Sequence[Kind], top: float = 0, *, alike: bool = True) -> list
     if deep := sum(one.bits > 8 and one.over == BYTE for one in kinds):
         lines.append(f"{deep} pictures of 16 bits, in colour or transparent, are read with 8")
     if several := [one.pages for one in kinds if one.pages > 1]:
-        more = sum(several) - len(several)
+        count = len(several)
         lines.append(
-            f"{len(several)} files hold several pictures: the first of each is used, and {more} "
-            "more are left out"
+            f"{count} files hold several pictures: the first of each is used, and "
+            f"{sum(several) - count} more are left out"
         )
     return lines
 

@@ -134,7 +134,7 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     of = "41 PNG RGB of 8 bits, 1 PNG grey of 16 bits; width 9 to 164, height 9 to 116 pixels"
     assert f"pictures: {of}" in lines
     assert "mine train: 20 images (1, 28, 28) of 2 classes (cat 9, dog 11)" in lines
-    assert f"left out of {folder}: 2 files that are not pictures (1 .txt, 1 .csv)" in lines
+    assert f"left out of {folder}: 2 files that are not pictures (1 .csv, 1 .txt)" in lines
     assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)
     assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
     assert run(folder, "--save-figure", tmp_path / "sheet.png").exit_code == 2
