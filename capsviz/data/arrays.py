@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from capsviz.data import Dataset, _given, _splits
+from capsviz.data._files import intact
 from capsviz.discovery import needs
 from capsviz.pictures import opening
 
@@ -104,12 +105,8 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
 def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for path, _ in files:
-        try:
+        with intact(path):
             arrays = READERS[path.suffix.lower()](path, labels)
-        except (ImportError, MemoryError):
-            raise
-        except Exception as error:  # scipy raises anything for damaged files
-            raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
         named = len(files) > 1 and path.suffix.lower() != ".npy"
         found |= {f"{path.stem}_{k}" if named else k: array for k, array in arrays.items()}
     return found
@@ -266,10 +263,8 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, ch
         array = array.astype(np.float32) / np.float32(top)
     images = _given.pixels(array)
     if channels and channels != images.shape[1]:
-        how = (
-            functional.rgb_to_grayscale if channels == 1 else lambda one: one.expand(-1, 3, -1, -1)
-        )
-        images = how(images)
+        grey = channels == 1
+        images = functional.rgb_to_grayscale(images) if grey else images.expand(-1, 3, -1, -1)
     if size and tuple(images.shape[2:]) != (size, size):
         images = functional.center_crop(functional.resize(images, size, antialias=True), size)
     return images.contiguous()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from capsviz.data import Dataset, search_path
+from capsviz.data import Dataset, _splits, search_path
 from capsviz.data._files import find, intact, split_of
 from capsviz.data._torchvision import read
 
@@ -52,19 +52,19 @@ def load(split, root=None, *, download=True):
 def _of_archive(archive: Path, split: str) -> Dataset:
     """Return a split of the pictures in an archive."""
     pictures = _unpack(archive, "test" if split == "test" else "train")
-    chosen = []
-    for label, name in enumerate(CLASSES):
+    chosen: list[Path] = []
+    for name in CLASSES:
         paths = sorted(path for path in pictures if path.parent.name == name)
         if len(paths) < 2:
             raise ValueError(f"{archive} holds {len(paths)} pictures of {name} for {split}")
         training = len(paths) - max(round(HELD_OUT * len(paths)), 1)
-        some = {"train": paths[:training], "validation": paths[training:], "test": paths}[split]
-        chosen += [(turn, label, path) for turn, path in enumerate(some)]
-    chosen.sort()
-    images = torch.from_numpy(_decode({path: pictures[path] for _, _, path in chosen}))
-    labels = torch.tensor([label for _, label, _ in chosen])
-    lossy = any(path.suffix.lower() in LOSSY for _, _, path in chosen)
-    return Dataset(images, labels, CLASSES, "cifar10", split, notice=NOTICE if lossy else None)
+        chosen += {"train": paths[:training], "validation": paths[training:], "test": paths}[split]
+    labels = torch.tensor([CLASSES.index(path.parent.name) for path in chosen])
+    turns = _splits.in_turn(labels.tolist())
+    images = torch.from_numpy(_decode({chosen[k]: pictures[chosen[k]] for k in turns}))
+    notice = NOTICE if any(path.suffix.lower() in LOSSY for path in chosen) else None
+    labels = labels[turns]
+    return Dataset(images, labels, CLASSES, "cifar10", split, notice=notice)
 
 
 def _unpack(archive: Path, part: str) -> dict[Path, bytes]:
