@@ -97,30 +97,21 @@ def test_jpeg_is_said_to_be_lossy_whatever_is_done_to_the_images(tmp_path):
     assert part.notice == part.first(3).notice == NOTICE and "lossy JPEG" in NOTICE
 
 
-def test_a_class_without_pictures_is_named(tmp_path):
-    write_pictures(tmp_path, n_train=1)
-    with pytest.raises(ValueError, match="holds 1 pictures of airplane for train"):
-        data.load("cifar10", "train", tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "split", "words"),
     [
-        ({"size": 28}, r"expected 32 x 32 pixels, got \(28, 28\)"),
-        ({"kept": 0}, "cannot be read"),
-        ({"kept": 60}, "cannot be read"),
+        ({"n_train": 1}, "train", "holds 1 pictures of airplane for train"),
+        ({"size": 28}, "test", r"airplane/0000.png of .* expected 32 x 32 pixels, got \(28, 28\)"),
+        ({"kept": 0}, "test", "airplane/0000.png of CIFAR-10 cannot be read"),
+        ({"kept": 60}, "test", "airplane/0000.png of CIFAR-10 cannot be read"),
+        ({"archive": 0}, "test", f"{ARCHIVE} cannot be read"),
+        ({"archive": 2_000}, "test", f"{ARCHIVE} cannot be read"),
     ],
 )
-def test_a_picture_that_is_not_as_it_should_be_is_named(tmp_path, how, words):
+def test_what_is_not_as_it_should_be_in_an_archive_is_named(tmp_path, how, split, words):
+    kept = how.pop("archive", None)
     write_pictures(tmp_path, **how)
-    with pytest.raises(ValueError, match=rf"airplane/0000.png of CIFAR-10 .*{words}"):
-        data.load("cifar10", "test", tmp_path)
-
-
-@pytest.mark.parametrize("kept", [0, 2_000])
-def test_an_archive_that_is_cut_short_is_called_damaged(tmp_path, kept):
-    write_pictures(tmp_path, ending="jpeg")
     content = (tmp_path / ARCHIVE).read_bytes()
     (tmp_path / ARCHIVE).write_bytes(content[:kept])
-    with pytest.raises(ValueError, match=rf"{ARCHIVE} cannot be read"):
-        data.load("cifar10", "train", tmp_path)
+    with pytest.raises(ValueError, match=words):
+        data.load("cifar10", split, tmp_path)

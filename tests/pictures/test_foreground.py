@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers.photographs import photograph
 from scipy import ndimage
 
 from capsviz.pictures import foreground
@@ -69,15 +68,6 @@ def test_ink_that_reaches_the_border_is_kept_where_there_is_no_other():
 def test_a_slope_of_light_alone_shows_no_ink():
     with pytest.raises(ValueError, match="is empty"):
         foreground.find_strokes(np.tile(np.linspace(0, 1, 90, dtype=np.float32), (60, 1)))
-
-
-def test_a_sheet_of_paper_on_a_table_is_found(digits):
-    sheet = np.asarray(photograph((digits[0][0, 0] * 255).byte().numpy(), 0)) / np.float32(255)
-    table = np.full((300, 400), 0.1, np.float32)
-    table[60:210, 90:290] = sheet[::4, ::4]
-    rows, columns = foreground.find_sheet(table)
-    assert 60 <= rows.start < 75 and 195 < rows.stop <= 210
-    assert 90 <= columns.start < 105 and 275 < columns.stop <= 290
 
 
 def test_bright_ink_is_no_sheet_of_paper(digits):

@@ -56,19 +56,6 @@ def test_a_grey_one_is_inverted_or_centred_where_that_is_named(folder):
         capsviz.open_image(file, model, invert="perhaps")
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
-def test_grey_levels_of_a_set_are_on_one_scale(tmp_path, dtype):
-    levels, top = np.array([200, 255, 256, 60000]), 65535
-    for k, level in enumerate(levels):
-        value = level if dtype is np.uint16 else level / top
-        Image.fromarray(np.full((9, 9), value, dtype)).save(tmp_path / f"{k}.tif")
-    found = [
-        int(square(load(tmp_path / f"{k}.tif", alike=True), 8, 1).float().mean())
-        for k in range(len(levels))
-    ]
-    assert found == [round(255 * level / top) for level in levels]
-
-
 @pytest.mark.parametrize("ink", [120, 135])
 def test_transparent_ground_is_white_in_a_set(tmp_path, ink):
     image = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
