@@ -71,10 +71,12 @@ def groups_in_both(train: Sequence[tuple[str, int]], part: Sequence[tuple[str, i
     """
     classes = Counter(label for _, label in train)
     counts = Counter((group(name), label) for name, label in train)
-    named = {one for (one, label), n in counts.items() if 2 * n >= classes[label]}
-    known = Counter(one for name, _ in train if (one := group(name)) not in named)
-    own = {group(name) for name, _ in part} - {None, *named}
-    both = sorted(one for one in own & set(known) if one)
+    known: Counter[str] = Counter()
+    for (one, label), n in counts.items():
+        if one is not None and 2 * n < classes[label]:
+            known[one] += n
+    own = {group(name) for name, _ in part} - {None}
+    both = sorted(set(known) & own)
     many = len(both) >= max(3, len(own) / 4) and sum(known[one] for one in both) >= 2 * len(both)
     return both if many else []
 

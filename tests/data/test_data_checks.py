@@ -146,6 +146,8 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
 
 def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):
     assert "digits test: 360 images (1, 28, 28) of 10 classes (0 36, " in run("digits").output
+    said = run("digits", "--data-option", "blok")
+    assert said.exit_code == 2 and "takes no blok, got None: expected block or" in said.stderr
     np.savez(tmp_path / "x.npz", images=np.eye(9)[[np.arange(9)] * 30], labels=np.arange(30) % 2)
     lines = run(tmp_path / "x.npz").output.splitlines()
     assert lines[0] == "array images: (30, 9, 9) float64, 0 to 1"
