@@ -195,7 +195,11 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(path) as file:
-                _check_size(path, *file.size)
+                if file.width * file.height > LARGEST or min(file.size) < SMALLEST:
+                    raise ValueError(
+                        f"it is {file.width} x {file.height} pixels, expected at least {SMALLEST} "
+                        f"on each side and at most {LARGEST:,} in all"
+                    )
                 if longest is not None:
                     file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(file)
@@ -211,8 +215,6 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
                 rgba = np.asarray(picture, dtype=np.float32) / 255
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
-    except _SizeError:
-        raise
     except Exception as error:  # decoders raise anything for damaged files
         what = _what(path, error)
         raise ValueError(f"'{path}' is not a picture that can be read ({what})") from error
@@ -234,18 +236,6 @@ def square(pixels: np.ndarray, side: int, channels: int) -> Tensor:
     picture = picture.convert("L" if channels == 1 else "RGB")
     picture = functional.center_crop(functional.resize(picture, side, antialias=True), side)
     return functional.pil_to_tensor(picture)
-
-
-class _SizeError(ValueError):
-    """A picture is too large or too small."""
-
-
-def _check_size(path, width: int, height: int) -> None:
-    size = f"'{path}' is {width} x {height} pixels"
-    if width * height > LARGEST:
-        raise _SizeError(f"{size}, expected at most {LARGEST:,} in all")
-    if min(width, height) < SMALLEST:
-        raise _SizeError(f"{size}, expected at least {SMALLEST} on each side")
 
 
 def _what(path, error: Exception) -> str:

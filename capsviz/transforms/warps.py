@@ -51,23 +51,18 @@ def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor
 def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
     """Return sizes (A,) of a warp from start to stop, both included where the step allows.
 
-    In the warp's unit; None: its own.
-
-    Raises
-    ------
-    ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
+    In the warp's unit; None: its own. ValueError for a bad step or range, and as `family_matrix`.
     """
     own, given = family(name), (start, stop, step)
     start, stop, step = (
         float(usual if value is None else value)
         for usual, value in zip((own.start, own.stop, own.step), given, strict=True)
     )
-    if not (np.isfinite([start, stop, step]).all() and step > 0):
+    if not (np.isfinite([start, stop, step]).all() and step > 0 and start <= stop):
         raise ValueError(
-            f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
+            "expected finite sizes, --from below --to, and a step above 0, got "
+            f"{start:g} to {stop:g} by {step:g}"
         )
-    if stop < start:
-        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
     count = int((stop - start) / step + 1e-9) + 1
     if count > MOST:
         raise ValueError(
