@@ -143,7 +143,7 @@ def test_every_floor_has_its_rooms_and_capsviz_few_files():
         ("capsviz.analyses.rotate", "capsviz.nn.models.capsnet"),
         ("capsviz.analyses.rotate", "capsviz.analyses.sweep"),
         ("capsviz.analyses.rotate", "capsviz.no_such_room"),
-        ("capsviz.analyses.rotate", "capsviz.data._torchvision"),
+        ("capsviz.analyses.rotate", "capsviz.data._files"),
         ("capsviz.nn.models.capsnet", "capsviz.nn.routing._parts"),
     ],
 )

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from capsviz.data import Dataset, _splits, search_path
-from capsviz.data._files import find, intact, split_of
-from capsviz.data._torchvision import read
+from capsviz.data._files import find, intact, read, split_of
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer",

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from capsviz.data._torchvision import load_idx
+from capsviz.data._files import load_idx
 
 IMAGE_SHAPE, CLASSES = (1, 28, 28), tuple("0123456789")
 

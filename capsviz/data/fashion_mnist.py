@@ -1,6 +1,6 @@
 """Fashion-MNIST: 70,000 pieces of clothing, 28x28 (Xiao, Rasul & Vollgraf 2017)."""
 
-from capsviz.data._torchvision import load_idx
+from capsviz.data._files import load_idx
 
 IMAGE_SHAPE = (1, 28, 28)
 CLASSES = (

@@ -1,6 +1,6 @@
 """Kuzushiji-MNIST: 70,000 cursive Japanese characters, 28x28 (Clanuwat et al. 2018)."""
 
-from capsviz.data._torchvision import load_idx
+from capsviz.data._files import load_idx
 
 IMAGE_SHAPE = (1, 28, 28)
 CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")

@@ -1,6 +1,6 @@
 """MNIST: 70,000 handwritten digits, 28x28 (LeCun, Cortes & Burges)."""
 
-from capsviz.data._torchvision import load_idx
+from capsviz.data._files import load_idx
 
 IMAGE_SHAPE, CLASSES = (1, 28, 28), tuple("0123456789")
 

@@ -1,8 +1,7 @@
 """SVHN: 99,289 house numbers, cropped to the middle digit, 3x32x32 (Netzer et al. 2011)."""
 
 from capsviz.data import search_path
-from capsviz.data._files import split_of
-from capsviz.data._torchvision import read
+from capsviz.data._files import read, split_of
 
 IMAGE_SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
 FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data folder, is read too

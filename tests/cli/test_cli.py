@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("capsviz.data._torchvision._reachable", lambda mirrors: False)
+    monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
 
     def invoke(*args):
         return CliRunner().invoke(main, [str(a) for a in args], prog_name="capsviz")

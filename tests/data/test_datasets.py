@@ -12,7 +12,7 @@ import torch
 from helpers.mnist_files import FOLDERS, write_idx
 
 from capsviz import data, discovery
-from capsviz.data import _torchvision, multimnist
+from capsviz.data import _files, multimnist
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = ("mnist", "svhn", "cifar10")
@@ -85,7 +85,7 @@ def test_a_download_that_cannot_start_is_given_up_also_where_the_name_server_han
         raise OSError("no answer")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    monkeypatch.setattr(_torchvision, "START_SECONDS", 0.3)
+    monkeypatch.setattr(_files, "START_SECONDS", 0.3)
     before = set(threading.enumerate())
     with pytest.raises(FileNotFoundError, match=r"did not start within 0\.3 seconds"):
         data.load(name, "test", tmp_path)
