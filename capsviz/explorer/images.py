@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from capsviz import pictures
-from capsviz.pictures.centring import mnist_style
+from capsviz.pictures.strokes import mnist_style
 from capsviz.transforms.augment import to_uint8
 
 SHEET_PX = 280  # side of the sheet that is drawn on

@@ -14,7 +14,7 @@ from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
-from capsviz.pictures import foreground
+from capsviz.pictures import strokes
 from capsviz.statistics.detection import remarks
 
 MEANINGS = {  # of each intervention
@@ -90,7 +90,7 @@ def flag(answers: Answers, networks: Networks) -> str:
     if networks.limits is None or answers.plain is not None:
         return ""
     image = answers.trace.image
-    pieces = foreground.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
+    pieces = strokes.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
     reasons = networks.limits.crossed(float(answers.trace.lengths.max()), answers.trace.distance)
     score = score_name(networks.model)
     texts = remarks(bool(reasons), reasons, pieces, score.split()[-1])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from capsviz.pictures import centring, foreground
+from capsviz.pictures import strokes
 from capsviz.pictures.opening import load, square
 from capsviz.tracing import abilities
 
@@ -93,7 +93,7 @@ def prepare(
 ) -> Prepared:
     """Read a picture and prepare it as a network's training data were prepared.
 
-    For networks of digits as MNIST, see `pictures.centring`; for networks of class folders as those
+    For networks of digits as MNIST, see `pictures.strokes`; for networks of class folders as those
     pictures, see `opening.square`. For others the picture is resized to the size of the whole
     pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
@@ -115,10 +115,10 @@ def prepare(
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
-            steps = centring.mnist_style(pixels, invert=invert, size=size)
+            steps = strokes.mnist_style(pixels, invert=invert, size=size)
         else:
-            grey = centring.to_grey(pixels)
-            bright = 1 - grey if foreground.is_dark_on_light(grey, invert) else grey
+            grey = strokes.to_grey(pixels)
+            bright = 1 - grey if strokes.is_dark_on_light(grey, invert) else grey
             resized = _resize(bright[..., None], *size)[..., 0]
             steps = {"grey": grey, "inverted": bright, "input": resized}
     except ValueError as error:
@@ -134,8 +134,8 @@ def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.nd
     planes = own.permute(1, 2, 0).numpy() / np.float32(255)
     if len(own) == 3:
         return {"original": pixels, "input": planes}
-    grey, plane = centring.to_grey(pixels), planes[..., 0]
-    if invert == "auto" or not foreground.is_dark_on_light(grey, invert):
+    grey, plane = strokes.to_grey(pixels), planes[..., 0]
+    if invert == "auto" or not strokes.is_dark_on_light(grey, invert):
         return {"grey": grey, "input": plane}
     return {"grey": grey, "inverted": 1 - grey, "input": 1 - plane}
 

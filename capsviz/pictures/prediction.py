@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from capsviz import pictures
 from capsviz.nn.functional import reconstruction_loss
-from capsviz.pictures import foreground, opening
+from capsviz.pictures import opening, strokes
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
 from capsviz.tracing.outputs import distance as distance_of
@@ -107,9 +107,9 @@ def of_files(
     for path in paths:
         try:
             prepared = pictures.prepare(path, frame, invert, centre=centre)
-            strokes = prepared.steps.get("ink")
-            pieces = None if strokes is None else foreground.pieces(strokes)
-            small = {k: foreground.average(step, STEP_PX) for k, step in prepared.steps.items()}
+            ink = prepared.steps.get("ink")
+            pieces = None if ink is None else strokes.pieces(ink)
+            small = {k: strokes.average(step, STEP_PX) for k, step in prepared.steps.items()}
             waiting.append((path, prepared.image, small, pieces))
         except ValueError as error:
             failed(" ".join(str(error).split()))
