@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from scipy.io import savemat
 
@@ -161,17 +160,3 @@ def test_damaged_files_and_missing_ones_are_named(tmp_path, ending):
     for place in (None, tmp_path / f"y{ending}"):
         with pytest.raises(FileNotFoundError, match=r"by --data-dir FILE, but"):
             data.load("arrays", "train", place)
-
-
-def test_a_network_of_arrays_takes_pictures_as_they_are(tmp_path):
-    from types import SimpleNamespace
-
-    from capsviz import pictures
-
-    about = {"name": "arrays", "whole": [1, 28, 28], "options": {"range": 4095.0}}
-    model = SimpleNamespace(config={"image_shape": (1, 28, 28)}, card={"dataset": about})
-    frame = pictures.frame(model)
-    assert frame.folders and not frame.centred and frame.top == 4095
-    deep = np.full((28, 28), 4095, np.uint16)
-    Image.fromarray(deep).save(tmp_path / "x.tif")
-    assert torch.equal(pictures.read(tmp_path / "x.tif", frame), torch.ones(1, 1, 28, 28))

@@ -52,6 +52,9 @@ def test_a_grey_one_is_inverted_or_centred_where_that_is_named(folder):
     torch.testing.assert_close(capsviz.open_image(file, model, invert="yes"), 1 - plain)
     centred = pictures.prepare(file, pictures.frame(model), centre=True)
     assert "ink" in centred.steps and not centred.image.equal(plain)
+    model.card["dataset"] |= {"name": "arrays", "options": {"range": 4095.0}}
+    frame = pictures.frame(model)
+    assert frame.folders and not frame.centred and frame.top == 4095
     with pytest.raises(ValueError, match="inversion"):
         capsviz.open_image(file, model, invert="perhaps")
 

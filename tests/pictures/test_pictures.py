@@ -1,5 +1,6 @@
 """A user's pictures: every kind that people have is read, everything else is refused in words."""
 
+import re
 import struct
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, TiffImagePlugin
 
 from capsviz import pictures
+from capsviz.pictures import opening
 
 SHAPE = pictures.Frame((1, 28, 28))
 
@@ -100,3 +102,23 @@ def test_what_cannot_be_read_as_a_picture_is_refused(tmp_path, picture, message)
         path.mkdir()
     with pytest.raises(ValueError, match=message):
         pictures.read(path, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("files", "top", "words"),
+    [
+        ({"a.png": "L", "b.tif": "I;16"}, 0, "depths differ: .* 1 of 16 bits by 65,535"),
+        ({"a.tif": "F", "b.tif": "I;16"}, 0, "depths differ: .* 1 of 32 bits by 1"),
+        ({"a.png": "RGB", "b.tif": "I;16"}, 4095, "--range is for grey .* by 4,095"),
+        ({"a.png": "L"}, 4095, "--range is for grey .*, 1 of 8 bits by 255"),
+        ({"a.gif": "L", "b.gif": "L"}, 0, "2 files hold several pictures: .* and 4 more are left"),
+        ({"a.tif": "L", "b.tif": "RGB", "c.png": "LA"}, 0, "^$"),
+    ],
+)
+def test_depths_and_pages_of_pictures_are_one_line(tmp_path, files, top, words):
+    more = {"save_all": True, "append_images": [Image.new("L", (9, 9), k) for k in (99, 199)]}
+    for name, mode in files.items():
+        how = more if name.endswith("gif") else {}
+        Image.new(mode, (9, 9), 1).save(tmp_path / name, **how)
+    kinds = opening.kinds([*tmp_path.iterdir(), tmp_path / "none.png"])
+    assert len(kinds) == len(files) and re.search(words, "".join(opening.doubts(kinds, top)))
