@@ -154,23 +154,21 @@ def compute(
 
 
 def warped(image: Tensor, how: Warp) -> Tensor:
-    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed.
-
-    ValueError for a scale that is not above 0, or an angle beyond 360°.
-    """
+    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed."""
     from capsviz.transforms.warps import matrix, warp
 
     if how == NO_WARP:
         return image
-    if not how.scale > 0:
-        raise ValueError(f"a scale must be above 0, got {how.scale:g}")
-    if not abs(how.angle_deg) <= 360:
-        raise ValueError(f"an angle must lie within -360° and 360°, got {how.angle_deg:g}°")
     angle, scale, shear, right, down = how
-    scales = {"scale_x": scale, "scale_y": scale}
-    shifts = {"shift_x_px": right, "shift_y_px": down}
-    frame = (image.shape[-2], image.shape[-1])
-    return warp(image, matrix(frame, angle_deg=angle, shear=shear, **scales, **shifts)).clamp(0, 1)
+    if not (scale > 0 and abs(angle) <= 360):
+        raise ValueError(
+            f"expected a scale above 0 and an angle within ±360°, got {scale:g} and {angle:g}°"
+        )
+    by = matrix(
+        (image.shape[-2], image.shape[-1]), angle_deg=angle, shear=shear, scale_x=scale,
+        scale_y=scale, shift_x_px=right, shift_y_px=down,
+    )  # fmt: skip
+    return warp(image, by).clamp(0, 1)
 
 
 def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | None:

@@ -60,7 +60,7 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
     """Return data set and place that SOURCE stands for; ValueError for neither."""
     from capsviz import data
     from capsviz.discovery import unknown
-    from capsviz.pictures.opening import HIDDEN
+    from capsviz.pictures.opening import folders
 
     place, name = Path(source).expanduser(), source.replace("-", "_")
     if not place.exists():
@@ -68,9 +68,8 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
             known = unknown("data set", source, data.available())
             raise ValueError(f"{known}, or a folder or file that is there")
         return name, data_dir
-    inside = list(place.iterdir()) if place.is_dir() else [place]
-    classes = any(path.is_dir() and not path.name.startswith(HIDDEN) for path in inside)
-    arrays = not classes and any(path.suffix.lower()[1:] in data.FILES for path in inside)
+    inside = [] if place.is_dir() and folders(place) else [place, *place.glob("*")]
+    arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)
     return dataset or ("arrays" if arrays else "folder"), place
 
 

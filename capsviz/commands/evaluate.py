@@ -67,19 +67,16 @@ def _of_runs(opened, part, split: str) -> dict:
 
 
 def _runs_table(about: dict) -> str:
+    runs, (low, high) = about["runs"], about["accuracy"].ci95
     seeds = ", ".join(map(str, about["seeds"]))
-    each = ", ".join(f"{one['accuracy']:.2%}" for one in about["runs"])
-    low, high = about["accuracy"].ci95
-    losses = [one["margin_loss"] for one in about["runs"]]
-    return "\n".join(
-        [
-            f"{len(about['runs'])} training runs of {about['recipe']} (seeds {seeds}) on "
-            f"{about['n']:,} images of {about['dataset']} {about['split']}",
-            f"  accuracy     {about['accuracy'].value:.2%}  (95 % interval over runs and images "
-            f"{low:.2%} to {high:.2%})",
-            f"  of each run  {each}",
-            f"  margin loss  {sum(losses) / len(losses):.5f} per image",
-        ]
+    each = ", ".join(f"{one['accuracy']:.2%}" for one in runs)
+    of = f"{about['n']:,} images of {about['dataset']} {about['split']}"
+    interval = f"95 % interval over runs and images {low:.2%} to {high:.2%}"
+    return (
+        f"{len(runs)} training runs of {about['recipe']} (seeds {seeds}) on {of}\n"
+        f"  accuracy     {about['accuracy'].value:.2%}  ({interval})\n"
+        f"  of each run  {each}\n"
+        f"  margin loss  {sum(one['margin_loss'] for one in runs) / len(runs):.5f} per image"
     )
 
 
