@@ -151,9 +151,10 @@ def command(
     """Predict each file, write what was asked for, and name those that could not be read."""
     from tqdm import tqdm
 
-    from capsviz import pictures, results
+    from capsviz import checkpoint as checkpoints
+    from capsviz import data, pictures, results
     from capsviz.cli import naming
-    from capsviz.inputs.opening import open_model
+    from capsviz.inputs.opening import choose_device
     from capsviz.pictures import opening, prediction
     from capsviz.tracing import abilities, score_name
     from capsviz.training import thresholds
@@ -175,12 +176,16 @@ def command(
     words = opening.in_words(others)
     if not paths:
         raise ValueError(f"no picture in {', '.join(map(repr, nothing))}{words and f': {words}'}")
-    model, source, notice = open_model(
-        checkpoint=checkpoint, network=network, weights=weights, dataset=dataset,
-        data_dir=data_dir, device=device,
-    )  # fmt: skip
-    if notice is not None:
-        click.echo(notice, err=True)
+    source = network or checkpoint or data.DEFAULT
+    if network is not None:
+        places = {"dataset": dataset, "data_dir": data_dir, "device": device}
+        named = {"network": network, "weights": weights, "checkpoint": checkpoint, **places}
+        model = options.open_inputs(named, capsules=False).model
+    elif idle := options.typed("weights", "dataset", "data_dir"):
+        own = "only for a network of your own, by --network FILE.py:FUNCTION"
+        raise ValueError(f"{', '.join(idle)}: {own}")
+    else:
+        model = checkpoints.load(source, device=choose_device(device))
     count = "1 picture" if len(paths) == 1 else f"{len(paths):,} pictures"
     click.echo(f"{count}{words and f'; left out: {words}'}", err=True)
     frame = pictures.frame(model)

@@ -241,10 +241,8 @@ def load(
     crop_px  side of a square to crop from the centre, after padding; None: the whole image.
     options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
 
-    Raises
-    ------
-    ValueError         for an unknown name, split or option, and damaged files.
-    FileNotFoundError  if it is neither found nor downloaded; the message says where to put it.
+    ValueError for an unknown name, split or option, and damaged files; FileNotFoundError, which
+    says where to put it, if it is neither found nor downloaded.
     """
     name = "arrays" if name in FILES else name
     check_options(name, options)

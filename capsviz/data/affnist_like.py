@@ -63,10 +63,8 @@ def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, T
     """
     padded = plain.pad(PAD_PX)
     drawn = transforms(plain, variant, seed=seed)
-    images = [
-        apply(part, Transforms(*(t[start : start + CHUNK] for t in drawn)))
-        for start, part in zip(range(0, len(plain), CHUNK), padded.images.split(CHUNK), strict=True)
-    ]
+    chunks = zip(*(values.split(CHUNK) for values in (padded.images, *drawn)), strict=True)
+    images = [apply(part, Transforms(*some)) for part, *some in chunks]
     return replace(padded, images=torch.cat(images), name="affnist_like"), drawn
 
 

@@ -92,7 +92,8 @@ def _samples(ready: Mapping[str, Path], split: str, root):
             )
     missing = [name for name in _splits.SHARES if name not in ready]
     if source == ready.get("train") and missing:
-        keys = [_digest(path, source) for path, _ in samples]
+        paths = [path.relative_to(source).as_posix() for path, _ in samples]
+        keys = [hashlib.sha256(path.encode()).hexdigest() for path in paths]
         labels = [label for _, label in samples]
         samples = [samples[k] for k in _splits.share(keys, labels, split, missing)]
     return samples, classes
@@ -183,7 +184,3 @@ def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
         )
     samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder]]
     return samples, tuple(folder.name for folder in folders)
-
-
-def _digest(path: Path, source: Path) -> str:
-    return hashlib.sha256(path.relative_to(source).as_posix().encode()).hexdigest()

@@ -178,25 +178,6 @@ def open_module(
     return module, part, card["name"], notice
 
 
-def open_model(**chosen) -> tuple[nn.Module, str, str | None]:
-    """A network in evaluation mode with its card, what it is named by, and a notice.
-
-    `chosen` is as for `open_inputs`. Without a checkpoint and a network it is `mnist`. ValueError
-    for a data set that would be ignored: only a custom network needs its images and classes.
-    """
-    if chosen["network"] is None:
-        idle = [name for name in ("weights", "dataset", "data_dir") if chosen[name] is not None]
-        if idle:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
-            raise ValueError(
-                f"{flags}: only for a network of your own, by --network FILE.py:FUNCTION"
-            )
-        source = chosen["checkpoint"] or data.DEFAULT
-        return checkpoints.load(source, device=choose_device(chosen["device"])), source, None
-    inputs = open_inputs(**chosen, capsules=False)
-    return inputs.model, inputs.source, inputs.notice
-
-
 def _without_images(model, split: str) -> data.Dataset:
     """A split without images, of the classes of a card, for a network whose data are not there."""
     (shape, count), about = images_and_classes(model), model.card["dataset"]

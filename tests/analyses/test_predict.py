@@ -14,7 +14,6 @@ from PIL import Image
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses.predict import SIDE, square
 from capsviz.cli import main
-from capsviz.inputs import opening
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
@@ -152,7 +151,7 @@ def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_r
     model = checkpoint.load("digits")
     model.card = model.card | {"dataset": {"name": "folder", "whole": [1, 28, 28]}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "open_model", lambda **how: (model, "x", None))
+        patch.setattr(checkpoint, "load", lambda *_, **__: model)
         dark = CliRunner().invoke(main, ["predict", str(tmp_path)])
         bright = CliRunner().invoke(main, ["predict", str(tmp_path), "--range", "4095"])
     assert dark.exit_code == bright.exit_code == 0, dark.output
