@@ -65,7 +65,7 @@ def test_a_picture_is_opened_for_a_network(tmp_path):
     assert image.shape == (1, 1, 28, 28) and image.dtype == torch.float32
     assert image.max() > 0.9 and image[..., :4].max() == 0  # bright ink in the middle
     model = capsviz.load("digits")
-    expected = pictures.read(tmp_path / "one.png", pictures.frame(model))
+    expected = pictures.prepare(tmp_path / "one.png", pictures.frame(model)).image
     assert torch.equal(capsviz.open_image(tmp_path / "one.png", model), expected)
     fresh = capsviz.CapsNet((3, 24, 20), types=2)  # without a card
     assert capsviz.open_image(tmp_path / "one.png", fresh).shape == (1, 3, 24, 20)

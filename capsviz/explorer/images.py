@@ -54,9 +54,9 @@ def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
 
 
 def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "auto") -> Tensor:
-    """Return a user's picture as `pictures.read` does; errors name the file without its folder."""
+    """Return a picture as `pictures.prepare` does; errors name the file without its folder."""
     try:
-        return pictures.read(path, frame, invert)
+        return pictures.prepare(path, frame, invert).image
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), Path(path).name)) from error
 

@@ -203,9 +203,9 @@ def open_picture(
     """A user's file, or the index-th image of a class of the split, for None the usual one."""
     if image is not None:
         frame = pictures.frame(inputs.model)
-        pixels, kinds = pictures.read(image, frame), pictures.opening.kinds([Path(image)])
+        kinds = pictures.opening.kinds([image])
         odd = pictures.opening.doubts(kinds, frame.top, alike=frame.folders)
-        return Picture(pixels, None, Path(image).stem, tuple(odd))
+        return Picture(pictures.prepare(image, frame).image, None, Path(image).stem, tuple(odd))
     digit = usual_class(inputs.dataset) if digit is None else digit
     pixels, _ = inputs.dataset.nth_of_class(digit, index)
     return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")

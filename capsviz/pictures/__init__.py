@@ -73,7 +73,8 @@ def open_image(
     ValueError  for files that are not pictures, too small, too large or empty pictures, and a
                 network without a known image shape.
     """
-    return read(path, Frame((1, 28, 28)) if model is None else frame(model), invert)
+    own = Frame((1, 28, 28)) if model is None else frame(model)
+    return prepare(path, own, invert).image
 
 
 class Prepared(NamedTuple):
@@ -81,11 +82,6 @@ class Prepared(NamedTuple):
 
     image: Tensor  # (1, C, H, W) float32 in [0, 1]
     steps: dict[str, np.ndarray]  # by name, (h, w) or (h, w, 3) in [0, 1]; the network's input last
-
-
-def read(path: str | os.PathLike, frame: Frame, invert: str = "auto") -> Tensor:
-    """Read a picture for a network: `prepare` without the steps, (1, C, H, W) in [0, 1]."""
-    return prepare(path, frame, invert).image
 
 
 def prepare(

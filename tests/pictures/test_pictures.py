@@ -10,7 +10,12 @@ from PIL import Image, ImageDraw, TiffImagePlugin
 from capsviz import pictures
 from capsviz.pictures import opening
 
+
 SHAPE = pictures.Frame((1, 28, 28))
+
+
+def read(path, frame=SHAPE):
+    return pictures.prepare(path, frame).image
 
 
 def stroke(size=(280, 280), ink=255, ground=0, mode="L", where=(60, 40, 90, 230)):
@@ -28,21 +33,21 @@ def save(tmp_path, image, name="x.png"):
 def test_every_mode_of_colour_is_read(tmp_path, mode):
     image = stroke().convert("RGB").convert(mode)
     path = save(tmp_path, image, "x.tif" if mode == "CMYK" else "x.png")
-    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
-    assert abs(pictures.read(path, SHAPE) - plain).max() < 0.02
+    plain = read(save(tmp_path, stroke(), "y.png"))
+    assert abs(read(path) - plain).max() < 0.02
 
 
 @pytest.mark.parametrize("ink", [0, 255])
 def test_ink_on_a_transparent_ground_is_seen_whether_black_or_white(tmp_path, ink):
     image = Image.new("RGBA", (280, 280), (0, 0, 0, 0))
     ImageDraw.Draw(image).rectangle((60, 40, 90, 230), fill=(ink, ink, ink, 255))
-    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
-    assert abs(pictures.read(save(tmp_path, image), SHAPE) - plain).max() < 1e-6
+    plain = read(save(tmp_path, stroke(), "y.png"))
+    assert abs(read(save(tmp_path, image)) - plain).max() < 1e-6
 
 
 def test_colour_networks_get_three_channels_resized(tmp_path):
     path = save(tmp_path, stroke(mode="RGB", ink=(255, 0, 0), ground=(0, 0, 255)))
-    image = pictures.read(path, pictures.Frame((3, 32, 20)))
+    image = read(path, pictures.Frame((3, 32, 20)))
     assert image.shape == (1, 3, 32, 20) and image[0, 0].max() > 0.9 and image[0, 1].max() < 0.1
 
 
@@ -101,7 +106,7 @@ def test_what_cannot_be_read_as_a_picture_is_refused(tmp_path, picture, message)
     elif picture == "folder":
         path.mkdir()
     with pytest.raises(ValueError, match=message):
-        pictures.read(path, SHAPE)
+        read(path)
 
 
 @pytest.mark.parametrize(
