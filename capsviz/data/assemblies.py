@@ -66,17 +66,11 @@ class Assemblies(NamedTuple):
         return render(self.part_types, self.part_poses, bright)
 
     def seen(self, centres: Tensor, field_px: float) -> tuple[Tensor, Tensor]:
-        """Return the part and the whole that square receptive fields see most of.
+        """Return the part and the whole that square receptive fields see most of: both (N, ...).
 
-        Parameters
-        ----------
-        centres   (..., 2) x and y in px, as of a grid (rows, columns, 2).
-        field_px  side of a field.
-
-        Returns
-        -------
-        Index of the part, -1 where no part fills a tenth of its area, and of its whole, -1 for a
-        distractor and where there is no part; both (N, ...).
+        They are the index of the part, -1 where no part fills a tenth of its area, and of its
+        whole, -1 for a distractor and where there is no part. `centres` (..., 2) are x and y in px,
+        as of a grid (rows, columns, 2), `field_px` is the side of a field.
         """
         N, P = self.part_types.shape
         x, y = ((centres[..., k] - field_px / 2).round().long() for k in (0, 1))
@@ -110,7 +104,6 @@ def load(
 
     Parameters
     ----------
-    root         unused.
     objects      1 or 2 wholes in an image; of two, labels are (N, 2), and `parts` of the data set
                  shows each alone.
     parts        2 to 4 in a whole.
@@ -121,9 +114,7 @@ def load(
     overlap      whether two wholes, and distractors, may lie over one another.
     rotation     degrees: wholes are rotated by up to so much in both directions.
 
-    Raises
-    ------
-    ValueError  for values that are not possible together.
+    ValueError for values that are not possible together.
     """
     values = objects, parts, distance, jitter, distractors, overlap, rotation, seed
     made = make(split, SIZES[split], **dict(zip(OPTIONS, values, strict=True)))
@@ -156,8 +147,6 @@ def make(split: str, n: int, **options) -> Assemblies:
 
 
 def _check(split: str, layout: SimpleNamespace) -> None:
-    if split not in SPLITS:
-        raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
     ranges = {
         "objects": (1, 2), "parts": (2, 4), "jitter": (0, 3), "distractors": (0, 6),
         "rotation": (0, OUTSIDE_DEG),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,14 +29,11 @@ def other_images(inputs, n: int) -> Others:
     from capsviz.transforms.augment import to_float
 
     for split in ("validation", "train"):
-        if split == inputs.dataset.split:
-            continue
-        try:
-            part = inputs.load(split).single()
-        except FileNotFoundError:
-            continue
-        part = part.sample(min(n, len(part)))
-        return Others(to_float(part.images), part.labels, f"{len(part)} {split} images")
+        with suppress(FileNotFoundError):
+            if split != inputs.dataset.split:
+                part = inputs.load(split).single()
+                part = part.sample(min(n, len(part)))
+                return Others(to_float(part.images), part.labels, f"{len(part)} {split} images")
     raise ValueError(
         f"{inputs.dataset.name} has neither validation nor training images at hand, which this "
         "needs beside those that are measured"
@@ -86,11 +84,11 @@ def training_images(inputs, count: int) -> dict:
 
     from capsviz.transforms.augment import to_float
 
+    if inputs.dataset.split == "train":
+        return {}
     try:
         part = inputs.load("train").single()
     except (FileNotFoundError, ValueError):
-        return {}
-    if inputs.dataset.split == "train":
         return {}
     draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
     ordered = part.labels[draw]

@@ -154,7 +154,6 @@ def test_as_a_data_set_it_has_labels_and_with_two_wholes_each_alone(monkeypatch)
         ({"objects": 2, "parts": 4, "distance": "far", "overlap": False}, "find no room"),
         ({"split": "test-combinations"}, "choose objects=2"),
         ({"split": "test-outside", "rotation": 180}, "choose a smaller rotation"),
-        ({"split": "third"}, "has no split 'third'"),
     ],
 )
 def test_impossible_layouts_are_refused_before_anything_is_drawn(options, words):

@@ -10,7 +10,6 @@ from PIL import Image, ImageDraw, TiffImagePlugin
 from capsviz import pictures
 from capsviz.pictures import opening
 
-
 SHAPE = pictures.Frame((1, 28, 28))
 
 
