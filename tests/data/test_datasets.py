@@ -12,7 +12,7 @@ import torch
 from helpers.mnist_files import FOLDERS, write_idx
 
 from capsviz import data, discovery
-from capsviz.data import _files, multimnist
+from capsviz.data import _files
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = ("mnist", "svhn", "cifar10")
@@ -198,14 +198,6 @@ def test_a_data_loader_takes_a_data_set():
         part[360]
     with pytest.raises(TypeError, match=r"dataset\.take"):
         part[:3]
-
-
-def test_of_several_things_in_an_image_a_data_loader_gets_all_classes():
-    pairs = multimnist.make(data.load("digits", "test").first(16))
-    image, labels = pairs[0]
-    assert torch.equal(labels, pairs.labels[0]) and image.shape == pairs.image_shape
-    batch = next(iter(torch.utils.data.DataLoader(pairs, batch_size=5)))
-    assert torch.equal(batch[1], pairs.labels[:5])
 
 
 def test_a_digest_tells_images_labels_and_shapes_apart():

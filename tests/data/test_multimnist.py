@@ -129,6 +129,8 @@ def test_what_needs_one_thing_in_each_image_refuses_two(overlaid, tiny):
 def test_a_sample_keeps_the_parts_of_its_images(overlaid):
     some = overlaid.sample(20)
     assert some.parts.shape[0] == len(some) == 20 and overlaid.sample(None) is overlaid
+    _, labels = next(iter(torch.utils.data.DataLoader(some, batch_size=5)))
+    assert torch.equal(labels, some.labels[:5]) and some[0][0].shape == some.image_shape
     for image, parts in zip(some.images, some.parts, strict=True):
         assert torch.equal(image.int(), parts.int().sum(0).clamp(max=255))
     with pytest.raises(ValueError, match="expected 1 to 360"):

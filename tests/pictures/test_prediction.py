@@ -62,6 +62,9 @@ def test_classes_lengths_and_errors_are_the_networks_own(tiny, tiny_images):
         assert one.lengths == pytest.approx(output.lengths[n, order].tolist())
         assert one.sse == pytest.approx(float((tiny_images[n] - made[n]).square().sum()), rel=1e-5)
         assert one.unlike is None
+    for top in (0, 4):
+        with pytest.raises(ValueError, match=f"expected 1 to 3 classes to name, got {top}"):
+            prediction.predict(tiny, tiny_images, CLASSES, top=top, limits=None)
 
 
 def test_an_image_beyond_either_limit_is_unlike_the_training_data(tiny, tiny_images):
@@ -77,12 +80,6 @@ def test_an_image_beyond_either_limit_is_unlike_the_training_data(tiny, tiny_ima
     assert [one.reasons for one in flagged] == expected
     assert [one.unlike for one in flagged] == [bool(reasons) for reasons in expected]
     assert {len(reasons) for reasons in expected} >= {0, 1}
-
-
-@pytest.mark.parametrize("top", [0, 4])
-def test_more_classes_than_there_are_cannot_be_named(tiny, tiny_images, top):
-    with pytest.raises(ValueError, match=f"expected 1 to 3 classes to name, got {top}"):
-        prediction.predict(tiny, tiny_images, CLASSES, top=top, limits=None)
 
 
 def test_a_network_without_decoder_is_flagged_by_the_length_alone(tiny_images):

@@ -60,25 +60,17 @@ def test_a_matrix_says_where_a_pixel_goes():
     torch.testing.assert_close(place, torch.tensor([7.0, 3.0]))
 
 
-def test_each_image_has_its_own_matrix():
-    images = draw(4, 1, 15, 15)
-    angles, shifts = torch.tensor([0.0, 30.0, -75.0, 180.0]), torch.tensor([0.0, 1.5, 2.0, -3.0])
-    together = warp(images, matrix((15, 15), angle_deg=angles, shift_x_px=shifts, scale_y=1.2))
-    for b in range(4):
-        one = {"angle_deg": float(angles[b]), "shift_x_px": float(shifts[b]), "scale_y": 1.2}
-        alone = warp(images[b : b + 1], matrix((15, 15), **one))
-        torch.testing.assert_close(together[b : b + 1], alone)
-
-
-def test_one_image_can_be_warped_by_many_matrices_and_many_by_one():
-    images, angles = draw(3, 2, 15, 15), torch.tensor([10.0, 20.0, 30.0, 40.0])
-    turned = rotate(images[:1], angles)
-    assert turned.shape == (4, 2, 15, 15)
-    for b in range(4):
-        torch.testing.assert_close(turned[b : b + 1], rotate(images[:1], float(angles[b])))
-    turned = rotate(images, 25.0)
-    for b in range(3):
-        torch.testing.assert_close(turned[b : b + 1], rotate(images[b : b + 1], 25.0))
+@pytest.mark.parametrize(("images", "matrices"), [(4, 4), (1, 4), (3, 1)])
+def test_images_and_matrices_go_in_pairs_or_one_goes_with_all(images, matrices):
+    drawn = draw(images, 2, 15, 15)
+    values = {"angle_deg": [0.0, 30.0, -75.0, 180.0], "shift_x_px": [0.0, 1.5, 2.0, -3.0]}
+    values = {name: torch.tensor(some[:matrices]) for name, some in values.items()}
+    together = warp(drawn, matrix((15, 15), **values, scale_y=1.2))
+    assert len(together) == max(images, matrices)
+    for b, found in enumerate(together):
+        one = {name: float(some[b % matrices]) for name, some in values.items()}
+        alone = warp(drawn[b % images][None], matrix((15, 15), **one, scale_y=1.2))
+        torch.testing.assert_close(found, alone[0])
 
 
 def test_what_comes_from_outside_is_zero_and_values_stay_in_bounds():
