@@ -38,8 +38,7 @@ def label(source: str) -> str:
     from capsviz.inputs.runs import matching
 
     if Path(source).name == "*":
-        runs, _ = matching(source)
-        source = os.path.commonprefix([run.name for run in runs])  # noqa: RUF071
+        source = os.path.commonprefix([run.name for run in matching(source)])  # noqa: RUF071
     if source in checkpoint.shipped():
         return source
     file, _, function = str(source).partition(":")  # FILE.py:FUNCTION

@@ -55,19 +55,17 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     return runs
 
 
-def matching(pattern: str) -> tuple[list[Path], int]:
-    """Folders and .safetensors files that a glob matches, and how many files of other kinds."""
+def matching(pattern: str) -> list[Path]:
+    """Folders and .safetensors files that a glob matches."""
     places = [Path(one) for one in sorted(glob.glob(str(Path(pattern).expanduser())))]
-    runs = [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
-    return runs, len(places) - len(runs)
+    return [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
 
 
 def _finished(pattern: str) -> list[str]:
-    runs, others = matching(pattern)
+    runs = matching(pattern)
     if not runs:
-        kind = f"{others} files, but " if others else ""
         raise ValueError(
-            f"--seeds-of '{pattern}' matches {kind}no training run: expected folders of runs, or "
+            f"--seeds-of '{pattern}' matches no training run: expected folders of runs, or "
             ".safetensors files"
         )
     for run in runs:
