@@ -18,7 +18,8 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 @click.command(
     help=__doc__ + "\n\nSOURCE is a folder of class folders, a file of arrays (.npz, .npy, .csv, "
     ".mat, .parquet), or the name of a data set. WARN lines name images that are both in training "
-    "and test, uneven classes, empty images, and a range that is hardly used."
+    "and test, groups of file names that are (patient07_1.png), uneven classes, empty images, "
+    "different depths, files of several pictures, and a range that is hardly used."
 )
 @click.argument("source", required=False)
 @options.recipe_data

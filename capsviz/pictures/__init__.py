@@ -93,10 +93,9 @@ def prepare(
     pictures, see `opening.square`. For others the picture is resized to the size of the whole
     pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
-    `invert` is "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks
-    only, and with "auto" not for class folders. `centre` says whether to find, scale and centre the
-    strokes of grey pictures; None: `frame.centred`. ValueError for files that are not pictures, and
-    too small, too large or empty ones.
+    `invert` is that of `open_image`; "auto" leaves pictures for class folders. `centre` says
+    whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
+    ValueError for files that are not pictures, and too small, too large or empty ones.
     """
     channels, height, width = frame.whole
     size = (height, width)
