@@ -95,11 +95,8 @@ def split_of(
         cut = cut and split != "test"
         if len(part) <= (least := VALIDATION if cut else 0):
             raise ValueError(f"expected more than {least:,} images for {split}, got {len(part):,}")
-        if cut:
-            part = part.take(
-                slice(-VALIDATION, None) if split == "validation" else slice(-VALIDATION)
-            )
-        return part
+        own = slice(-VALIDATION, None) if split == "validation" else slice(-VALIDATION)
+        return part.take(own) if cut else part
 
 
 def load_idx(

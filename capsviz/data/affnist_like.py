@@ -96,9 +96,8 @@ def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
 
 def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
     def uniform(low, high):
-        return low + (high - low) * torch.rand(
-            len(images), dtype=torch.float64, generator=generator
-        )
+        drawn = torch.rand(len(images), dtype=torch.float64, generator=generator)
+        return low + (high - low) * drawn
 
     height, width = images.shape[-2:]
     angle, shear, sx, sy = (uniform(*r) for r in (ANGLE_DEG, SHEAR, SCALE, SCALE))

@@ -36,11 +36,8 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     ready, unused = sources(root)
     samples, classes = _samples(ready, split, root)
-    memory.require(
-        len(samples) * channels * image_size**2,
-        f"{len(samples)} pictures of {image_size} x {image_size}",
-        "choose a smaller image_size",
-    )
+    size, what = channels * image_size**2, f"{len(samples)} pictures of {image_size} x {image_size}"
+    memory.require(len(samples) * size, what, "choose a smaller image_size")
     images, labels, errors = [], [], []
     for place in _splits.in_turn([label for _, label in samples]):
         path, label = samples[place]

@@ -50,7 +50,7 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
     """
     pictures: list[Path] = []
     others: Counter[str] = Counter()
-    walked, known = [], set()
+    known = set()
     for place, inner, files in os.walk(root, followlinks=True, onerror=_refuse):
         known.add(os.path.realpath(place))
         others["hidden"] += sum(name.startswith(HIDDEN) for name in (*inner, *files))
@@ -61,16 +61,12 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
             and not name.startswith(HIDDEN)
             and os.path.realpath(os.path.join(place, name)) not in known
         ]
-        walked.append((place, files))
-    for place, files in sorted(walked):
-        for name in sorted(files):
-            if name.startswith(HIDDEN):
-                continue
+        for name in (name for name in files if not name.startswith(HIDDEN)):
             if (ending := Path(name).suffix.lower()) in _endings():
                 pictures.append(Path(place, name))
             else:
                 others[ending] += 1
-    return pictures, +others
+    return sorted(pictures, key=lambda path: (str(path.parent), path.name)), +others
 
 
 def _refuse(error: OSError) -> None:
