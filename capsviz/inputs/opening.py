@@ -245,10 +245,7 @@ def open_networks(
     apart = _apart([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
         raise ValueError(f"expected different networks, got {', '.join(apart)}")
-    return [
-        one if name == one.name else replace(one, alias=name)
-        for one, name in zip(networks, apart, strict=True)
-    ]
+    return [replace(one, alias=name) for one, name in zip(networks, apart, strict=True)]
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
