@@ -120,14 +120,9 @@ def test_the_stored_limits_flag_one_validation_image_in_twenty(name, request):
     assert 0.03 < share <= 0.05 if name == "digits" else 0.03 < share < 0.07
     by = [sum(reason in one.reasons for one in flagged) for reason in ("length", "distance")]
     assert min(by) > 0.3 * max(by)  # an equal chance for each
-
-
-def test_limits_that_no_card_holds_come_from_validation_images():
-    model = checkpoint.load("digits")
-    stored, _ = thresholds.limits(model)
-    model.card = {k: v for k, v in model.card.items() if k != "thresholds"}
-    computed, why = thresholds.limits(model)
-    assert why is None and computed == pytest.approx(stored, rel=1e-4)
+    if name == "digits":
+        model.card = {k: v for k, v in model.card.items() if k != "thresholds"}
+        assert thresholds.limits(model)[0] == pytest.approx(limits, rel=1e-4)  # computed anew
 
 
 def outside(folder):

@@ -143,14 +143,11 @@ def test_ink_is_found_where_it_is_on_a_slope_of_light():
     assert np.allclose(alone[truth > 0], 1, atol=0.05) and alone[truth == 0].max() == 0
 
 
-def test_dirt_and_what_touches_the_border_is_dropped():
+def test_dirt_is_dropped_and_so_is_what_touches_the_border_where_there_is_other_ink():
     dirty = two_bars()
     dirty[30, 80] = dirty[55:57, 40] = 1  # specks
     dirty[:, :3] = 1  # the edge of the table
     assert np.array_equal(strokes.find_strokes(dirty)[1], two_bars() > 0)
-
-
-def test_ink_that_reaches_the_border_is_kept_where_there_is_no_other():
     touching = np.zeros((60, 90), np.float32)
     touching[0:40, 30:36] = 1
     assert np.array_equal(strokes.find_strokes(touching)[1], touching > 0)
