@@ -111,7 +111,7 @@ def load_idx(
     prefix = f"emnist-{subset}-{part}" if subset else {"train": "train", "test": "t10k"}[part]
     folders = search_path(root)
     stems = [f"{prefix}-{what}" for what in IDX]
-    found = []
+    paths = []
     for stem in stems:
         names = [
             f"{place}/{one}-ubyte{end}"
@@ -119,8 +119,8 @@ def load_idx(
             for end in ("", ".gz")
             for one in (stem, stem.replace("-idx", ".idx"))
         ]
-        found.append(find(folders, names, ALIKE - {class_name}))
-    paths = [path for path in found if path is not None]
+        if path := find(folders, names, ALIKE - {class_name}):
+            paths.append(path)
     if len(paths) < len(IDX):
         from torchvision import datasets  # takes time to import
 

@@ -37,11 +37,9 @@ def several(
     if count < 1:
         raise ValueError(f"{option} of the data set '{name}' must be at least 1, got {count}")
     plain = mnist.load(split, root, download=download)
-    memory.require(
-        2 * count * len(plain) * size,  # as they are made, and joined
-        f"{name} {split} with {count:,} {option} of each image",
-        f"ask for fewer {option}",
-    )
+    what = f"{name} {split} with {count:,} {option} of each image"
+    twice = 2 * count * len(plain) * size  # as they are made, and joined
+    memory.require(twice, what, f"ask for fewer {option}")
     made = [make(plain, number) for number in range(count)]
     joined: dict[str, Any] = {
         field: torch.cat([getattr(one, field) for one in made])
