@@ -93,7 +93,7 @@ def test_it_begins_with_its_answer(written):
     answer = reports.answers(contents)[0][1]
     (network,) = contents.networks
     for share in (network.evaluation.balanced_accuracy, network.unlike):
-        assert f"<td>{share:.1%}</td>" in top
+        assert f"<td>{100 * share:.1f} %</td>" in top
     assert answer.partition("`")[0] in top and "accuracy, iteration 1 100.00 %" in answer
     assert top.count("<img") == len(contents.sections) == 2 and "<details" not in top
 
