@@ -70,15 +70,8 @@ def predict(
     predictions = []
     for values, order, sse, distance in zip(*lengths.topk(top, 1), errors, distances, strict=True):
         reasons = [] if limits is None else limits.crossed(float(values[0]), distance)
-        predictions.append(
-            Prediction(
-                classes=[classes[k] for k in order],
-                lengths=values.tolist(),
-                sse=sse,
-                unlike=None if limits is None else bool(reasons),
-                reasons=reasons,
-            )
-        )
+        unlike, names = None if limits is None else bool(reasons), [classes[k] for k in order]
+        predictions.append(Prediction(names, values.tolist(), sse, unlike, reasons))
     return predictions, decoded
 
 
