@@ -105,8 +105,11 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
 def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for path, _ in files:
-        with intact(path):
-            arrays = READERS[path.suffix.lower()](path, labels)
+        try:
+            with intact(path):
+                arrays = READERS[path.suffix.lower()](path, labels)
+        except ImportError as error:
+            raise ModuleNotFoundError(needs(str(path), str(error.name))) from error
         named = len(files) > 1 and path.suffix.lower() != ".npy"
         found |= {f"{path.stem}_{k}" if named else k: array for k, array in arrays.items()}
     return found
@@ -127,10 +130,8 @@ def _mat(path: Path, labels: str) -> dict[str, np.ndarray]:
     try:
         content = loadmat(path).items()
     except NotImplementedError:  # version 7.3
-        try:
-            import h5py
-        except ImportError as error:
-            raise ModuleNotFoundError(needs(f"{path}, MATLAB 7.3,", "h5py")) from error
+        import h5py
+
         with h5py.File(path) as file:
             content = [(k, v[()].T) for k, v in file.items() if isinstance(v, h5py.Dataset)]
     return {k: v for k, v in content if isinstance(v, np.ndarray) and v.dtype.kind in "biuf"}
@@ -163,10 +164,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
     """Read encoded images and labels, as data sets on hubs have them."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ModuleNotFoundError(needs(f"{path}, Parquet,", "pyarrow")) from error
+    from pyarrow import parquet
+
     table = parquet.read_table(path)
     arrays = {}
     for name in table.column_names:
