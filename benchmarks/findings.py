@@ -324,7 +324,7 @@ def by_class() -> Finding:
     known = dict(everywhere("parse-tree-*", "Statistics"))
     measured = {name: one for name, one in known.items() if one.with_class is not None}
     more = {
-        f"{name} ({source})": one.with_class.difference.low[0, k]
+        f"{name}, {source}": one.with_class.difference.low[0, k]
         for name, one in measured.items()
         for k, source in enumerate(one.sources)
         if k
@@ -598,7 +598,7 @@ def maps() -> Finding:
 
 def _against_maps() -> list[Search]:
     units = {
-        f"{name} ({one.over}, {one.scene})": one
+        f"{name}, {one.scene} {one.over}": one
         for name, one in everywhere("faithfulness-*", "Units")
         if one.routed_less is not None
     }
