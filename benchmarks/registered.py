@@ -85,4 +85,3 @@ def _short(text: str) -> str:
     for end in (", expected", "; expected", ": expected"):
         text = text.partition(end)[0]
     return text.replace("|", "\\|")
-

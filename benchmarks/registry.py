@@ -101,7 +101,8 @@ def main(show: str | None, folder: str, only: str, jobs: int, check: bool) -> No
         if show not in found:
             raise click.BadParameter(f"no network {show}; one of: {'; '.join(found)}")
         place = f"# to be run in {found[show]['folder']}" * (found[show]["folder"] != ".")
-        return click.echo(f"{place}\n{found[show]['file']}".strip())
+        click.echo(f"{place}\n{found[show]['file']}".strip())
+        return
     with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         runs = []
         for entry in entries:

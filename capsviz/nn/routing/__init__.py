@@ -96,11 +96,6 @@ def quantity(name: str) -> Quantity:
     return getattr(get(name), "QUANTITY", ALONG_POSE)
 
 
-def summary(name: str) -> str:
-    """Return how a routing couples, in a line."""
-    return discovery.summary(PACKAGE, name).rstrip(".")
-
-
 def norms_parents(name: str) -> bool:
     """Return whether a routing asks for batch norm of its class capsules."""
     return getattr(get(name), "PARENTS", None) == "batch_norm"
