@@ -9,9 +9,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 
 from capsviz import checkpoint, data
+from capsviz.cli import main
 from capsviz.data import assemblies
 from capsviz.data.assemblies import APART_PX, CLASSES, KINDS, arrangement, make
 
@@ -189,3 +191,14 @@ def test_images_are_the_same_whatever_the_number_of_threads():
     )  # fmt: skip
     card = checkpoint.read_card(checkpoint.find("assemblies"))
     assert done.stdout.strip() == card["dataset"]["images"]["validation"]
+
+
+def test_all_that_is_known_is_exported_and_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(assemblies, "SIZES", dict.fromkeys(assemblies.SIZES, 20))
+    path = tmp_path / "all.npz"
+    result = CliRunner().invoke(main, ["data", "assemblies", "--export", str(path)])
+    assert result.exit_code == 0, result.output
+    stored, made = np.load(path), make("test", 20)
+    np.testing.assert_array_equal(stored["test_part_wholes"], made.part_wholes)
+    again = data.load("arrays", "test", path)  # classes in turn
+    assert len(again) == 20 and again.images.sum() == made.images.sum()
