@@ -60,10 +60,6 @@ def all_close(actual, expected, tolerance=1e-10):
         close(a.to(b) / scale, b / scale, tolerance)
 
 
-def test_every_routing_has_a_fused_form():
-    assert routing.available() == FUSED
-
-
 @every_fused
 def test_fused_takes_what_route_takes_but_interventions(name):
     module = routing.get(name)

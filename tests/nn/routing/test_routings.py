@@ -54,6 +54,7 @@ def literally(name, votes, options, iterations=3, **more):
         own = {key: options[key][b] for key in ("activations", "children") if key in options}
         given = {key: value.tolist() for key, value in {**options, **own}.items()}
         more = DEFAULTS.get(name, {}) | more
+        assert hasattr(literal, name), f"write `{name}` of plain loops, in {literal.__file__}"
         images.append(getattr(literal, name)(by_pair(votes[b]), **given, **rounds, **more))
     return as_routing(images)
 
