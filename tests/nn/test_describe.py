@@ -216,15 +216,10 @@ def test_a_checkpoint_is_described_by_its_card(run):
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["--model", "x"], "unknown model 'x'"),
-        (["nmist"], "unknown recipe 'nmist'"),
         (["--image-shape", 1, 10, 10], "too small"),
         (["--image-shape", 1, 40, 40, "--pad-px", 6], "drop --pad-px"),
         (["--option", "types=many"], "types must be a valid integer, got 'many'"),
-        (["--model", "cnn", "--option", "kernal=3"], "did you mean 'kernel'"),
-        (["mnist", "--option", "epochs=3"], "unknown capsnet option 'epochs'"),
         (["--checkpoint", "digits", "--crop-px", 20], "drop --crop-px"),
-        (["--checkpoint", "mnits"], "unknown checkpoint 'mnits'"),
         (["mnist", "--checkpoint", "digits", "--classes", 3], "drop recipe, --classes"),
     ],
 )

@@ -14,7 +14,6 @@ from capsviz.training.optimisation import (
     build_optimiser,
     learning_rate,
     parameters,
-    reconstruction_factor,
     set_learning_rates,
 )
 from capsviz.training.recipe import Recipe
@@ -48,13 +47,6 @@ def test_the_warm_up_rises_linearly_to_the_schedule_and_then_leaves_it_alone(sch
         assert learning_rate(warm, t, STEPS) == pytest.approx(expected, rel=1e-12)
     for t in (2.5, 3.0, 10.0):
         assert learning_rate(warm, t, STEPS) == learning_rate(plain, t, STEPS)
-
-
-def test_the_reconstruction_weight_is_annealed_geometrically():
-    recipe = Recipe(epochs=8, reconstruction_anneal=0.01)
-    found = [reconstruction_factor(recipe, t) for t in (0, 2, 4, 8)]
-    assert found == pytest.approx([1, 10**-0.5, 0.1, 0.01], rel=1e-12)
-    assert reconstruction_factor(Recipe(), 3.7) == 1
 
 
 def test_all_weights_are_one_group_in_their_own_order_where_the_decoder_does_not_differ():

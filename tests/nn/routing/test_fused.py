@@ -93,13 +93,6 @@ def test_fused_equals_route_in_single_precision(name, options, iterations):
     all_close(single, double, 1e-4)
 
 
-def test_the_blocks_of_these_tests_are_many_and_cover_every_child(monkeypatch):
-    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 4 * J * E * B * 8)
-    actual = _parts.in_blocks(23, J * E * B * 8, torch.device("cpu"))
-    assert len(actual) == 6
-    assert [i for block in actual for i in range(23)[block]] == list(range(23))
-
-
 @every_fused
 def test_fused_keeps_nothing_as_large_as_the_votes(name, monkeypatch):
     monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)
@@ -231,13 +224,6 @@ def test_the_backward_pass_may_lie_inside_autocast(name):
     made = weighted(fused(name, 3, *given, **options))
     with torch.autocast("cpu", torch.bfloat16):
         all_close(torch.autograd.grad(made, tensors, materialize_grads=True), expected, 1e-6)
-
-
-@every_fused
-def test_fused_under_vmap_is_refused_and_says_why(name):
-    children, weight, options = drawn_capsules(name)
-    with pytest.raises(RuntimeError, match="vmap"):
-        torch.func.vmap(lambda w: fused(name, 3, children, w, **options).poses)(weight[None])
 
 
 @every_fused
