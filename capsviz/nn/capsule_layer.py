@@ -81,7 +81,7 @@ class CapsuleLayer(RoutingLayer):
         learned = self.initial(parents, *numbers, hidden=kernel is not None)
         self.learned = nn.ParameterDict(learned)
         if coordinates:
-            _coordinates_on(self.child_grid, self.pose_shape, CPU)  # refuses poses now
+            coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
         self.require_options(options, learned)
         self.options |= options
 
@@ -115,7 +115,7 @@ class CapsuleLayer(RoutingLayer):
         """Return what is added to votes (children, E); None: nothing."""
         if not self.coordinated:
             return None
-        return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
+        return coordinates_of(self.child_grid, self.pose_shape, self.weight.device)
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
@@ -152,12 +152,9 @@ def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> tu
 
 
 @kept
-def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
-    with device:
-        return coordinates_of(grid, pose)
-
-
-def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
+def coordinates_of(
+    grid: tuple[int, int, int], pose: tuple[int, ...], device: torch.device = CPU
+) -> Tensor:
     """Return what is added to votes: row and column of each child (types * rows * columns, E).
 
     They are its middle's, from 0 to 1 of all positions, in the first two entries of the right-hand
@@ -167,9 +164,9 @@ def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
     if pose[0] < 2:
         raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
     numbers = _numbered(pose)
-    added = torch.zeros(types, rows, columns, prod(pose))
-    added[..., numbers[0]] = ((torch.arange(rows) + 0.5) / rows)[:, None]
-    added[..., numbers[1]] = (torch.arange(columns) + 0.5) / columns
+    added = torch.zeros(types, rows, columns, prod(pose), device=device)
+    added[..., numbers[0]] = ((torch.arange(rows, device=device) + 0.5) / rows)[:, None]
+    added[..., numbers[1]] = (torch.arange(columns, device=device) + 0.5) / columns
     return added.flatten(0, 2)
 
 

@@ -240,9 +240,9 @@ def test_fused_refuses_what_does_not_fit_in_a_line(name):
             fused(name, 3, children, weight)
 
 
-@every_fused
+@pytest.mark.parametrize("name", [name for name in FUSED if name != "dynamic"])
 def test_fused_compiles_into_one_graph(name, monkeypatch):
-    """Two rounds: one from even couplings, and one from logits, as all after it."""
+    """Two rounds, from even couplings and from logits; of dynamic routing a whole network below."""
     monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)  # several blocks
     given = drawn_capsules(name, children=2)
     torch._dynamo.reset()  # its count of what it compiled
