@@ -11,12 +11,10 @@ from math import prod
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.nn.computation import kept
+from capsviz.nn.computation import CPU, kept
 from capsviz.nn.links import Links, convolution_links, of_slots
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
-
-CPU = torch.device("cpu")
 
 
 class CapsuleLayer(RoutingLayer):
@@ -67,7 +65,7 @@ class CapsuleLayer(RoutingLayer):
         window, places = rows * columns, (1, 1)
         if kernel is not None:
             window = kernel**2
-            places = _links_on(tuple(grid), kernel, stride, CPU)[1]  # before an exporter is there
+            places = convolution_links(tuple(grid), kernel, stride, CPU)[1]  # before an exporter's
         matrices = matrix_count(transform, types * window, types)
         super().__init__(routing, iterations, types * window)
         self.child_grid, self.grid = tuple(grid), (parents, *places)
@@ -81,7 +79,7 @@ class CapsuleLayer(RoutingLayer):
         learned = self.initial(parents, *numbers, hidden=kernel is not None)
         self.learned = nn.ParameterDict(learned)
         if coordinates:
-            coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
+            coordinates_of(self.child_grid, self.pose_shape, CPU)  # refuses poses now
         self.require_options(options, learned)
         self.options |= options
 
@@ -108,7 +106,7 @@ class CapsuleLayer(RoutingLayer):
         """Return what the positions see; None: all children."""
         if self.kernel is None:
             return None
-        return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
+        return convolution_links(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
 
     @property
     def coordinates(self) -> Tensor | None:
@@ -143,12 +141,6 @@ class CapsuleLayer(RoutingLayer):
         poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
         added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
-
-
-@kept
-def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> tuple[Links, tuple]:
-    with device:
-        return convolution_links(grid, kernel, stride)
 
 
 @kept

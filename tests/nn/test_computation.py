@@ -126,7 +126,7 @@ def matrix(name="dynamic"):
 @ROUTINGS
 def test_a_matrix_network_is_exported_before_it_ever_ran_and_others_compute_afterwards(name):
     images = torch.rand(3, 1, 20, 20)
-    capsule_layer._links_on.results.clear()
+    capsule_layer.convolution_links.results.clear()
     capsule_layer.coordinates_of.results.clear()
     model = matrix(name)
     with literal(), torch.no_grad():

@@ -169,11 +169,11 @@ def test_dual_numbers_go_through_the_fourier_transform_with_their_tangents():
 
 
 def test_constants_that_a_transform_meets_first_are_not_kept_of_it():
-    capsule_layer._links_on.results.clear()
+    capsule_layer.convolution_links.results.clear()
     run, weights, inputs = case("matrix_capsnet", 2)
     grad(lambda x: run(weights, x).sum())(inputs)
     assert run(weights, inputs).isfinite().all()
     assert all(
         not torch._C._functorch.is_functorch_wrapped_tensor(links.child)
-        for links, _ in capsule_layer._links_on.results.values()
+        for links, _ in capsule_layer.convolution_links.results.values()
     )
