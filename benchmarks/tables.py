@@ -387,7 +387,8 @@ def reproduced(words: str) -> str:
     """Return a table of `capsviz reproduce` from shipped results: its name, and epochs."""
     name, _, epochs = words.partition(" ")
     folder = discovery.folder("capsviz.trained") / "reproduce"
-    header, rows, _, notes = gather(name, folder, epochs=int(epochs) if epochs else None)
+    length = int(epochs) if epochs else None
+    header, rows, _, notes = gather(name, folder, epochs=length, only_run=True)
     rows = [row for row in rows if "not run" not in row]
     return "\n".join([markdown(header, rows), "```", *notes, "```"])
 
