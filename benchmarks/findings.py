@@ -324,7 +324,7 @@ def by_class() -> Finding:
     known = dict(everywhere("parse-tree-*", "Statistics"))
     measured = {name: one for name, one in known.items() if one.with_class is not None}
     more = {
-        f"{name} ({source})": one.with_class.difference.low[0, k]
+        f"{name}, {source}": one.with_class.difference.low[0, k]
         for name, one in measured.items()
         for k, source in enumerate(one.sources)
         if k
@@ -452,12 +452,17 @@ SLIM, EPOCHS = "mnist-slim-", "-10-epochs"
 POOLED = "pooled"  # the stem without capsules
 
 
+def _slim() -> list[str]:
+    """Return the routings whose runs on the slim stem are shipped."""
+    return [one for one in routings.available() if (SEEDS / f"{SLIM}{one}{EPOCHS}").is_dir()]
+
+
 def sharpness() -> Finding:
     """Sharpness and accuracy of nine routings."""
     rows = {row.network.name: row for row in leaderboard.table()}
     known = {
         name: rows[f"{SLIM}{name}{EPOCHS}"]
-        for name in (*routings.available(), POOLED)
+        for name in (*_slim(), POOLED)
         if f"{SLIM}{name}{EPOCHS}" in rows
     }
     pooled, uniform = known.pop(POOLED, None), known.get("uniform")
@@ -598,7 +603,7 @@ def maps() -> Finding:
 
 def _against_maps() -> list[Search]:
     units = {
-        f"{name} ({one.over}, {one.scene})": one
+        f"{name}, {one.scene} {one.over}": one
         for name, one in everywhere("faithfulness-*", "Units")
         if one.routed_less is not None
     }
@@ -640,7 +645,7 @@ def lawful() -> Finding:
     mean = result.mean[:, turn]
     rows = [[label, plain(mean[k]), str(one.runs)] for k, label in labels.items()]
     gains = {}
-    for name in routings.available():
+    for name in _slim():
         ((_, gain),) = columns.over_fresh(over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result)
         gains[name] = gain
     higher = all(gain.low > 0 for gain in gains.values())
@@ -683,7 +688,7 @@ def _against_lawful() -> list[Search]:
 def affine() -> Finding:
     """Inside and outside the training shift range."""
     inside, outside = {}, {}
-    for name in (POOLED, *routings.available()):
+    for name in (POOLED, *_slim()):
         inside[name], outside[name] = _affine(f"{SLIM}{name}{EPOCHS}")
     gains, losses = (
         {
@@ -722,7 +727,8 @@ def affine() -> Finding:
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
         [shifted.path, *(f"trained/seeds/{SLIM}{name}{EPOCHS}" for name in inside)],
-        f"All nine routings less pooling: {_range(gains)} points inside, {_range(losses)} outside. "
+        f"All {len(gains)} routings less pooling: {_range(gains)} points inside, "
+        f"{_range(losses)} outside. "
         f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
         f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
         "Nothing is corrected for the number of comparisons.",

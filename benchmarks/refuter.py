@@ -32,7 +32,12 @@ class Search(NamedTuple):
         few, start = self.found, ": "
         if 0 < len(self.others) < len(few):
             few, start = self.others, ": all but "
-        names = start + ", ".join(few) if few and self.found else ""
+        rows: dict[str, list[str]] = {}  # of one network
+        for name in few if self.found else ():
+            network, _, row = name.partition(", ")
+            rows.setdefault(network, []).append(row)
+        said = [network + f" ({'; '.join(some)})" * any(some) for network, some in rows.items()]
+        names = start + ", ".join(said) if said else ""
         return f"{self.what}: {len(self.found)} of {self.looked}{names}"
 
 

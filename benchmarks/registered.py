@@ -12,9 +12,9 @@ EXACT = 1e-6  # largest difference of numbers near 1
 
 
 def networks(words: str = "what") -> str:
-    """Return what there is to say of public networks: "what", "checks", "files" or "count"."""
+    """Return what there is to say of public networks: "what", "checks" or "count"."""
     entries = json.loads((ROOT / "docs/networks.json").read_text("utf-8"))
-    return {"what": _what, "checks": _checks, "files": _files, "count": _count}[words](entries)
+    return {"what": _what, "checks": _checks, "count": _count}[words](entries)
 
 
 def exact(entry: dict) -> bool:
@@ -85,11 +85,3 @@ def _short(text: str) -> str:
     for end in (", expected", "; expected", ": expected"):
         text = text.partition(end)[0]
     return text.replace("|", "\\|")
-
-
-def _files(entries: list[dict]) -> str:
-    parts = []
-    for entry in entries:
-        folder = f" (in its folder `{entry['folder']}`)" * (entry["folder"] != ".")
-        parts.append(f"{entry['name']}{folder}:\n\n```python\n{entry['file']}```")
-    return "\n\n".join(parts)

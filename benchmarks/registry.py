@@ -2,6 +2,7 @@
 
 `python -m benchmarks.registry --folder FOLDER` reads checkouts FOLDER/OWNER+NAME, which should be
 at the commits of docs/networks.json, and writes what it measures there. It downloads nothing.
+`--show NAME` prints the file that builds one of them.
 """
 
 from __future__ import annotations
@@ -87,13 +88,21 @@ def measure(entry: dict, checkout: Path, check: bool) -> dict:
 
 
 @click.command()
-@click.option("--folder", type=click.Path(exists=True, file_okay=False), required=True)
+@click.option("--show", help="Print the file that builds this network.")
+@click.option("--folder", type=click.Path(exists=True, file_okay=False), default=".")
 @click.option("--only", default="", help="Networks whose names contain this.")
 @click.option("--jobs", default=1, help="Networks at a time.")
 @click.option("--check/--no-check", default=True, help="Whether to make the checks anew.")
-def main(folder: str, only: str, jobs: int, check: bool) -> None:
+def main(show: str | None, folder: str, only: str, jobs: int, check: bool) -> None:
     """Measure public networks in a folder of checkouts."""
     entries = json.loads(FILE.read_text("utf-8"))
+    if show:
+        found = {entry["name"]: entry for entry in entries}
+        if show not in found:
+            raise click.BadParameter(f"no network {show}; one of: {'; '.join(found)}")
+        place = f"# to be run in {found[show]['folder']}" * (found[show]["folder"] != ".")
+        click.echo(f"{place}\n{found[show]['file']}".strip())
+        return
     with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         runs = []
         for entry in entries:

@@ -31,7 +31,7 @@ from capsviz.results import leaderboard as networks
 from capsviz.results import read_result
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import wilson
+from capsviz.statistics.intervals import mean_interval, wilson
 
 KINDS = {"own": "of each position", "type": "shared by positions"}  # of matrices
 HEAD = (  # networks and columns of the leaderboard that the README shows
@@ -365,11 +365,30 @@ def _maps_of_wholes() -> str:
     return markdown([header[0], "of", *header[1:]], rows).rstrip()
 
 
+def couplings(over: str) -> str:
+    """Return how well maps find the features that decide (`benchmarks.couplings`)."""
+    runs = _read("couplings")[over]
+
+    def over_seeds(values: list[float], least: float = 0) -> Estimate:
+        mean, interval = mean_interval(np.array(values))
+        return Estimate(mean, interval.clip(least, 1))
+
+    rows = [
+        [name, *(plain(over_seeds([run["maps"][name][k] for run in runs], -(k == 1)))
+                 for k in range(3))]
+        for name in runs[0]["maps"]
+    ]  # fmt: skip
+    accuracy = percent(over_seeds([run["accuracy"] for run in runs]))
+    table = markdown(["map", "AUROC", "order", "loud"], rows)
+    return f"{table}\nAccuracy on the test rows: {accuracy}; {len(runs)} runs."
+
+
 def reproduced(words: str) -> str:
     """Return a table of `capsviz reproduce` from shipped results: its name, and epochs."""
     name, _, epochs = words.partition(" ")
     folder = discovery.folder("capsviz.trained") / "reproduce"
-    header, rows, _, notes = gather(name, folder, epochs=int(epochs) if epochs else None)
+    length = int(epochs) if epochs else None
+    header, rows, _, notes = gather(name, folder, epochs=length, only_run=True)
     rows = [row for row in rows if "not run" not in row]
     return "\n".join([markdown(header, rows), "```", *notes, "```"])
 
@@ -389,6 +408,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "reproduced": reproduced,
-    "binding": binding, "attacks": attacks,
+    "binding": binding, "attacks": attacks, "couplings": couplings,
     "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip

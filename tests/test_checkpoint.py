@@ -15,6 +15,17 @@ from capsviz.nn import models
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
 
+YOUNGER = {  # options that the first cards do not have, and what they were
+    "leaky": False,
+    "standardised": False,
+    "decoder": "fully_connected",
+    "decoder_norm": False,
+    "reconstruction_metric": "l2",
+    "margin_present": 0.9,
+    "margin_absent": 0.1,
+    "absent_weight": 0.5,
+}
+
 
 @pytest.fixture
 def stored(tmp_path):
@@ -41,8 +52,11 @@ def test_the_card_says_in_what_type_weights_are_stored(tmp_path, kind):
 
 @pytest.mark.parametrize("name", checkpoint.shipped())
 def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
-    path = checkpoint.find(name)
-    card = checkpoint.load(name).card
+    path, model = checkpoint.find(name), checkpoint.load(name)
+    card, config = model.card, model.config
+    if card["model"]["name"] == "capsnet":
+        expected = YOUNGER | card["model"]["config"]
+        assert {key: config[key] for key in YOUNGER} == {key: expected[key] for key in YOUNGER}
     assert card["weights"]["sha256"] == checkpoint.sha256(path)
     assert card["provenance"]["commit"] and card["results"]["test"]["n"] >= 360
     assert path.stat().st_size <= {"mnist": 17e6, "multimnist": 6e6}.get(name, 3e6)

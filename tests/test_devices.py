@@ -7,6 +7,7 @@ from helpers.wrappable_capsnet import build
 
 import capsviz
 from capsviz.data import load
+from capsviz.inputs.opening import choose_device
 from capsviz.nn import models
 from capsviz.tracing.outputs import features
 from capsviz.tracing.rerouting import child_gradients
@@ -53,6 +54,23 @@ def test_results_are_those_of_the_cpu(make, compute):
     one, other = (torch.as_tensor(compute(make(moved))) for moved in (False, True))
     assert type(other) is torch.Tensor
     torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [
+        (0, {"auto": "cpu", "cpu": "cpu"}),
+        (1, {"auto": "cuda", "cuda": "cuda", "cuda:0": "cuda:0"}),
+        (2, {"auto": "cuda:0", "cuda": "cuda:0", "cuda:1": "cuda:1"}),
+    ],
+)
+def test_gpus_are_told_by_their_numbers_where_there_are_several(count, named, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert {name: str(choose_device(name)) for name in named} == named
+    expected = "expected auto, " + ["cpu", "cuda, cpu", "cuda:0, cuda:1, cpu"][count]
+    with pytest.raises(ValueError, match=f"^device 'cuda:{count}' is not available.*{expected}$"):
+        choose_device(f"cuda:{count}")
 
 
 def test_checks_find_the_same():

@@ -31,7 +31,7 @@ def example(part):
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
     """The skeletons that the docs show, in a folder that `$CAPSVIZ_PLUGINS` names."""
-    for kind, name in (("routing", "sharp"), ("dataset", "bars")):
+    for kind, name in (("routing", "sharp2"), ("dataset", "bars2")):
         run("new", kind, name, "--folder", tmp_path / "mine")
     monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "mine"))
     return tmp_path
@@ -109,10 +109,10 @@ def test_the_controls_of_the_docs_run():
 
 def test_the_routing_and_the_data_set_of_the_docs_are_trained_with(plugins):
     small = ["--types", 2, "--channels", 8, "--epochs", 1, "--output", plugins / "run"]
-    assert "test accuracy" in run("train", "--dataset", "bars", "--routing", "sharp", *small)
+    assert "test accuracy" in run("train", "--dataset", "bars2", "--routing", "sharp2", *small)
     card = checkpoint.load(plugins / "run").card
-    assert card["results"]["test"]["n"] == 200 and card["dataset"]["name"] == "bars"
-    assert "200 images of bars test" in run("evaluate", "--checkpoint", plugins / "run")
+    assert card["results"]["test"]["n"] == 200 and card["dataset"]["name"] == "bars2"
+    assert "200 images of bars2 test" in run("evaluate", "--checkpoint", plugins / "run")
 
 
 def anchors(text):

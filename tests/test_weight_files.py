@@ -95,19 +95,6 @@ def test_torch_loads_older_names_of_weights_by_its_own_hooks(tmp_path):
     assert torch.allclose(newer[0].weight, older[0].weight)
 
 
-def test_a_hook_of_the_network_itself_may_rename_every_weight(tmp_path):
-    network = nn.Linear(2, 3)
-
-    def renamed(state, prefix, *_):
-        state.update({k.removeprefix("old_"): state.pop(k) for k in list(state)})
-
-    network._register_load_state_dict_pre_hook(renamed)
-    torch.save({f"old_{k}": v + 1 for k, v in network.state_dict().items()}, tmp_path / "x.pt")
-    expected = network.weight + 1
-    load_into(network, tmp_path / "x.pt", "mine")
-    assert torch.equal(network.weight, expected)
-
-
 def test_a_mismatch_names_keys_and_shapes_and_the_nearest_first(tmp_path):
     held = dict(STATE) | {"caps.weight": torch.ones(7, 2), "fc": torch.ones(9)}
     held["convolution.weight"] = held.pop("conv.weight")

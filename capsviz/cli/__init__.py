@@ -22,7 +22,7 @@ GROUPS = {  # of the help, each in the order in which people use it
     "Look inside": (
         "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
         "transplant", "parse-tree", "binding", "importance", "faithfulness", "probes",
-        "equivariance", "segment", "side-by-side",
+        "equivariance", "segment",
     ),
     "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect", "attack"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",

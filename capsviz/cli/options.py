@@ -65,7 +65,7 @@ own_data = _data(
 )
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
-    "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
+    "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda:0 or mps."
 )
 image_size = click.option(
     "--image-size", type=int, help="Pixels, for data sets that can be resized."

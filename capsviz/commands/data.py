@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,17 +27,20 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 @options.own_data_options
 @options.path_option("--save-figure", "sheet", folder=False, metavar="FILE.png",
                      help="Draw the first images of each class, one class in a row.")  # fmt: skip
+@options.path_option("--export", "exported", folder=False, metavar="FILE.npz",
+                     help="Write images, labels, and all that is known of them.")  # fmt: skip
 @writing.force
 @writing.as_json
-def command(source, dataset, data_dir, sheet, force, as_json, **chosen):
+def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen):
     """Read all splits of one data set and say what they hold."""
     from capsviz import data
     from capsviz.cli import naming
 
     if source is not None:
         dataset, data_dir = named(source, dataset, data_dir)
-    if sheet is not None:
-        naming.refuse_file(sheet, force=force)
+    for path in (sheet, exported):
+        if path is not None:
+            naming.refuse_file(path, force=force)
     chosen = options.of_data(**chosen)
     splits, absent = {}, None
     for split in data.SPLITS:
@@ -52,6 +56,8 @@ def command(source, dataset, data_dir, sheet, force, as_json, **chosen):
     lines += [*data.check(splits), *([f"WARN {absent}"] if absent else [])]
     if sheet is not None:
         lines.append(drawn(first, sheet))
+    if exported is not None:
+        lines.append(export(splits, exported, chosen))
     counted = {split: data.counts_of(part) for split, part in splits.items()}
     about = {"dataset": first.name, "options": chosen, "images": counted, "lines": lines}
     click.echo(writing.to_json(about) if as_json else "\n".join(lines))
@@ -72,6 +78,23 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
     inside = [] if place.is_dir() and folders(place) else [place, *place.glob("*")]
     arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)
     return dataset or ("arrays" if arrays else "folder"), place
+
+
+def export(splits, path: Path, chosen) -> str:
+    """Write all splits as arrays, with the `truth` of a data set that has one; return a line."""
+    import numpy as np
+
+    from capsviz import data
+
+    arrays: dict[str, Any] = {}
+    for split, part in splits.items():
+        truth = getattr(data.module_of(part.loader), "truth", None)
+        known = {"images": part.images, "labels": part.labels}
+        known |= truth(split, **chosen) if truth else {}
+        arrays |= {f"{split}_{name}": values.numpy() for name, values in known.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **arrays)
+    return f"wrote {path}: {', '.join(arrays)}"
 
 
 def drawn(part, path: Path) -> str:

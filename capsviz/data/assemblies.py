@@ -126,6 +126,12 @@ def load(
 OPTIONS = load.__kwdefaults__ or {}  # by name, with their defaults
 
 
+def truth(split, **options):
+    """Return what is known of the images of `load`: the other fields of `Assemblies`, by name."""
+    fields = make(split, SIZES[split], **options)._asdict()
+    return {name: known for name, known in fields.items() if name not in ("images", "classes")}
+
+
 @lru_cache(maxsize=3)
 def make(split: str, n: int, **options) -> Assemblies:
     """Make n images and the truth about them; the first ones are the same for any n.

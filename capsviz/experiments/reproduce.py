@@ -189,9 +189,10 @@ def _run_folder(path: Path) -> Path:
     return path.parent / "runs" / path.stem
 
 
-def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
+def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: bool = False) -> Table:
     """Make a table from the results in a folder; rows without results say so.
 
+    `only_run` leaves out what was never run, as a routing that was added since.
     `epochs` are those of the runs; None: the number that fills the most rows, and of these the
     largest. If rows are not compared with each other, each has its longest runs. ValueError if
     there are no results of the table, or different recipes in one row.
@@ -204,6 +205,8 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
         for n, place in folders.items()
         if n.isdecimal()
     }
+    if only_run:
+        cells = [cell for cell in cells if any(row[cell.run] for row in series.values())]
     filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
     if not any(filled.values()):
         what = "" if epochs is None else f" after {epochs} epochs"

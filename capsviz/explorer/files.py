@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from capsviz import results
-from capsviz.analyses import perturb, rotate, routing, side_by_side, view
+from capsviz.analyses import perturb, rotate, routing, view
 from capsviz.analyses.view import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
@@ -90,23 +90,11 @@ def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measu
     return rotate.Rotate().measure(model, image, label, classes=networks.classes, **angles), angles
 
 
-def of_both(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz side-by-side`: both networks as they route, and with uniform couplings.
-
-    ValueError if the second has no capsules.
-    """
-    both = dict(zip(networks.names, (networks.model, networks.other), strict=True))
-    image = warped(sample.image, settings.warp)
-    result = side_by_side.OneImage().measure(both, image, sample.label, classes=networks.classes)
-    return result, settings.warp._asdict()
-
-
 FIGURES = {  # by the names of their analyses
     "view": of_view,
     "routing": of_routing,
     "rotate": of_rotation,
     "perturb": of_pose,
-    "side_by_side": of_both,
 }
 
 

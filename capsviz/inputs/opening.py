@@ -68,12 +68,19 @@ class Picture(NamedTuple):
 
 
 def choose_device(name: str) -> torch.device:
-    """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        return torch.device(next((kind for kind, usable in available.items() if usable), "cpu"))
-    if not available.get(name.partition(":")[0], name == "cpu"):
-        raise ValueError(f"device '{name}' is not available here, expected 'auto' or 'cpu'")
+    """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there.
+
+    Several GPUs are "cuda:0", "cuda:1" and so on, and "cuda" is the first of them.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    known = ["cuda"] if count == 1 else [f"cuda:{number}" for number in range(count)]
+    known += [*["mps"] * torch.backends.mps.is_available(), "cpu"]
+    if name == "auto" or (name == "cuda" and count):
+        return torch.device(known[0])
+    if name.removesuffix(":0") not in known and name not in known:
+        raise ValueError(
+            f"device '{name}' is not available here, expected auto, {', '.join(known)}"
+        )
     return torch.device(name)
 
 

@@ -11,12 +11,10 @@ from math import prod
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.nn.computation import kept
+from capsviz.nn.computation import CPU, kept
 from capsviz.nn.links import Links, convolution_links, of_slots
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
-
-CPU = torch.device("cpu")
 
 
 class CapsuleLayer(RoutingLayer):
@@ -67,7 +65,7 @@ class CapsuleLayer(RoutingLayer):
         window, places = rows * columns, (1, 1)
         if kernel is not None:
             window = kernel**2
-            places = _links_on(tuple(grid), kernel, stride, CPU)[1]  # before an exporter is there
+            places = convolution_links(tuple(grid), kernel, stride, CPU)[1]  # before an exporter's
         matrices = matrix_count(transform, types * window, types)
         super().__init__(routing, iterations, types * window)
         self.child_grid, self.grid = tuple(grid), (parents, *places)
@@ -81,7 +79,7 @@ class CapsuleLayer(RoutingLayer):
         learned = self.initial(parents, *numbers, hidden=kernel is not None)
         self.learned = nn.ParameterDict(learned)
         if coordinates:
-            _coordinates_on(self.child_grid, self.pose_shape, CPU)  # refuses poses now
+            coordinates_of(self.child_grid, self.pose_shape, CPU)  # refuses poses now
         self.require_options(options, learned)
         self.options |= options
 
@@ -108,14 +106,14 @@ class CapsuleLayer(RoutingLayer):
         """Return what the positions see; None: all children."""
         if self.kernel is None:
             return None
-        return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
+        return convolution_links(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
 
     @property
     def coordinates(self) -> Tensor | None:
         """Return what is added to votes (children, E); None: nothing."""
         if not self.coordinated:
             return None
-        return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
+        return coordinates_of(self.child_grid, self.pose_shape, self.weight.device)
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
@@ -146,18 +144,9 @@ class CapsuleLayer(RoutingLayer):
 
 
 @kept
-def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> tuple[Links, tuple]:
-    with device:
-        return convolution_links(grid, kernel, stride)
-
-
-@kept
-def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
-    with device:
-        return coordinates_of(grid, pose)
-
-
-def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
+def coordinates_of(
+    grid: tuple[int, int, int], pose: tuple[int, ...], device: torch.device = CPU
+) -> Tensor:
     """Return what is added to votes: row and column of each child (types * rows * columns, E).
 
     They are its middle's, from 0 to 1 of all positions, in the first two entries of the right-hand
@@ -167,9 +156,9 @@ def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
     if pose[0] < 2:
         raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
     numbers = _numbered(pose)
-    added = torch.zeros(types, rows, columns, prod(pose))
-    added[..., numbers[0]] = ((torch.arange(rows) + 0.5) / rows)[:, None]
-    added[..., numbers[1]] = (torch.arange(columns) + 0.5) / columns
+    added = torch.zeros(types, rows, columns, prod(pose), device=device)
+    added[..., numbers[0]] = ((torch.arange(rows, device=device) + 0.5) / rows)[:, None]
+    added[..., numbers[1]] = (torch.arange(columns, device=device) + 0.5) / columns
     return added.flatten(0, 2)
 
 

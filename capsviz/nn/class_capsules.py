@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
-from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing import Parents, Routing, em
+from capsviz.nn.routing import em
 from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_std, matrix_count
 
 
@@ -77,31 +76,3 @@ class ClassCapsules(RoutingLayer):
     def forward(self, primary: Tensor) -> Tensor:
         """Poses of the parents: (B, I, D) -> (B, J, E); see `couple`."""
         return self.couple(primary).poses
-
-    def couple(
-        self, children: Tensor, activations: Tensor | None = None, couplings=None
-    ) -> Parents:
-        """As of any layer; with batch norm of the parents, if the routing asks for it."""
-        parents = super().couple(children, activations, couplings)
-        with without_autocast(children.device):
-            return parents if self.norm is None else self.norm(*parents)
-
-    def route_votes(
-        self, votes, children, activations=None, *, couplings=None, iterations=None
-    ) -> Routing:
-        """As of any layer; with batch norm after each iteration, if the routing asks for it."""
-        more = {"couplings": couplings, "iterations": iterations}
-        routed = super().route_votes(votes, children, activations, **more)
-        if self.norm is None:
-            return routed
-        with without_autocast(children.device):
-            each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
-            # each stack at a line of its own, by which `wrap` and the checks tell them apart
-            poses = torch.stack([pose for pose, _ in each])
-            active = torch.stack([activation for _, activation in each])
-        return routed._replace(poses=poses, activations=active)
-
-    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """As of any layer; batch norm of the parents divides it as it does their logits."""
-        parts = super().evidence(votes, routing, activations)
-        return parts if self.norm is None else parts / self.norm.logit_std

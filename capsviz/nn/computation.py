@@ -15,6 +15,7 @@ from functools import wraps
 import torch
 from torch import Tensor, nn
 
+CPU = torch.device("cpu")
 _literal: ContextVar[bool] = ContextVar("literal", default=False)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsviz.nn.computation import CPU, kept
 from capsviz.nn.routing import Parents, Routing, like_logits
 
 
@@ -17,8 +18,9 @@ class Links(NamedTuple):
     count: int  # type: ignore[assignment]  # of children; a tuple has a method of this name
 
 
+@kept
 def convolution_links(
-    grid: tuple[int, int, int], kernel: int, stride: int = 1
+    grid: tuple[int, int, int], kernel: int, stride: int = 1, device: torch.device = CPU
 ) -> tuple[Links, tuple[int, int]]:
     """Return the links of a convolution without padding, and (rows, columns) of its positions.
 
@@ -38,7 +40,7 @@ def convolution_links(
             f"expected kernel and stride from 1 on, and a kernel that fits into {rows} x {columns} "
             f"places, got kernel {kernel} and stride {stride}"
         )
-    child = torch.arange(types * rows * columns).view(types, rows, columns)
+    child = torch.arange(types * rows * columns, device=device).view(types, rows, columns)
     windows = child.unfold(1, kernel, stride).unfold(2, kernel, stride)  # types, q, q, K, K
     places = (windows.shape[1], windows.shape[2])
     child = windows.permute(1, 2, 0, 3, 4).reshape(places[0] * places[1], types * kernel**2)

@@ -44,6 +44,7 @@ class RoutingLayer(nn.Module):
         self.routing_name, self.slots = routing, slots
         self.iterations = routings.rounds(routing, iterations)
         self.options: dict[str, Any] = {}  # of the routing, beside its iterations
+        self.norm: ParentNorm | None = None  # batch norm of the parents, if the routing asks for it
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
@@ -84,9 +85,20 @@ class RoutingLayer(nn.Module):
             children = self.exact(children)
             if couplings is None and self._fused is not None and self._fuses(children):
                 options = self.inputs(self._fused, children, activations)
-                return fuse_places(self._fused, *self._flat(children), self.links, **options)
+                flat = self._flat(children)
+                return self.normed(*fuse_places(self._fused, *flat, self.links, **options))
             routed = self._routed(self.votes(children), children, activations, couplings)
-            return Parents(routed.poses[-1], routed.activations[-1])
+            return self.normed(routed.poses[-1], routed.activations[-1])
+
+    def normed(self, poses: Tensor, activations: Tensor) -> Parents:
+        """Parents (B, [Q,] J, ...), with batch norm by type if the layer has one."""
+        if self.norm is None:
+            return Parents(poses, activations)
+        if self.links is None:
+            return self.norm(poses, activations)
+        poses, active = (part.transpose(1, 2).contiguous() for part in (poses, activations))
+        flat, active = self.norm(poses.flatten(2), active)
+        return Parents(flat.view_as(poses).transpose(1, 2), active.transpose(1, 2))
 
     def _fuses(self, children: Tensor) -> bool:
         """Return whether the fused form serves for these children."""
@@ -118,7 +130,15 @@ class RoutingLayer(nn.Module):
     ) -> Routing:
         """`route` with the votes of the same children at hand."""
         with without_autocast(children.device):
-            return self._routed(votes, self.exact(children), activations, couplings, iterations)
+            children = self.exact(children)
+            routed = self._routed(votes, children, activations, couplings, iterations)
+            if self.norm is None:
+                return routed
+            each = [self.normed(*one) for one in zip(routed.poses, routed.activations, strict=True)]
+            # each stack at a line of its own, by which `wrap` and the checks tell them apart
+            poses = torch.stack([one.poses for one in each])
+            active = torch.stack([one.activations for one in each])
+        return routed._replace(poses=poses, activations=active)
 
     def _routed(self, votes, children, activations, couplings, iterations=None) -> Routing:
         options = self.inputs(self._route, children, activations, iterations)
@@ -206,10 +226,14 @@ class RoutingLayer(nn.Module):
         return self._weights(couplings, of_slots(activations, self.links))
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """`evidence` of votes and routing as `route` gave them, and activations (B, count)."""
+        """`evidence` of votes and routing as `route` gave them, and activations (B, count).
+
+        Batch norm of the parents divides it as it does their logits.
+        """
         known = {**self.learned, **self.options}
         active = of_slots(activations.to(votes), self.links)
-        return evidence(self.routing_name, votes, routing, active, **known)
+        parts = evidence(self.routing_name, votes, routing, active, **known)
+        return parts if self.norm is None else parts / self.norm.logit_std
 
 
 def initial_std(transform: str, children: int) -> float:

@@ -6,68 +6,32 @@ has, and `capsviz.wrap` makes such a network of any other. Everything here works
 capsviz, on wrapped ones and on hand-written ones alike.
 """
 
-from capsviz.tracing.forward import (
-    CHUNK_IMAGES,
-    PASS_BYTES,
-    images_at_a_time,
-    remember,
-    trace,
-)
-from capsviz.tracing.interventions import (
-    INTERVENTIONS,
-    control_couplings,
-    coupling_sd,
-    even_couplings,
-)
-from capsviz.tracing.network import (
-    Abilities,
-    Network,
-    abilities,
-    evaluating,
-    extent,
-    inference,
-)
-from capsviz.tracing.outputs import (
-    LENGTH,
-    decode,
-    features,
-    reconstructs,
-    require_decoder,
-    score_name,
-    scores,
-)
-from capsviz.tracing.record import KEEP, Trace
-from capsviz.tracing.rerouting import from_children, parents_under, routes_again, under_couplings
-from capsviz.tracing.verification import verify
-
-__all__ = [
-    "CHUNK_IMAGES",
-    "INTERVENTIONS",
-    "KEEP",
-    "LENGTH",
-    "PASS_BYTES",
-    "Abilities",
-    "Network",
-    "Trace",
-    "abilities",
-    "control_couplings",
-    "coupling_sd",
-    "decode",
-    "evaluating",
-    "even_couplings",
-    "extent",
-    "features",
-    "from_children",
-    "images_at_a_time",
-    "inference",
-    "parents_under",
-    "reconstructs",
-    "remember",
-    "require_decoder",
-    "routes_again",
-    "score_name",
-    "scores",
-    "trace",
-    "under_couplings",
-    "verify",
-]
+from capsviz.tracing.forward import CHUNK_IMAGES as CHUNK_IMAGES
+from capsviz.tracing.forward import PASS_BYTES as PASS_BYTES
+from capsviz.tracing.forward import images_at_a_time as images_at_a_time
+from capsviz.tracing.forward import remember as remember
+from capsviz.tracing.forward import trace as trace
+from capsviz.tracing.interventions import INTERVENTIONS as INTERVENTIONS
+from capsviz.tracing.interventions import control_couplings as control_couplings
+from capsviz.tracing.interventions import coupling_sd as coupling_sd
+from capsviz.tracing.interventions import even_couplings as even_couplings
+from capsviz.tracing.network import Abilities as Abilities
+from capsviz.tracing.network import Network as Network
+from capsviz.tracing.network import abilities as abilities
+from capsviz.tracing.network import evaluating as evaluating
+from capsviz.tracing.network import extent as extent
+from capsviz.tracing.network import inference as inference
+from capsviz.tracing.outputs import LENGTH as LENGTH
+from capsviz.tracing.outputs import decode as decode
+from capsviz.tracing.outputs import features as features
+from capsviz.tracing.outputs import reconstructs as reconstructs
+from capsviz.tracing.outputs import require_decoder as require_decoder
+from capsviz.tracing.outputs import score_name as score_name
+from capsviz.tracing.outputs import scores as scores
+from capsviz.tracing.record import KEEP as KEEP
+from capsviz.tracing.record import Trace as Trace
+from capsviz.tracing.rerouting import from_children as from_children
+from capsviz.tracing.rerouting import parents_under as parents_under
+from capsviz.tracing.rerouting import routes_again as routes_again
+from capsviz.tracing.rerouting import under_couplings as under_couplings
+from capsviz.tracing.verification import verify as verify

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from capsviz.nn.routing import summary
 from capsviz.tracing.network import abilities
 
 WORDS = {
@@ -80,9 +79,3 @@ def reason(model: Any, measure: str) -> str | None:
     """Return why a measure follows from a network's routing; None if it is a result."""
     name = abilities(model).routing
     return REASONS[name] if name and measure in BY_DEFINITION.get(name, ()) else None
-
-
-def routing_words(model: Any) -> str:
-    """Return how a network routes, in the line that the file of its routing begins with."""
-    name = abilities(model).routing
-    return "a routing of its own" if name is None else summary(name)

@@ -321,7 +321,7 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
     """Return how many images of a batch fit into memory at once."""
     whole = min(recipe.batch_size, images)
     batch, left = -(-whole // team.size), images % recipe.batch_size or whole
-    if models.needs_whole_batches(model):
+    if getattr(model, "whole_batches", False):
         if min(whole, left) // team.size < 2:
             raise ValueError(
                 f"batch norm needs at least 2 images at a time, but batches of {recipe.batch_size} "

@@ -6,9 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from sklearn.linear_model import LogisticRegression
 
 from capsviz import checkpoint, data
+from capsviz.cli import main
 from capsviz.data import assemblies
 from capsviz.data.assemblies import APART_PX, CLASSES, KINDS, arrangement, make
 
@@ -186,3 +188,15 @@ def test_images_are_the_same_whatever_the_number_of_threads():
         torch.set_num_threads(threads)
     card = checkpoint.read_card(checkpoint.find("assemblies"))
     assert found == card["dataset"]["images"]["validation"]
+
+
+def test_all_that_is_known_is_exported_and_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(assemblies, "SIZES", dict.fromkeys(assemblies.SIZES, 20))
+    path = tmp_path / "all.npz"
+    result = CliRunner().invoke(main, ["data", "assemblies", "--export", str(path)])
+    assert result.exit_code == 0, result.output
+    made = make("test", 20)
+    with np.load(path) as stored:
+        np.testing.assert_array_equal(stored["test_part_wholes"], made.part_wholes)
+    again = data.load("arrays", "test", path)  # classes in turn
+    assert len(again) == 20 and again.images.sum() == made.images.sum()

@@ -8,6 +8,7 @@ from helpers.random_tensors import B, draw
 
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer, coordinates_of
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 
 GRID, J = (2, 4, 5), 3  # 40 children
@@ -94,14 +95,6 @@ def test_places_of_a_convolutional_layer_share_their_matrices():
     close(votes[0, q, slot, 1], layer_.weight[slot, 1] @ poses[0, child])
 
 
-@pytest.mark.parametrize(("transform", "matrices"), [("own", 8), ("type", 2), ("shared", 1)])
-def test_children_share_matrices_as_they_are_told(transform, matrices):
-    layer_ = layer(kernel=2, transform=transform)
-    assert len(layer_.weight) == matrices
-    assert torch.equal(layer_.matrices()[0], layer_.matrices()[3]) == (transform != "own")
-    assert torch.equal(layer_.matrices()[0], layer_.matrices()[4]) == (transform == "shared")
-
-
 @pytest.mark.parametrize("name", ALONE)
 def test_an_image_moved_by_the_stride_gives_parents_moved_by_a_place(name):
     layer_ = layer(routing=name, kernel=2, stride=1, **MATRIX)
@@ -145,8 +138,10 @@ def test_what_does_not_fit_is_refused(options, match):
         layer(**options)
 
 
-@pytest.mark.parametrize("shape", [(2, 18, 8), (2, 18, 1), (2, 1, 4), (2, 17, 4)])
-def test_children_of_another_shape_are_refused(shape):
-    layer = CapsuleLayer((2, 3, 3), 3, child_pose=(4,), parent_pose=(5,))
-    with pytest.raises(ValueError, match=r"expected children \(B, 18, 4\)"):
-        layer.route(torch.rand(shape))
+@pytest.mark.parametrize("shape", [(2, 18, 8), (2, 18, 1), (2, 1, 4), (2, 17, 4), (18, 4)])
+def test_children_of_another_shape_are_refused_with_couplings_too(shape):
+    layer, even = CapsuleLayer((2, 3, 3), 3, child_pose=(4,), parent_pose=(5,)), torch.ones(18, 3)
+    classes = ClassCapsules(18, 3, child_dimensions=4)
+    for refuses in (layer.route, layer.couple, classes.couple):
+        with pytest.raises(ValueError, match=r"expected children \(B, 18, 4\)"):
+            refuses(torch.rand(shape), couplings=even)

@@ -154,14 +154,8 @@ def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
 
 
 def test_what_cannot_be_built_is_refused():
-    with pytest.raises(ValueError, match="unknown transform 'none', expected one of: own, type"):
-        ClassCapsules(I, J, transform="none")
     with pytest.raises(ValueError, match="types must divide the 3 children, got 2"):
         ClassCapsules(I, J, transform="type", types=2)
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        ClassCapsules(I, J, iterations=0)
-    with pytest.raises(ValueError, match="unknown routing 'agreement'"):
-        ClassCapsules(I, J, routing="agreement")
 
 
 def test_variational_parents_pass_through_batch_norm_looked_at_and_not():
@@ -196,14 +190,6 @@ def test_em_of_few_children_begins_with_parents_that_are_off_and_can_be_on():
     assert old.capsules.options == {} and not old.capsules.learned["beta_a"].any()
     again = CapsNet(**network.config)
     assert again.capsules.options == layer.options
-
-
-@pytest.mark.parametrize("shape", [(2, 1, 8), (2, 288, 1), (2, 287, 8), (288, 8)])
-def test_children_of_another_shape_are_refused_with_couplings_too(shape):
-    layer, even = ClassCapsules(288, 10), torch.full((2, 288, 10), 0.1)
-    for put_in in (None, even):
-        with pytest.raises(ValueError, match="288"):
-            layer.couple(torch.rand(shape), couplings=put_in)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em"])

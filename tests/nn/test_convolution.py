@@ -15,13 +15,13 @@ SHAPES = [(1, 90, 9, 1, 12, 11), (1, 8, 9, 1, 12, 11), (6, 8, 9, 2, 20, 17), (3,
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
-@pytest.fixture(params=["stock", "all at once", "in chunks"])
+@pytest.fixture(params=["stock", "few images", "many images"])
 def way(request, monkeypatch):
-    """As a library is used, and as the commands are: freed memory kept, chunks of any size."""
+    """As a library is used, and as the commands are, where freed memory is kept."""
     monkeypatch.setattr(allocator, "kept", lambda: request.param != "stock")
     monkeypatch.setattr(convolution, "WIDE", 1)
-    if request.param == "in chunks":
-        monkeypatch.setattr(convolution, "ROWS_KEPT", 70)  # 2 + 2 + 1 images of the last
+    if request.param == "many images":
+        monkeypatch.setattr(convolution, "ROWS_KEPT", 0)
     return request.param
 
 
@@ -43,14 +43,6 @@ def test_values_and_gradients_are_those_of_conv2d(shape, way):
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
     for a, b in zip(gradients(found, inputs), gradients(expected, inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-@every_shape
-def test_kernels_that_do_not_learn_change_no_gradient_of_the_images(shape, way):
-    (images, weight, bias), stride = case(shape)
-    (expected,) = gradients(conv2d(images, weight, bias, stride), [images])
-    found = convolve(images, weight.detach(), bias.detach(), stride)
-    torch.testing.assert_close(gradients(found, [images])[0], expected, rtol=1e-10, atol=1e-10)
 
 
 @every_shape
@@ -117,17 +109,5 @@ def test_autocast_computes_in_bf16_and_gives_float32_gradients(shape, way):
     torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=0.02)
     for a, b in zip(gradients(found, inputs), gradients(expected, inputs), strict=True):
         assert a.dtype == torch.float32
-        scale = float(b.abs().max())
-        torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
-
-
-@every_shape
-def test_the_backward_pass_may_lie_inside_autocast(shape, way):
-    inputs, stride = case(shape, torch.float32)
-    expected = gradients(convolve(*inputs, stride), inputs)
-    made = convolve(*inputs, stride)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = gradients(made, inputs)
-    for a, b in zip(found, expected, strict=True):
         scale = float(b.abs().max())
         torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)

@@ -22,7 +22,8 @@ def build_meta(name, image_shape=(1, 28, 28), classes=10, **options):
 
 
 def test_the_papers_network_by_hand():
-    found = describe(build_meta("capsnet"))
+    model = build_meta("capsnet")
+    found = describe(model, batch_size=7)
     votes = 1_152 * 10 * 16 * 8
     expected = {  # parameters, multiply-adds, output
         "conv1": (81 * 256 + 256, 20 * 20 * 256 * 81, (256, 20, 20)),
@@ -38,21 +39,8 @@ def test_the_papers_network_by_hand():
     assert (found.parameters, found.parameters_without_decoder) == (8_215_568, 6_804_224)
     assert (found.multiply_adds, found.multiply_adds_without_decoder) == (203_202_560, 201_793_536)
     assert found.weights_bytes == 4 * 8_215_568
-
-
-def test_the_papers_cnn_by_hand():
-    found = describe(build_meta("cnn"))
-    places = 28 * 28
-    assert [row.multiply_adds for row in found.layers] == [
-        places * 25 * 256,
-        places * 256 * 25 * 256,
-        places * 256 * 25 * 128,
-        places * 128 * 328,
-        328 * 192,
-        192 * 10,
-    ]
-    assert found.parameters == found.parameters_without_decoder == 35_445_522
-    assert found.multiply_adds == found.multiply_adds_without_decoder
+    assert (found.training_bytes, found.image_bytes) == (model.training_bytes(7), model.image_bytes)
+    assert describe(build_meta("resnet")).training_bytes is None
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 4])
@@ -69,6 +57,7 @@ SMALL = {
         "channels": 5, "types": 2, "primary_dimensions": 4, "class_dimensions": 6, "hidden": [7],
     },
     "resnet": {"channels": [4, 6], "blocks": 1},
+    "cnn": {"channels": [3, 4], "hidden": [5]},
 }  # fmt: skip
 NETWORKS = list(SMALL.items())
 NETWORKS += [
@@ -137,20 +126,6 @@ def test_what_is_not_known_is_not_guessed():
     assert found.parameters == usual.parameters + 9
 
 
-def test_memory_is_that_of_the_models_own_estimates():
-    model = build_tiny()
-    found = describe(model, batch_size=7)
-    assert found.training_bytes == model.training_bytes(7) and found.batch_size == 7
-    assert found.image_bytes == model.image_bytes
-    resnet = build_meta("resnet")
-    found = describe(resnet)
-    assert found.training_bytes is None
-    stored = sum(4 * p.numel() for p in resnet.parameters())
-    norms = [m for m in resnet.modules() if isinstance(m, nn.BatchNorm2d)]
-    stored += sum(2 * 4 * m.num_features + 8 for m in norms)  # means, variances, a count
-    assert found.weights_bytes == stored
-
-
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """`capsviz describe` in an empty folder without data."""
@@ -216,15 +191,10 @@ def test_a_checkpoint_is_described_by_its_card(run):
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["--model", "x"], "unknown model 'x'"),
-        (["nmist"], "unknown recipe 'nmist'"),
         (["--image-shape", 1, 10, 10], "too small"),
         (["--image-shape", 1, 40, 40, "--pad-px", 6], "drop --pad-px"),
         (["--option", "types=many"], "types must be a valid integer, got 'many'"),
-        (["--model", "cnn", "--option", "kernal=3"], "did you mean 'kernel'"),
-        (["mnist", "--option", "epochs=3"], "unknown capsnet option 'epochs'"),
         (["--checkpoint", "digits", "--crop-px", 20], "drop --crop-px"),
-        (["--checkpoint", "mnits"], "unknown checkpoint 'mnits'"),
         (["mnist", "--checkpoint", "digits", "--classes", 3], "drop recipe, --classes"),
     ],
 )

@@ -21,15 +21,6 @@ def test_it_is_the_convolution_for_odd_and_even_numbers_of_points(size, stride, 
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_the_paper_s_convolution_takes_a_fifth_of_the_products():
-    """The numbers of the module's text."""
-    images, weight = torch.empty(PAPER[0], device="meta"), torch.empty(PAPER[1], device="meta")
-    shape = fourier.shape_of(images, weight, 2)
-    assert shape.points == (10, 10)
-    assert (4 * shape.products, 36 * 81) == (592, 2916)
-    assert fourier.pays(images, weight, 2)
-
-
 def test_float32_loses_no_more_digits_than_sums_that_are_written_out():
     images, weight = draw(*PAPER[0], seed=1).relu(), draw(*PAPER[1], seed=2)
     bias = draw(256, seed=3)

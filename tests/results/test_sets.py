@@ -117,7 +117,7 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message)
 
 
 def test_every_analysis_of_one_network_takes_part():
-    apart = {"predict", "side_by_side", "view"}  # of a user's pictures, of two networks
+    apart = {"predict", "view"}  # of a user's pictures, of two networks
     apart |= {"attack", "binding"}  # several networks together, networks for assemblies
     assert set(paperset.offering()) == set(discovery.names("capsviz.analyses")) - apart
 

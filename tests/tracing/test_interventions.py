@@ -45,15 +45,6 @@ def test_couplings_can_be_given(network, tiny_images, shape, chunk):
     torch.testing.assert_close(seen.poses[-1], squash(inputs), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("keep", [("lengths",), ("poses",)])
-def test_an_intervention_reaches_parts_that_need_no_votes(network, tiny_images, keep):
-    seen = trace(network, tiny_images, couplings="random", keep=keep)
-    whole = trace(network, tiny_images, couplings="random")
-    torch.testing.assert_close(getattr(seen, keep[0]), getattr(whole, keep[0]))
-    plain = trace(network, tiny_images, keep=keep)
-    assert not torch.allclose(getattr(seen, keep[0]), getattr(plain, keep[0]))
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -39,9 +39,14 @@ def alone(*words):
     return run
 
 
-def together(logs, *words, **hosts):
+def train_on_host(folder, *words):
+    """Train into a folder of this host's own."""
+    capsviz(*words, "--output", folder / os.environ["GROUP_RANK"])
+
+
+def together(logs, action, **hosts):
     """What each of two processes wrote to stdout and to stderr, after they ended well."""
-    ranks = Ranks(partial(capsviz, *words), logs, **hosts)
+    ranks = Ranks(action, logs, **hosts)
     assert ranks.wait() == [0, 0], ranks.printed("err")
     return ranks.printed("out"), ranks.printed("err")
 
@@ -81,22 +86,24 @@ def test_all_processes_agree_when_to_stop_though_their_batch_norms_differ(tmp_pa
     words = ["train", "--dataset", "digits", "--model", "resnet", "--precision", "fp32"]
     words += ["--batch-size", 16, "--limit", 120, "--learning-rate", "0.005", "--seed", 1]
     words += ["--early-stop", 1, "--epochs", 10, "--output", tmp_path / "run"]
-    _, err = together(tmp_path, *words)
+    _, err = together(tmp_path, partial(capsviz, *words))
     assert len(curve(tmp_path / "run")) < 10 and err[0].count("stopped early") == 1
 
 
 @needs_accelerate
-def test_two_processes_go_on_as_one_does_with_all_that_a_state_holds(tmp_path):
+def test_two_hosts_go_on_as_one_process_does_with_all_that_a_state_holds(tmp_path):
     options = ["--ema", "0.9", "--clip-norm", "1", "--decoder-learning-rate", "0.002"]
     options += ["--batch-size", 21, "--limit", 312]  # the last batch has 18, 9 for each
-    one, two = tmp_path / "one", tmp_path / "two"
+    one, two = tmp_path / "one", tmp_path / "0"
     alone(*TRAIN, *options, "--epochs", 3, "--output", one)
-    out, err = together(tmp_path, *TRAIN, *options, "--epochs", 2, "--output", two)
+    train = partial(train_on_host, tmp_path, *TRAIN, *options, "--epochs")
+    out, err = together(tmp_path, partial(train, 2), hosts=2)
+    assert not (tmp_path / "1").exists()
     assert out[0].count("test accuracy") == 1 and err[0].count("epoch 2/2") == 1
     assert out[1] == "" and "epoch" not in err[1], "the first one alone writes"
     names, others = ({path.name.split("-")[0] for path in run.iterdir()} for run in (one, two))
     assert others == names >= {"best", "digits.safetensors", "digits.json"}
-    together(tmp_path, *TRAIN, *options, "--epochs", 3, "--output", two, "--resume")
+    together(tmp_path, partial(train, 3, "--resume"), hosts=2)
     apart = (curve(two) - curve(one)).abs()
     assert (apart[:, [0, 3]] < 1e-3 * curve(one)[:, [0, 3]]).all()  # losses
     assert (apart[:, 1] < 3.5 / 312).all() and (apart[:, 2] < 1.5 / 180).all()  # images that flip
@@ -148,21 +155,6 @@ def test_losing_the_other_process_while_training_is_one_line_and_the_run_can_be_
     assert "another process of this run ended: finished epochs are kept" in err.splitlines()[-1]
     assert "Traceback" not in err
     assert_resumed(run)
-
-
-def train_on_host(folder, *words):
-    """Train into a folder of this host's own."""
-    capsviz(*words, "--output", folder / os.environ["GROUP_RANK"])
-
-
-@needs_accelerate
-def test_two_hosts_have_the_curve_of_one_process_and_the_first_alone_writes(tmp_path):
-    words = [*TRAIN, "--epochs", 1]
-    alone(*words, "--output", tmp_path / "alone")
-    hosts = Ranks(partial(train_on_host, tmp_path, *words), tmp_path, hosts=2)
-    assert hosts.wait() == [0, 0], hosts.printed("err")
-    torch.testing.assert_close(curve(tmp_path / "0"), curve(tmp_path / "alone"), rtol=1e-4, atol=0)
-    assert not (tmp_path / "1").exists() and hosts.printed("out")[1] == ""
 
 
 def load_where_host_1_lacks_it():

@@ -227,7 +227,7 @@ def test_no_step_waits_for_the_gpu(parts, tmp_path, options):
 
 TRAIN = [
     *("train", "--dataset", "digits", "--types", "2", "--channels", "8", "--limit", "320"),
-    *("--epochs", "12", "--precision", "fp32", "--schedule", "linear", "--resume"),
+    *("--epochs", "8", "--precision", "fp32", "--schedule", "linear", "--resume"),
 ]
 
 

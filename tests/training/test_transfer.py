@@ -38,18 +38,6 @@ def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
     assert set(lines[0].split("as no shape or name fits: ")[1].split(", ")) == unlike
 
 
-def test_a_message_names_the_tensors_that_only_one_side_has_but_no_long_list(tmp_path):
-    lines = []
-    store(build_tiny(routing_bias=True), tmp_path / "a.safetensors")
-    start_from(build_tiny(), tmp_path, lines.append)
-    assert lines[0].endswith("; not used, as only the file has them: capsules.bias")
-    other = models.build("capsnet", (1, 21, 19), 3, channels=6, types=3, class_dimensions=6)
-    taken = start_from(other, tmp_path, lines.append)
-    fresh = [k for k in other.state_dict() if k not in taken]
-    assert len(fresh) > 4
-    assert f": {', '.join(fresh[:4])}, ..." in lines[1]
-
-
 def test_a_network_that_shares_nothing_is_refused(tmp_path):
     store(models.build("resnet", (1, 21, 21), 3), tmp_path / "a.safetensors")
     with pytest.raises(ValueError, match=r"no weights of .*a.safetensors fit this network"):

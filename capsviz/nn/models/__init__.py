@@ -90,11 +90,6 @@ def training_bytes(model: nn.Module, batch: int) -> int | None:
     return None if estimate is None else estimate(batch)
 
 
-def needs_whole_batches(model: nn.Module) -> bool:
-    """Return whether a batch must not be computed in parts, as with batch norm."""
-    return bool(getattr(model, "whole_batches", False))
-
-
 def name_for(model: nn.Module) -> str | None:
     """The name by which `build` makes such a network again: of the file that its class is in.
 

@@ -32,7 +32,7 @@ from capsviz.nn.models._bases import (
     routing_values,
     settings_from,
 )
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import ParentNorm
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
@@ -159,10 +159,10 @@ class MatrixCapsNet(ClassPoses):
                 for n, grid in enumerate(config.grids)
             ),
         )
-        self.norms = nn.ModuleList(
-            ParentNorm(J) if routing.norms_parents(config.routing) else nn.Identity()
-            for J in parents
-        )
+        normed = parents if routing.norms_parents(config.routing) else ()
+        self.norms = nn.ModuleList(ParentNorm(J) for J in normed)
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            vars(layer)["norm"] = norm  # its statistics are stored as those of `norms`
         self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:
@@ -193,10 +193,10 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, in that layer alone.
         """
-        first, active = self._number(layer), activations
-        parents = self._normed(first, self.layers[first](children, active, couplings))
+        first = self._number(layer)
+        parents = self.layers[first](children, activations, couplings)
         for n in range(first + 1, len(self.layers)):
-            parents = self._normed(n, self.layers[n](*parents))
+            parents = self.layers[n](*parents)
         return parents
 
     def look(
@@ -213,17 +213,14 @@ class MatrixCapsNet(ClassPoses):
         Couplings are put in, and iterations changed, in that layer alone.
         """
         number = self._number(layer)
-        capsules, norm = self.layers[number], self.norms[number]
+        capsules = self.layers[number]
         poses, active = self.encode(images)
         for n in range(number):
-            poses, active = self._normed(n, self.layers[n](poses, active))
+            poses, active = self.layers[n](poses, active)
         active = functional.lengths(poses) if active is None else active
         votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
-        routed = self._each_normed(number, routed)
         parts: dict[str, Any] = {"primary": poses, "child_activations": active}
         parts |= self.inside(capsules, votes, routed, active, keep)
-        if "evidence" in parts and isinstance(norm, ParentNorm):
-            parts["evidence"] = parts["evidence"] / norm.logit_std
         if capsules.links is not None:
             parts["links"] = capsules.links
         if self.decoder is not None and "reconstruction" in keep:
@@ -242,30 +239,6 @@ class MatrixCapsNet(ClassPoses):
                 f"got {layer}"
             )
         return layer % count
-
-    def _normed(self, layer: int, parents: Parents) -> Parents:
-        """Parents of a layer (B, J * positions, E), with batch norm by type if the routing asks."""
-        norm = self.norms[layer]
-        if isinstance(norm, nn.Identity):
-            return parents
-        poses, active = (
-            part.unflatten(1, (self.layers[layer].parent_types, -1)) for part in parents
-        )
-        normed = norm(poses.flatten(2), active)
-        return Parents(normed.poses.view_as(parents.poses), normed.activations.flatten(1))
-
-    def _each_normed(self, layer: int, routed: Routing) -> Routing:
-        """Return the same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
-        if isinstance(self.norms[layer], nn.Identity):
-            return routed
-        capsules, pairs = self.layers[layer], zip(routed.poses, routed.activations, strict=True)
-        each = [self._normed(layer, capsules.by_type(*pair)) for pair in pairs]
-        poses = torch.stack([one.poses for one in each])
-        active = torch.stack([one.activations for one in each])
-        if capsules.links is not None:  # of types and places, as they were
-            sizes = capsules.parent_types, -1
-            poses, active = (x.unflatten(2, sizes).transpose(2, 3) for x in (poses, active))
-        return routed._replace(poses=poses, activations=active)
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:

@@ -25,7 +25,8 @@ parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS 
 for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
 couplings are not meant to sum to 1 over parents, or other things that verification would call
 mistakes (`tracing.verification`).
-To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
+To add one, add a file: its name is what `--routing` takes. The law tests find it by themselves, and
+ask for plain loops of that name in tests/helpers/literal_routing.py.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from capsviz.discovery import load, names
 from capsviz.nn import children, functional
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
+from capsviz.nn.routing._parts import exact as exact
 from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 
 PACKAGE = "capsviz.nn.routing"
@@ -94,11 +96,6 @@ def has_evidence(name: str) -> bool:
 def quantity(name: str) -> Quantity:
     """Return what the evidence of a routing is, in words."""
     return getattr(get(name), "QUANTITY", ALONG_POSE)
-
-
-def summary(name: str) -> str:
-    """Return how a routing couples, in a line."""
-    return discovery.summary(PACKAGE, name).rstrip(".")
 
 
 def norms_parents(name: str) -> bool:

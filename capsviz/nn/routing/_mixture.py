@@ -117,14 +117,7 @@ def mixture(
 ) -> Moments:
     """Moments of the votes after each child is shared out over its parents.
 
-    Parameters
-    ----------
-    children           (I, D, B), as `batch_last` gives them.
-    weight             (I, J, E, D) what turns child i into its vote for parent j.
-    activations        (B, I).
-    centre, precision  (B, J, E), and
-    constant           (B, J) of the log densities.
-    competition        which parents share a child; with `Places` B is positions, and I their slots.
+    Centre and precision (B, J, E) and constant (B, J) are of the log densities; activations (B, I).
     """
 
     def some(u, *inputs):

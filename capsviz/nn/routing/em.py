@@ -18,7 +18,6 @@ from capsviz.nn.routing import Parents, Routing, iterate
 from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
-__all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
 OBJECTIVE = "spread"  # see nn/functional.py
 QUANTITY = Quantity(

@@ -17,7 +17,6 @@ from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, 
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
 
-__all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/functional.py
 QUANTITY = Quantity(

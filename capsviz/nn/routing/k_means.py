@@ -10,8 +10,6 @@ from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, 
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, summed
 
-__all__ = ["fused", "route"]
-
 
 @exact
 def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None) -> Routing:

@@ -13,7 +13,6 @@ from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
 
-__all__ = ["fused", "parameters", "route"]
 CHILDREN = "squash_exp"  # see nn/children.py
 
 

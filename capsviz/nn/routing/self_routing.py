@@ -26,7 +26,6 @@ from capsviz.nn.routing._parts import (
     summed,
 )
 
-__all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/functional.py
 QUANTITY = Quantity(r"$a_i c_{ij}/\Sigma_k a_k$", "a c / Σ a", "the activation", "the activation")

@@ -12,8 +12,6 @@ from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, summed
 
-__all__ = ["fused", "route"]
-
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:

@@ -18,7 +18,6 @@ from capsviz.nn.routing import Parents, Routing, iterate
 from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
-__all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/functional.py
 PARENTS = "batch_norm"  # see nn/routing_layer.py

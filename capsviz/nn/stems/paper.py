@@ -34,9 +34,5 @@ class Paper(Stem):
         """After the first convolution and ReLU."""
         return self.conv1(images).relu()
 
-    def last(self, features: Tensor) -> Tensor:
-        """The second convolution."""
-        return self.primary(features)
-
 
 build = Paper

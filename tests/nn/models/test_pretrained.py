@@ -1,7 +1,5 @@
 """Networks in folders as Hugging Face's hub has them."""
 
-import json
-
 import pytest
 import torch
 
@@ -41,7 +39,6 @@ WEIGHTS, RESNET = "model.safetensors", ("resnet", (1, 28, 28), 10)
             "no model.saf",
         ),
         (lambda folder: (folder / WEIGHTS).write_bytes(b"x"), "holds no network of"),
-        (lambda folder: (folder / "config.json").write_text("[]"), "holds no network of"),
         (
             lambda folder: models.build("resnet", (1, 28, 28), 10).save_pretrained(folder),
             "a ResNet",
@@ -52,15 +49,6 @@ def test_what_is_no_such_folder_is_refused_in_words(change, words, network, tmp_
     network.save_pretrained(tmp_path)
     change(tmp_path)
     with pytest.raises(ValueError, match=words):
-        capsviz.CapsNet.from_pretrained(tmp_path)
-
-
-def test_weights_of_another_network_are_named(network, tmp_path):
-    network.save_pretrained(tmp_path)
-    about = json.loads((tmp_path / "config.json").read_text())
-    about["config"]["types"] = 3
-    (tmp_path / "config.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="size mismatch"):
         capsviz.CapsNet.from_pretrained(tmp_path)
 
 
