@@ -21,7 +21,6 @@ from capsviz.transforms.warps import warp
 
 PACKAGE = "capsviz.transforms.corruptions"
 CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
-SMALLEST = 8  # pixels of a side
 
 
 def names() -> list[str]:
@@ -52,11 +51,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
     module = discovery.load(PACKAGE, name, what="corruption")
-    check_images(images)
-    _, C, H, W = images.shape
-    if C != 1 or min(H, W) < SMALLEST:
-        expected = f"expected grey images of at least {SMALLEST} x {SMALLEST} pixels"
-        raise ValueError(f"{expected}, got {C} channels of {H} x {W}")
+    _check(images)
     if len(discovery.parameters(getattr(module, "corrupt", None))) != 2:
         raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     parts = []
@@ -69,6 +64,14 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
         parts.append(made)
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
+
+
+def _check(images: Tensor) -> None:
+    check_images(images)
+    if images.shape[1] != 1:
+        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
+    if min(images.shape[2:]) < 8:
+        raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
 
 
 def signs(n: int, generator: torch.Generator) -> Tensor:
