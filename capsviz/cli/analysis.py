@@ -183,9 +183,8 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
         writing.prepare(name, figure)
-        shown = not (analysis.of_one_image and picture and picture["image"])
-        opened = _open(analysis, named, shown)
-        image = options.open_picture(opened[0], picture) if analysis.of_one_image else None
+        opened = _open(analysis, named, picture)
+        shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
         runs = [opened]
         if len(seeds) > 1:  # the first network is replaced by each training run in turn
@@ -194,7 +193,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
-                analysis, runs[number], own, n=n, picture=image, digit=digit,
+                analysis, runs[number], own, n=n, picture=shown, digit=digit,
                 progress=writing.progress, scratch=scratch,
             )  # fmt: skip
 
@@ -224,14 +223,15 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
     return False
 
 
-def _open(analysis: Analysis, named: dict, shown: bool) -> list[Any]:
+def _open(analysis: Analysis, named: dict, picture: dict | None) -> list[Any]:
     """The networks and their data; ValueError if the first one lacks what is needed.
 
-    `shown` says whether an image of the data set is: otherwise it need not be there.
+    Where a picture of the user's own is shown, the data set need not be there.
     """
     from capsviz.tracing import needs
 
-    how = {"capsules": bool(analysis.needs), "shown": shown}
+    own = analysis.of_one_image and picture and picture["image"]
+    how = {"capsules": bool(analysis.needs), "shown": not own}
     if "first" in named:
         opened = options.open_networks(named, **how)
     else:
