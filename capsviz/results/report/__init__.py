@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jinja2 import Environment, StrictUndefined
-from torch import Tensor
 
 import capsviz
 from capsviz import analysis as contract
@@ -142,10 +141,14 @@ def collect(
 
     first = networks[0]
     with remember():
-        hits = [_correct(one, settings.n) for one in networks]
+        parts = [one.dataset.sample(settings.n) for one in networks]
+        hits = [
+            all_right(scores(one.model, to_float(part.images)), part.labels)
+            for one, part in zip(networks, parts, strict=True)
+        ]
         counts = draw_resamples(settings.n, seed=settings.seed)
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
-        described = [_network(one, accuracies[k], settings.n) for k, one in enumerate(networks)]
+        described = [_network(one, accuracies[k], parts[k]) for k, one in enumerate(networks)]
         notices = [line for one in networks for line in (one.notice or "").splitlines()]
         doubts = [f"{one.name}: {line}" for one in described for line in one.evaluation.doubts()]
         for line in doubts:
@@ -182,18 +185,9 @@ def _paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(one.split()) for one in text.strip().split("\n\n"))
 
 
-def _correct(one, n: int) -> Tensor:
-    """Return which of n images a network classifies correctly, (n,) bool.
-
-    Of several objects in an image all must be correct.
-    """
-    part = one.dataset.sample(n)
-    return all_right(scores(one.model, to_float(part.images)), part.labels)
-
-
-def _network(one, accuracy: Estimate, n: int) -> Network:
+def _network(one, accuracy: Estimate, part) -> Network:
     check = unchecked = unlike = None
-    card, part = one.model.card, one.dataset.sample(n)
+    card = one.model.card
     if card.get("thresholds") and part.parts is None:
         limits, _ = thresholds.limits(one.model)
         found, _ = predict(one.model, to_float(part.images), part.classes, top=1, limits=limits)
