@@ -23,12 +23,12 @@ def defects(figure, width: float, caption: str) -> list[str]:
     tall = PAGE - caption_inches(caption, width)
     return [
         *_sizes(figure, width, tall),
-        *_letters(texts),
+        *letters(texts),
         *_axes(figure),
         *_pictures(figure),
         *_overlaps(figure, texts),
         *_strangers(figure, texts),
-        *_off_page(figure, texts),
+        *off_page(figure, texts),
     ]
 
 
@@ -98,7 +98,7 @@ def _sizes(figure, width, tall):
         yield f"is {high:.2f} in tall, with its caption more than a page: at most {tall:.2f}"
 
 
-def _letters(texts):
+def letters(texts):
     for text, _ in texts:
         if text.get_fontsize() < POINTS - 0.01:
             yield f"{_short(text)} has {text.get_fontsize():.1f} points"
@@ -173,7 +173,7 @@ def _same_place(axes, box) -> bool:
     )
 
 
-def _off_page(figure, texts):
+def off_page(figure, texts):
     wide, high = figure.get_size_inches() * figure.dpi
     for text, outline in texts:
         (x0, y0), (x1, y1) = outline.min(0), outline.max(0)
