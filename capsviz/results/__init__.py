@@ -231,38 +231,24 @@ def encoded(figure: Figure, kind: str, **options) -> bytes:
     content = io.BytesIO()
     with style():
         figure.savefig(content, format=kind, metadata=undated[kind], **options)
-    return _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue()
+    return content.getvalue()
 
 
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     """Write RGB frames (h, w, 3) uint8 as a GIF that loops.
 
-    All have one palette, of greys, the colour map and the house colours: with one for each frame,
-    the colours of the legend would flicker.
+    All have one palette: with one for each frame, the colours of the legend would flicker.
     """
-    from imageio.v3 import imwrite
     from PIL import Image
 
-    greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
-    scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
-    house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
-    flat = (
-        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in frames
+    whole = np.stack(list(frames))
+    n, height, width, _ = whole.shape
+    sheet = Image.fromarray(whole.reshape(n * height, width, 3))
+    sheet = sheet.quantize(dither=Image.Dither.NONE)
+    first, *others = (sheet.crop((0, k * height, width, (k + 1) * height)) for k in range(n))
+    content = io.BytesIO()
+    first.save(
+        content, "gif", save_all=True, append_images=others, duration=round(1000 / fps), loop=0
     )
-    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
-    content = imwrite(
-        "<bytes>", pictures, plugin="pillow", extension=".gif", duration=round(1000 / fps), loop=0
-    )
-    write_bytes(path, content)
+    write_bytes(path, content.getvalue())
     return path
-
-
-def _stable_ids(svg: bytes) -> bytes:
-    """Return an SVG with clip paths numbered: matplotlib names them by addresses in memory."""
-    names = dict.fromkeys(re.findall(rb'(?<=[#"])p[0-9a-f]{10}(?=[")])', svg))
-    for number, name in enumerate(names):
-        svg = svg.replace(name, b"clip%d" % number)
-    return svg
