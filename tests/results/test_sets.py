@@ -187,12 +187,6 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert "width=3.25in" in narrow and "figure*" not in narrow
 
 
-def test_analyses_are_called_as_their_commands_are():
-    assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
-    with pytest.raises(ValueError, match="unknown analysis 'nope'"):
-        paperset.choose(["nope"])
-
-
 def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
     result = run("--only", "curves,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
     assert result.exit_code == 2 and "images: curves" in result.stderr
