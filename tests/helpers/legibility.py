@@ -7,6 +7,7 @@ import math
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import AxesImage
+from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -80,14 +81,9 @@ def corners(text: Text, renderer) -> np.ndarray:
 
 
 def meet(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two convex quadrilaterals overlap: no side of either lies between them."""
-    for shape in (one, other):
-        for start, end in zip(shape, np.roll(shape, -1, 0), strict=True):
-            normal = np.array([end[1] - start[1], start[0] - end[0]])
-            first, second = one @ normal, other @ normal
-            if first.max() <= second.min() or second.max() <= first.min():
-                return False
-    return True
+    """Whether two convex quadrilaterals overlap."""
+    first, second = (Path([*shape, shape[0]], closed=True) for shape in (one, other))
+    return first.intersects_path(second, filled=True)
 
 
 def _sizes(figure, width, tall):

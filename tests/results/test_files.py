@@ -97,13 +97,6 @@ def test_the_file_is_strict_json_where_nan_is_null(mine, tmp_path):
     assert values["grid"]["data"][0] == 0.1, "the shortest form of a float32"
 
 
-def test_printed_results_are_strict_json_too(tmp_path):
-    printed = json.loads(results.to_json({"result": result(), "path": tmp_path, 3: np.int64(4)}))
-    assert printed["path"] == str(tmp_path) and printed["3"] == 4
-    assert printed["result"]["share"]["difference"]["value"] == [0.0, 0.1, 0.2]
-    assert printed["result"]["loss"] is None and "n" in printed["result"]["share"]
-
-
 def write_old(path, change):
     """A result as a version before wrote it; `change` is done to its fields."""
     results.write_result(path, result(), ABOUT)

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 from helpers.browser import NEEDED, browser
 
-from capsviz import discovery
 from capsviz.cli import main
 from capsviz.results import report as reports
 from capsviz.results.report import choose
@@ -145,16 +144,6 @@ def test_without_names_several_networks_share_a_few_analyses():
     assert choose(("parse-tree",), False) == choose(("parse_tree",), False) == ["parse_tree"]
     with pytest.raises(ValueError, match=r"unknown analysis .nope., .*, parse-tree, "):
         choose(("nope",), False)
-
-
-@pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
-def test_every_analysis_has_a_question_and_the_sections_of_the_page(name):
-    question, sections = reports.about(name)
-    assert question.endswith((".", "?"))
-    assert (
-        {"Method", "What to see", "What not to conclude"} <= set(sections) <= set(reports.SECTIONS)
-    )
-    assert all(sections.values())
 
 
 def test_numbers_are_named_by_what_the_result_names():
