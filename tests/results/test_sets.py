@@ -62,13 +62,6 @@ def test_latex_compiles(figure_set, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-@pytest.mark.skipif(shutil.which("pdffonts") is None, reason="pdffonts is not here")
-def test_fonts_are_truetype_and_embedded(figure_set):
-    for path in figure_set[0].glob("*.pdf"):
-        lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
-        assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
-
-
 def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
     def broken(*sweep):
         raise ValueError("no luck")
