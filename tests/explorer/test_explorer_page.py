@@ -82,7 +82,7 @@ def test_a_picture_is_uploaded_and_its_routing_changed(visit, tmp_path):
     page.get_by_label("one iteration").check()
     wait_for(page, lambda: "Iteration 1 of 1" in text(page, "iterations"))
     open_tab(page, "Figure")
-    assert saved(page, "routing", tmp_path)["options"]["iterations"] == 1
+    assert saved(page, "view", tmp_path)["options"]["iterations"] == 1
     page.get_by_label("as trained").check()
     wait_for(page, lambda: page.locator("#figure img").count() == 0)  # it was of other settings
     open_tab(page, "Routing")
@@ -113,7 +113,6 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
     hold.touch()
     try:
         open_tab(second, "Figure")
-        second.get_by_label("routing", exact=True).check()
         second.locator("#make").click()
         wait_for(second, hold.with_suffix(".waits").exists)
         before = html_of(first, "scores")
