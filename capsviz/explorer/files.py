@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from capsviz import results
-from capsviz.analyses import perturb, rotate, routing, side_by_side, view
+from capsviz.analyses import perturb, routing, view
 from capsviz.analyses.view import warped
 from capsviz.explorer import look, panels
 from capsviz.explorer.images import Sample
@@ -23,7 +23,6 @@ from capsviz.results.panels import picture
 from capsviz.transforms.augment import to_uint8
 
 KEPT_S = 3600  # seconds that figures stay on the disk
-STEP_DEG = 5.0  # between the angles of a full circle
 Measured = tuple[Any, dict]  # a result, and the options that it was made with
 
 
@@ -83,31 +82,7 @@ def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
     return result, {**settings.warp._asdict(), "capsule": capsule}
 
 
-def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz rotate`: the original image in a full circle."""
-    angles: dict[str, Any] = {"start": -180.0, "stop": 180.0, "step": STEP_DEG}
-    model, image, label = networks.model, sample.image, sample.label
-    return rotate.Rotate().measure(model, image, label, classes=networks.classes, **angles), angles
-
-
-def of_both(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz side-by-side`: both networks as they route, and with uniform couplings.
-
-    ValueError if the second has no capsules.
-    """
-    both = dict(zip(networks.names, (networks.model, networks.other), strict=True))
-    image = warped(sample.image, settings.warp)
-    result = side_by_side.OneImage().measure(both, image, sample.label, classes=networks.classes)
-    return result, settings.warp._asdict()
-
-
-FIGURES = {  # by the names of their analyses
-    "view": of_view,
-    "routing": of_routing,
-    "rotate": of_rotation,
-    "perturb": of_pose,
-    "side_by_side": of_both,
-}
+FIGURES = {"view": of_view, "routing": of_routing, "perturb": of_pose}  # by their analyses
 
 
 def save(analysis: str, networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
@@ -132,8 +107,6 @@ def save(analysis: str, networks: Networks, sample: Sample, settings: Settings) 
         device=str(networks.inputs.device),
         command="capsviz explore",
     )
-    if analysis == "rotate":
-        paths.append(rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15))
     paths.append(folder / f"{sample.name}-image.png")
     Image.fromarray(picture(to_uint8(sample.image[0]))).save(paths[-1])
     return paths

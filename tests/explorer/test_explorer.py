@@ -332,19 +332,15 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
         assert "terations: 1, type 1 off" in results.caption("routing", result, part)
 
 
-def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypatch):
+def test_a_pose_is_drawn_as_by_its_command(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
     monkeypatch.setattr(results, "draw", empty_page)
-    monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
     opened = choices.open_choice("digits", "digits").pair("digits", "digits (2)")
     sample = images.Sample(opened.test_image(3, 1), 3, "digits-3-1")
     how = settings.read(NEUTRAL | {"pose": 3}, 6)
     result, about, *_ = saved("perturb", opened, sample, how)
     assert len(result.captions) == 6 and result.capsule == about["options"]["capsule"] == 3
-    result, _, _, endings = saved("rotate", opened, sample, how)
-    assert len(result.angles_deg) == 73 and ".gif" in endings
-    assert saved("side_by_side", opened, sample, how)[0].networks == ["digits", "digits (2)"]
     with pytest.raises(ValueError, match="figure 'magic': expected one of view, routing"):
         files.save("magic", opened, sample, how)
     with pytest.raises(ValueError, match="replaced couplings, too"):
