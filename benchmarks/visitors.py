@@ -69,7 +69,7 @@ def command(address: str, visitors: int, seconds: float) -> None:
     async def all_of_them():
         import httpx  # comes with Gradio
 
-        limits = httpx.Limits(max_connections=None)
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=2)  # before the server's
         async with httpx.AsyncClient(base_url=address, timeout=PATIENCE_S, limits=limits) as client:
             each = (visit(client, seconds, taken, failed) for _ in range(visitors))
             await asyncio.gather(*each, return_exceptions=True)
