@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 EXAMPLES = """
 capsviz data my_pictures  # 3 s
@@ -32,7 +32,6 @@ capsviz data breastmnist.npz --save-figure sheet.png  # 3 s
 def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen):
     """Read all splits of one data set and say what they hold."""
     from capsviz import data
-    from capsviz.cli import naming
 
     if source is not None:
         dataset, data_dir = named(source, dataset, data_dir)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jinja2 import Environment, StrictUndefined
-from torch import Tensor
 
 import capsviz
 from capsviz import analysis as contract
@@ -29,6 +28,7 @@ from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
+from capsviz.training.evaluate import all_right
 from capsviz.transforms.augment import to_float
 
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
@@ -137,7 +137,11 @@ def collect(
 
     first = networks[0]
     with remember():
-        hits = [_correct(one, settings.n) for one in networks]
+        parts = [one.dataset.sample(settings.n) for one in networks]
+        hits = [
+            all_right(scores(one.model, to_float(part.images)), part.labels)
+            for one, part in zip(networks, parts, strict=True)
+        ]
         counts = draw_resamples(settings.n, seed=settings.seed)
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
         described = [_network(one, accuracies[k]) for k, one in enumerate(networks)]
@@ -171,19 +175,6 @@ def about(analysis: str) -> tuple[str, dict[str, str]]:
 def _paragraphs(text: str) -> str:
     """Return paragraphs, each on one line."""
     return "\n\n".join(" ".join(one.split()) for one in text.strip().split("\n\n"))
-
-
-def _correct(one, n: int) -> Tensor:
-    """Return which of n images a network classifies correctly, (n,) bool.
-
-    Of several objects in an image all must be correct.
-    """
-    part = one.dataset.sample(n)
-    lengths = scores(one.model, to_float(part.images))
-    if part.parts is None:
-        return lengths.argmax(1) == part.labels
-    count = part.labels.shape[1]
-    return (lengths.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)
 
 
 def _network(one, accuracy: Estimate) -> Network:
