@@ -26,8 +26,8 @@ PAGES = [
 def output(command: str) -> str:
     """Return a command and what it prints, as a code block."""
     words = shlex.split(command)
-    if words[1] != "evaluate":  # the figure at the top is one of them
-        words += ["--force", "--output", "runs/readme" if "--n" in words else "figures"]
+    if words[1] != "evaluate":  # which draws nothing
+        words += ["--force", "--output", "runs/readme"]
     run = [sys.executable, "-m", *words]
     text = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return f"```\n$ {command}\n{text.rstrip()}\n```"

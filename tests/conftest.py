@@ -33,15 +33,18 @@ os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 letters.remember()
 
-# By far the longest, and what their tests share. They come first: of two workers the one that is
-# done takes over from the end of the other's list (`--dist worksteal`).
-LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed",
-        "test_train.py", "test_tasks", "test_memory_of_a_step")  # fmt: skip
+# By far the longest, and what their tests share: a server, a site, a wheel. They come first: the
+# worker that is done takes over from the end of another one's list (`--dist worksteal`).
+LONG = (
+    "test_explorer_page.py", "test_playground.py", "test_notebooks.py", "test_installed.py",
+    "test_distributed.py", "test_train.py", "test_tasks.py", "test_memory_of_a_step.py",
+)  # fmt: skip
+assert set(LONG) <= {path.name for path in Path(__file__).parent.rglob("test_*.py")}
 
 
 def pytest_collection_modifyitems(items):
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: min((places[n] for n in LONG if n in item.nodeid), default=99))
+    items.sort(key=lambda item: places.get(item.path.name, 99))
 
 
 def pytest_collection_finish(session):

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, fuzz, gpu, layers, parity, speed, tables
+from benchmarks import RESULTS, clock, fuzz, layers, parity, speed, tables
 from benchmarks.networks import Floor, capsnet, literal
 from capsviz.nn import routing
 
@@ -61,24 +61,6 @@ def test_the_shipped_results_hold_every_part():
     assert parity.summary(shipped["runs"]) == shipped["summary"]
     seeds = [{x["seed"] for x in shipped["runs"] if x["path"] == path} for path in parity.PATHS]
     assert seeds[0] == seeds[1] != set()
-
-
-def test_gpu_measurements_go_on_where_they_stopped_and_survive_a_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "ROUNDS", 1)
-    monkeypatch.setattr(gpu, "WARM", 0)
-    device = torch.device("cpu")
-    queue = gpu.queue(device, [2], "digits", 64)
-    queue["broken"] = lambda: {}["nothing"]
-    gpu.run(queue, tmp_path, device)
-    found = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("gpu-*.json")}
-    assert set(found) == {f"gpu-{name}" for name in queue}
-    assert found["gpu-broken"]["failed"] == "KeyError: 'nothing'"
-    names = {"floor", "plain floor", "literal", "capsviz launches", "capsviz graph"}
-    assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == names
-    assert found["gpu-epochs-2-graph"]["images_per_second"] > 0
-    monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))
-    del queue["broken"]
-    gpu.run(queue, tmp_path, device)
 
 
 def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_path):

@@ -157,21 +157,6 @@ def test_a_private_name_is_private_to_the_package_that_it_lies_in():
     assert home_of("capsviz.nn.functional.squash") == home_of("capsviz.__version__") == ""
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import capsviz.nn.class_capsules",
-        "from capsviz.nn import class_capsules",
-        "from capsviz.nn.class_capsules import ClassCapsules",
-        "def f():\n    from capsviz.nn import class_capsules as l",
-        "class A:\n    from capsviz.nn import class_capsules",
-        "if True:\n    import capsviz.nn.class_capsules as l",
-    ],
-)
-def test_every_form_of_import_is_seen(code):
-    assert sources.imports(code) == {"capsviz.nn.class_capsules"}
-
-
 def loaded_by(code):
     """Modules that a fresh interpreter holds after running a text."""
     code = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"

@@ -149,17 +149,3 @@ def test_pitfall_20_no_device_is_written_into_the_code():
         if not module.startswith(("capsviz.wrapping", "capsviz.checks"))
     }
     assert {module: numbers for module, numbers in lines.items() if numbers} == {}
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "x.cuda()",
-        "x.to(device='cuda:0')",
-        "torch.Generator('mps')",
-        "torch.cuda.FloatTensor(3)",
-        "def f(x, *, device='cuda'): pass",
-    ],
-)
-def test_pitfall_20_is_seen_where_it_is(code):
-    assert sources.devices(code) == [1]

@@ -72,6 +72,7 @@ def test_a_routing_without_what_a_routing_has_is_refused_in_a_line(
             "def load(split, root): return 1 / 0",
             "cannot be loaded .ZeroDivisionError: division by z",
         ),
+        ("def load(split, root, *, size): return 1", "data set 'lacking' needs a value for size"),
         ("def load(split, root): return [1]", "is a list, expected a capsviz.data.Dataset"),
         ("def load(split, root): return made(torch.tensor([0, 2]))", "must be 0 to 1, got 0 to 2"),
     ],

@@ -32,7 +32,7 @@ class Data(NamedTuple):
     notes: list[str]
 
 
-@on_one_thread
+@on_one_thread()
 def compare(
     networks: dict[str, Any],
     images: Tensor,

@@ -129,7 +129,7 @@ class Errors(NamedTuple):
     control_spread: np.ndarray  # (a, M)
 
 
-@on_one_thread
+@on_one_thread()
 def evaluate(
     model, images, *, name, baselines, fit, shift_px, seeds, seed=0, progress=iter,
     fit_images=None, fit_labels=None,

@@ -222,7 +222,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         )
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{unlike}: {reason}") from error
+        lacks = "its network's config lacks " if isinstance(error, KeyError) else ""
+        raise ValueError(f"{unlike}: {lacks}{reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:
         return model.to(device).eval()

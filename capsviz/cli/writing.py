@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from capsviz.cli import naming
 from capsviz.cli.options import path_option, stack
 
 as_json = click.option(
@@ -101,8 +102,6 @@ panels = stack(
 
 def prepare(analysis: str, figure_options: dict) -> None:
     """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
-    from capsviz.cli import naming
-
     folder = figure_options["output"]
     naming.try_folder(folder)
     if not figure_options["force"]:
@@ -113,8 +112,6 @@ def prepare(analysis: str, figure_options: dict) -> None:
 
 def scratch(analysis: str, figure_options: dict) -> Path:
     """Return the folder for parts of the running command, the same if it is run again."""
-    from capsviz.cli import naming
-
     own = naming.digest(naming.identity(click.get_current_context()))
     return figure_options["output"] / f".{analysis}-{own}"
 
@@ -126,8 +123,6 @@ def target(
 
     `base` is the name that the analysis gives, `networks` are as they were named or chosen.
     """
-    from capsviz.cli import naming
-
     labels = [naming.label(one) for one in networks]
     changed = naming.changed(click.get_current_context())
     name = naming.stem(base, labels, changed, analysis)
@@ -168,8 +163,6 @@ def save(
     Of the opened `networks` the first one counts; `drawn` is of `@panels`, and `runs` says what
     training runs it is of.
     """
-    from capsviz.cli import naming
-
     inputs, cards = networks[0], {one.name: one.model.card or {} for one in networks}
     path = target(name, figure_options, sources(inputs), analysis)
     about = {"card": inputs.model.card, "device": str(inputs.device)}

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 EXAMPLES = """
 capsviz check --network net.py:build --loss net.py:loss  # 10 s
@@ -61,7 +61,6 @@ def command(
     import torch
 
     from capsviz import checks
-    from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.inputs.opening import open_module
     from capsviz.transforms.augment import to_float

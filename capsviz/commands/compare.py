@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
@@ -50,7 +50,6 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
 def command(places, columns, output, paired, margin, printed, as_json):
     """Print and write the table."""
     from capsviz import results
-    from capsviz.cli import naming
     from capsviz.results import leaderboard, tables
     from capsviz.results import paired as pairs
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 EXAMPLES = """
 capsviz data my_pictures  # 3 s
@@ -34,7 +34,6 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen):
     """Read all splits of one data set and say what they hold."""
     from capsviz import data
-    from capsviz.cli import naming
 
     if source is not None:
         dataset, data_dir = named(source, dataset, data_dir)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 KINDS = {"onnx": ".onnx", "torch": ".pt2", "steps": "", "folder": ""}
 PARTS = ("lengths", "poses", "couplings", "votes", "primary", "reconstruction")
@@ -34,7 +34,6 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
 @writing.force
 def command(inputs, kind, parts, output, force):
     """Export one network, and compare the file with it."""
-    from capsviz.cli import naming
     from capsviz.experiments import export
 
     opened = options.open_inputs(inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from capsviz.analysis import Analysis
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 USUAL, FEW = Analysis.usual_n, 200
 EXAMPLES = """
@@ -26,7 +26,6 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @writing.figure
 def command(only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
-    from capsviz.cli import naming
     from capsviz.results import column, sets
 
     width = writing.width(figure)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from capsviz import analysis as contract
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 from capsviz.cli.analysis import list_panels
 
 TABLES = ("csv", "md", "tex")
@@ -40,7 +40,6 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
-    from capsviz.cli import naming
     from capsviz.statistics import numbers
 
     formats = results.check_formats(formats)

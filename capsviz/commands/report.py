@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import naming, options, writing
 
 USUAL = 200  # images of a statistic: a report has many statistics
 EXAMPLES = """
@@ -27,7 +27,6 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 @writing.force
 def command(networks, n, only, digit, index, seed, output, force):
     """Compute, and write the page."""
-    from capsviz.cli import naming
     from capsviz.files import write_text
     from capsviz.results import report as reports
     from capsviz.results.sets import Settings

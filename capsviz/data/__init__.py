@@ -275,7 +275,7 @@ def loader_of(name: str) -> Callable[..., object]:
 
 
 def check_options(name: str, options: Mapping) -> None:
-    """Raise ValueError for an unknown data set and for options that it does not take.
+    """Raise ValueError for an unknown data set, options that it does not take, and missing ones.
 
     `pad_px` and `crop_px` of `load` are not among them.
     """
@@ -288,6 +288,9 @@ def check_options(name: str, options: Mapping) -> None:
             raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}: {known}")
         if isinstance(usual[option], bool | int | float | str):
             validation.check(f"{option} of the data set '{name}'", value, type(usual[option]))
+    missing = [o for o in usual if usual[o] is inspect.Parameter.empty and o not in options]
+    if missing:
+        raise ValueError(f"the data set '{name}' needs a value for {', '.join(missing)}")
 
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:

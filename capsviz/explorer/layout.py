@@ -151,7 +151,7 @@ def _pose(on, dimensions, classes):
 
 def _figure(on):
     on.kind = gr.Radio(
-        [(name.replace("_", "-"), name) for name in FIGURES], value="view", elem_id="figure-kind",
+        list(FIGURES), value="view", elem_id="figure-kind",
         label="Figure of what is shown, as the command of this name draws it",
     )  # fmt: skip
     on.make = gr.Button("Make the figure", elem_id="make", **QUIET)

@@ -231,7 +231,7 @@ def encoded(figure: Figure, kind: str, **options) -> bytes:
     content = io.BytesIO()
     with style():
         figure.savefig(content, format=kind, metadata=undated[kind], **options)
-    return _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue()
+    return content.getvalue()
 
 
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
@@ -258,11 +258,3 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     )
     write_bytes(path, content)
     return path
-
-
-def _stable_ids(svg: bytes) -> bytes:
-    """Return an SVG with clip paths numbered: matplotlib names them by addresses in memory."""
-    names = dict.fromkeys(re.findall(rb'(?<=[#"])p[0-9a-f]{10}(?=[")])', svg))
-    for number, name in enumerate(names):
-        svg = svg.replace(name, b"clip%d" % number)
-    return svg

@@ -80,27 +80,21 @@ def test_evaluate_prints_the_promised_json(run):
     assert found["accuracy"] > 0.95
 
 
-def test_rotate_writes_gif_figures_and_numbers(blank, run, tmp_path):
-    words = ["--digit", 2, "--step", 45, "--size", 300, "--format", "png", "--output", "out"]
-    result = run("rotate", *DIGITS, *words)
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("Predicted as ")
-    names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "png")]
-    with Image.open(tmp_path / "out" / "rotate-digits-2-0-step-45.gif") as gif:
-        assert gif.size[0] == 300 and gif.n_frames == 8
-
-
-def test_rotate_takes_a_users_picture(blank, run, tmp_path):
+def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tmp_path):
     image = Image.new("RGBA", (300, 200), (255, 255, 255, 0))
     image.paste((0, 0, 0, 255), (140, 20, 160, 180))
     image.save(tmp_path / "one.png")
-    args = ["--image", "one.png", "--step", 90, "--format", "png", "--output", "out"]
-    assert run("rotate", *DIGITS, *args).exit_code == 0
-    assert (
-        json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"]
-        is None
-    )
+    words = ["--image", "one.png", "--step", 45, "--size", 300, "--format", "png"]
+    result = run("rotate", *DIGITS, *words, "--output", "out")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("Predicted as ")
+    path = tmp_path / "out" / "rotate-digits-one-step-45.gif"
+    assert {one.name for one in path.parent.iterdir()} == {
+        path.with_suffix(f".{kind}").name for kind in ("gif", "json", "png")
+    }
+    with Image.open(path) as gif:
+        assert gif.size[0] == 300 and gif.n_frames == 8
+    assert json.loads(path.with_suffix(".json").read_text())["result"]["label"] is None
 
 
 @pytest.mark.parametrize(

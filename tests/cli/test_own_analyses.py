@@ -6,36 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from capsviz.cli import main
+from capsviz.commands.new import TEMPLATES
 
-GOOD = '''"""An analysis of one's own."""
-from typing import NamedTuple
-
-from matplotlib.figure import Figure
-
-from capsviz.analysis import Analysis
-
-
-class Result(NamedTuple):
-    n: int
-
-
-class Mine(Analysis):
-    Result = Result
-
-    def draw(self, result, *, width=7.16, part=""):
-        figure = Figure((width, 1))
-        return figure
-
-    def caption(self, result, part=""):
-        return "A caption."
-
-    def verdict(self, result):
-        return "Found."
-
-    def measure(self, network):
-        result = Result(1)
-        return result
-'''
+GOOD = (TEMPLATES / "analysis.txt").read_text(encoding="utf-8")
 HALT = """'''Halt.'''
 import click
 
@@ -46,20 +19,19 @@ def command(context):
 """
 FAILS = r"the command 'mine' of {} fails \("
 WRONG = {
-    "no draw": ("def draw", "def plots", FAILS + r"NotImplementedError.*\)"),
-    "an error inside": ("= Result(1)", "= {}['inside']", FAILS + r"KeyError: 'inside', line 27\)"),
-    "an error later": ('"Found."', "result.found", FAILS + r"AttributeError: .*, line 24\)"),
-    "nothing drawn": (
-        "        return figure",
-        "",
-        "`draw` of {} gives a NoneType, expected a Figure",
-    ),
-    "a dict": ("= Result(1)", "= {'n': 1}", "'mine' .* a dict, expected a .*"),
-}
+    "no draw": ("panels = {", "others = {", FAILS + r"NotImplementedError.*\)"),
+    "an error inside": ("rows = [", "rows = {}['inside'], [", FAILS + r"KeyError: 'inside', .*\)"),
+    "an error later": ("        return f", "        result.x\n        return f",
+                       FAILS + r"AttributeError: .*, line \d+\)"),
+    "nothing drawn": ("    def verdict", "    draw = lambda *_, **__: None\n\n    def verdict",
+                      "`draw` of {} gives a NoneType, expected a Figure"),
+    "a dict": ("return Result(", "return {'n': 1} or Result(", "'mine' .* a dict, expected a .*"),
+}  # fmt: skip
 
 
 def run(tmp_path):
-    words = ["mine", "--checkpoint", "digits", "--format", "svg", "--output", tmp_path / "out"]
+    words = ["mine", "--checkpoint", "digits", "--n", 40, "--format", "svg"]
+    words += ["--output", tmp_path / "out"]
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
@@ -84,7 +56,7 @@ def test_an_analysis_that_is_right_is_run_and_can_be_ended(plugin, tmp_path):
 
 def test_an_error_in_a_part_of_a_folder_is_told_by_its_own_line(plugin, tmp_path):
     plugin("analyses/mine/part.py", "\n\n\nfound = {}\n\ndef look():\n    return found['x']\n")
-    text = GOOD.replace("= Result(1)", "= part.look()")
+    text = GOOD.replace("rows = [", "rows = part.look(), [")
     text = text.replace("from typing", "from . import part\nfrom typing")
     plugin("analyses/mine/__init__.py", text)
     assert "fails (KeyError: 'x', line 7 of part.py)" in run(tmp_path).stderr

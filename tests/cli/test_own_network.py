@@ -78,7 +78,6 @@ WRONG = {
     [
         *(("routing", spec) for spec in WRONG),
         ("predict seven.png", "networks.py:heads"),
-        ("explore --no-browser", "networks.py:heads"),
     ],
 )
 def test_a_network_that_is_wrong_is_refused_in_one_line(run, command, spec):

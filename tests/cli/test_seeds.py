@@ -62,7 +62,7 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
     assert OverPairs().findings(whole) in done.stdout
 
 
-def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
+def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
     done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
     assert done.exit_code == 0, done.output
@@ -71,9 +71,6 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     result, _ = results.read_result(path)
     assert result.names == ["small", "digits"]
     assert np.allclose(result.accuracy.runs[:, 1], result.accuracy.value[1])
-    assert "one training run of each network" in invoke(
-        "sweep", "--checkpoint", "runs/x-0", "--checkpoint", "digits", *words
-    ).stdout  # fmt: skip
 
 
 def test_a_glob_without_runs_is_refused(runs):

@@ -61,28 +61,7 @@ def test_a_two_is_drawn_rotated_changed_saved_and_cleared(visit, tmp_path):
     wait_for(page, lambda: predictions(page) == ["2", "2"])
 
 
-def test_interventions_and_iterations_change_the_routing(visit, tmp_path):
-    page = visit()
-    slide(page, "iteration", 1, lambda: "Couplings in iteration 1 of 3" in text(page, "routed"))
-    page.get_by_label("one iteration").check()
-    wait_for(page, lambda: "Iteration 1 of 1" in text(page, "iterations"))
-    open_tab(page, "Figure")
-    assert saved(page, "routing", tmp_path)["options"]["iterations"] == 1
-    assert len(saved(page, "rotate", tmp_path)["result"]["angles_deg"]["data"]) == 73
-    with page.expect_download() as caught:
-        page.locator("#files a[download$='.gif']").first.click()
-    caught.value.save_as(tmp_path / "turn.gif")
-    with Image.open(tmp_path / "turn.gif") as gif:
-        assert gif.n_frames >= 70  # of 73, for equal neighbours are one
-    page.get_by_label("as trained").check()
-    wait_for(page, lambda: page.locator("#figure img").count() == 0)  # it was of other settings
-    open_tab(page, "Routing")
-    page.locator("#type-off input").click()
-    page.get_by_role("option", name="4", exact=True).click()
-    wait_for(page, lambda: "Ticks: routing as trained" in text(page, "scores"))
-
-
-def test_uploads_right_and_wrong(visit, tmp_path):
+def test_a_picture_is_uploaded_and_its_routing_changed(visit, tmp_path):
     page = visit()
     open_tab(page, "Upload")
     (tmp_path / "notes.txt").write_text("this is no picture")
@@ -98,6 +77,18 @@ def test_uploads_right_and_wrong(visit, tmp_path):
     page.locator("#file input[type=file]").set_input_files(tmp_path / "seven.jpg")
     wait_for(page, lambda: predictions(page) == ["7", "7"])
     assert text(page, "status").strip() == ""
+
+    slide(page, "iteration", 1, lambda: "Couplings in iteration 1 of 3" in text(page, "routed"))
+    page.get_by_label("one iteration").check()
+    wait_for(page, lambda: "Iteration 1 of 1" in text(page, "iterations"))
+    open_tab(page, "Figure")
+    assert saved(page, "view", tmp_path)["options"]["iterations"] == 1
+    page.get_by_label("as trained").check()
+    wait_for(page, lambda: page.locator("#figure img").count() == 0)  # it was of other settings
+    open_tab(page, "Routing")
+    page.locator("#type-off input").click()
+    page.get_by_role("option", name="4", exact=True).click()
+    wait_for(page, lambda: "Ticks: routing as trained" in text(page, "scores"))
 
 
 def test_a_file_past_the_limit_is_refused(address):
@@ -122,7 +113,6 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
     hold.touch()
     try:
         open_tab(second, "Figure")
-        second.get_by_label("routing", exact=True).check()
         second.locator("#make").click()
         wait_for(second, hold.with_suffix(".waits").exists)
         before = html_of(first, "scores")
@@ -135,7 +125,7 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
     other.close()
 
 
-def test_any_two_networks_are_chosen_on_the_page(visit):
+def test_any_two_networks_are_chosen_and_a_link_holds_the_state(visit):
     page = visit()
     page.locator("#first input").click()
     offered = page.get_by_role("option").all_inner_texts()
@@ -157,36 +147,8 @@ def test_any_two_networks_are_chosen_on_the_page(visit):
     wait_for(page, lambda: "mnist-attention: predicted as" in text(page, "scores"))
     assert page.locator("#pose-15").is_visible()
 
-
-@pytest.mark.parametrize("width", [1400, 390])
-def test_nothing_is_cut_off_and_a_wide_page_shows_all_on_one_screen(visit, width):
-    page = visit(width)  # 900 high
-    if width == 1400:
-        for place in ("sheet", "images", "scores", "routed", "routing-mode", "warp-angle"):
-            box = page.locator(f"#{place}").bounding_box()
-            assert box["y"] >= 0 and box["y"] + box["height"] <= 900, place
-    assert_nothing_is_cut_off(page, width)
-    bars = page.locator("#scores .cv-bars").first.locator(".cv-bar")
-    bars.nth(3).locator("b").evaluate("e => e.textContent = 'an automobile on a road'")
-    boxes = [bars.nth(k).locator("span").bounding_box() for k in range(bars.count())]
-    assert len({box["x"] for box in boxes}) == 1 and min(box["width"] for box in boxes) > 40
-
-
-def test_no_file_beyond_its_own_is_served(address):
-    import httpx
-
-    for place in ("/etc/passwd", "README.md", "/proc/self/environ", "%2e%2e/%2e%2e/etc/passwd"):
-        for route in ("gradio_api/file=", "file=", "gradio_api/file/", "static/", "assets/"):
-            answer = httpx.get(f"{address}{route}{place}")
-            assert answer.status_code in (403, 404) and "root:" not in answer.text, answer.url
-    ours = httpx.get(f"{address}gradio_api/proxy=http://127.0.0.1:1/")
-    assert ours.status_code in (400, 403, 404)
-
-
-def test_a_link_holds_the_state(visit):
-    page = visit()
     choose(page, "first", "digits")
-    wait_for(page, lambda: "digits: predicted as" in text(page, "scores"))
+    wait_for(page, lambda: "network=digits" in page.url)
     draw(page, TWO)
     settled(page, "scores")
     before = html_of(page, "scores")
@@ -200,3 +162,28 @@ def test_a_link_holds_the_state(visit):
     assert settled(other, "images", "scores", "routed") == parts
     assert other.get_by_label("couplings shuffled").is_checked()
     assert other.locator("#warp-angle input[type=number]").input_value() == "35"
+
+
+def test_nothing_is_cut_off_and_a_wide_page_shows_all_on_one_screen(visit):
+    page = visit(1400)  # 900 high
+    for place in ("sheet", "images", "scores", "routed", "routing-mode", "warp-angle"):
+        box = page.locator(f"#{place}").bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] <= 900, place
+    for width in (1400, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert_nothing_is_cut_off(page, width)
+        bars = page.locator("#scores .cv-bars").first.locator(".cv-bar")
+        bars.nth(3).locator("b").evaluate("e => e.textContent = 'an automobile on a road'")
+        boxes = [bars.nth(k).locator("span").bounding_box() for k in range(bars.count())]
+        assert len({box["x"] for box in boxes}) == 1 and min(box["width"] for box in boxes) > 40
+
+
+def test_no_file_beyond_its_own_is_served(address):
+    import httpx
+
+    for place in ("/etc/passwd", "README.md", "/proc/self/environ", "%2e%2e/%2e%2e/etc/passwd"):
+        for route in ("gradio_api/file=", "file=", "gradio_api/file/", "static/", "assets/"):
+            answer = httpx.get(f"{address}{route}{place}")
+            assert answer.status_code in (403, 404) and "root:" not in answer.text, answer.url
+    ours = httpx.get(f"{address}gradio_api/proxy=http://127.0.0.1:1/")
+    assert ours.status_code in (400, 403, 404)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import AxesImage
+from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -23,12 +24,12 @@ def defects(figure, width: float, caption: str) -> list[str]:
     tall = PAGE - caption_inches(caption, width)
     return [
         *_sizes(figure, width, tall),
-        *_letters(texts),
+        *letters(texts),
         *_axes(figure),
         *_pictures(figure),
         *_overlaps(figure, texts),
         *_strangers(figure, texts),
-        *_off_page(figure, texts),
+        *off_page(figure, texts),
     ]
 
 
@@ -80,14 +81,9 @@ def corners(text: Text, renderer) -> np.ndarray:
 
 
 def meet(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two convex quadrilaterals overlap: no side of either lies between them."""
-    for shape in (one, other):
-        for start, end in zip(shape, np.roll(shape, -1, 0), strict=True):
-            normal = np.array([end[1] - start[1], start[0] - end[0]])
-            first, second = one @ normal, other @ normal
-            if first.max() <= second.min() or second.max() <= first.min():
-                return False
-    return True
+    """Whether two convex quadrilaterals overlap."""
+    first, second = (Path([*shape, shape[0]], closed=True) for shape in (one, other))
+    return first.intersects_path(second, filled=True)
 
 
 def _sizes(figure, width, tall):
@@ -98,7 +94,7 @@ def _sizes(figure, width, tall):
         yield f"is {high:.2f} in tall, with its caption more than a page: at most {tall:.2f}"
 
 
-def _letters(texts):
+def letters(texts):
     for text, _ in texts:
         if text.get_fontsize() < POINTS - 0.01:
             yield f"{_short(text)} has {text.get_fontsize():.1f} points"
@@ -173,7 +169,7 @@ def _same_place(axes, box) -> bool:
     )
 
 
-def _off_page(figure, texts):
+def off_page(figure, texts):
     wide, high = figure.get_size_inches() * figure.dpi
     for text, outline in texts:
         (x0, y0), (x1, y1) = outline.min(0), outline.max(0)

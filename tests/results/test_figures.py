@@ -82,14 +82,6 @@ def test_shipped_captions_are_those_of_their_numbers():
         assert typeset(entry["caption"]) in latex
 
 
-def test_at_a_venue_a_figure_is_as_wide_as_it_was_made_for(result, tmp_path):
-    for width, inches in (("single", "3.25in"), ("double", "6.75in")):
-        results.save(tmp_path / width, "rotate", result, formats=["png"], options={"width": width})
-        words = ["redraw", str(tmp_path / f"{width}.json"), "--latex", "--venue", "icml"]
-        printed = CliRunner().invoke(main, words).stdout
-        assert f"width={inches}" in printed and ("figure*" in printed) == (width == "double")
-
-
 @pytest.mark.parametrize("field", ["angles_deg", "lengths"])
 def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
     results.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])

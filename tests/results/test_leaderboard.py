@@ -10,8 +10,6 @@ from click.testing import CliRunner
 from benchmarks import leaderboard as page
 from benchmarks.shipped import shipped
 from capsviz import checkpoint
-from capsviz.analyses.sweep import Result as Sweep
-from capsviz.analyses.transplant import Statistics
 from capsviz.cli import main
 from capsviz.provenance import provenance
 from capsviz.results import leaderboard
@@ -21,8 +19,6 @@ from capsviz.results.leaderboard.columns import COLUMNS
 from capsviz.results.leaderboard.sources import Sources
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
-
-CONDITIONS = ["its own", "of an unlike image"]
 
 
 def card(folder, name, digest, accuracy=0.9, dataset="digits"):
@@ -65,13 +61,8 @@ def transplant(
 ):
     """A result of `transplant` of weights, or of several."""
     one = shares(share, len(digests) * several, n)
-    same = dict.fromkeys(
-        ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
-         "coupling_sd"), one,
-    )  # fmt: skip
-    result = Statistics(
-        CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset=dataset
-    )
+    of_mnist = shipped("transplant-mnist-1000-images.json").result
+    result = of_mnist._replace(as_partner=one, n=n, dataset=dataset)
     about = provenance({"weights": {"file": "w.safetensors", "sha256": digests[0]},
                         "model": {"config": {"routing": routing}}}, "cpu")  # fmt: skip
     return _write(folder, name, "transplant", result, digests, several, provenance=about)
@@ -97,10 +88,9 @@ def sweep(folder, digests, names, *, several=0, sizes=(-90.0, 90.0), high=0.9, *
     value = np.array([[high], [0.5]])
     one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
     one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
-    result = Sweep(
-        "rotation", "°", "angle", np.array(sizes), names, ["length"] * 2, one, one, one,
-        np.ones((2, 1)), one[:, 0], None, None, 100, "digits", 1000,
-    )  # fmt: skip
+    of_mnist = shipped("sweep-rotation-mnist-1000-images.json").result
+    area = {"area": one[:, 0], "dataset": "digits"}
+    result = of_mnist._replace(sizes=np.array(sizes), names=names, n=100, **area)
     return _write(folder, "s", "sweep", result, digests, several, **more)
 
 
@@ -186,7 +176,9 @@ def test_a_network_beside_the_first_is_known_by_its_weights_and_not_by_its_name(
     )
 
 
-def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_first(tmp_path):
+def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_first(
+    blank, tmp_path
+):
     words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
     words += ["--no-worst", "--step", "90", "--format", "png", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, words)

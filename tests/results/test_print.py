@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from helpers import legibility
 from matplotlib.text import Text
 
-from capsviz import arrangement, checkpoint, discovery, results
+from capsviz import arrangement, discovery, results
 from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
 from capsviz.results import sets
@@ -100,16 +100,3 @@ def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
             ]
             complaints += [f"{type(result).__name__} {part}: {one}" for one in defects]
     assert not complaints, "\n".join(complaints)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_caption_is_sentences(name, computed):
-    for result in shipped().get(name) or computed(name):
-        for part in results.parts(name, result):
-            text = results.caption(name, result, part)
-            assert (text[0].isupper() or text[0].isdigit()) and text.endswith("."), text
-            assert "\n" not in text and ".." not in text and "  " not in text, text
-            plain = text.replace("e.g. ", "")
-            for network in checkpoint.shipped():  # a name is written as it is
-                plain = plain.replace(f". {network} ", ". X ").replace(f". {network}: ", ". X: ")
-            assert not re.search(r"[\w)%°]\. [a-z]", plain), text

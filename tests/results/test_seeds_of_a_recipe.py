@@ -8,7 +8,7 @@ from helpers.training_runs import train
 
 from benchmarks import seeds
 from capsviz import checkpoint, discovery, results
-from capsviz.results import leaderboard, paired
+from capsviz.results import leaderboard
 from capsviz.results.leaderboard.columns import COLUMNS
 
 SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
@@ -50,23 +50,6 @@ def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
     assert len(result.accuracy.runs) == 3
     assert about["command"].startswith("capsviz rotate --seeds-of 'runs/small-*'")
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
-
-
-def test_accuracies_are_kept_without_an_analysis(tmp_path, monkeypatch):
-    monkeypatch.setattr(seeds, "FOLDER", tmp_path / "seeds")
-    monkeypatch.setattr(seeds, "ROOT", tmp_path)
-    with torch.random.fork_rng():
-        for seed in range(3):
-            train(tmp_path / f"x-{seed}", seed)
-    words = ["small", str(tmp_path / "x-*"), "--only"]
-    done = CliRunner().invoke(seeds.command, [*words, "cards"])
-    assert done.exit_code == 0, done.output
-    (path,) = (tmp_path / "seeds/small").iterdir()
-    assert path.name == "runs.json"
-    (recipe,) = paired.read([path.parent])
-    assert recipe.accuracies == {0: 0.1, 1: 0.1, 2: 0.1}
-    wrong = CliRunner().invoke(seeds.command, [*words, "rotat"])
-    assert wrong.exit_code == 2 and "'rotat' is not one of" in wrong.output
 
 
 def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):

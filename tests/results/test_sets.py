@@ -62,13 +62,6 @@ def test_latex_compiles(figure_set, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-@pytest.mark.skipif(shutil.which("pdffonts") is None, reason="pdffonts is not here")
-def test_fonts_are_truetype_and_embedded(figure_set):
-    for path in figure_set[0].glob("*.pdf"):
-        lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
-        assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
-
-
 def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
     def broken(*sweep):
         raise ValueError("no luck")
@@ -185,12 +178,6 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert all(len(one) > 60 and "`" not in one for one in captions)
     narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
     assert "width=3.25in" in narrow and "figure*" not in narrow
-
-
-def test_analyses_are_called_as_their_commands_are():
-    assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
-    with pytest.raises(ValueError, match="unknown analysis 'nope'"):
-        paperset.choose(["nope"])
 
 
 def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
