@@ -138,6 +138,8 @@ def make(split: str, n: int, **options) -> Assemblies:
 
     Parameters and errors are those of `load`.
     """
+    if unknown := options.keys() - OPTIONS:
+        raise TypeError(f"unknown {', '.join(unknown)}: expected {', '.join(OPTIONS)}")
     layout = SimpleNamespace(**OPTIONS | options)
     _check(split, layout)
     chunks = []
