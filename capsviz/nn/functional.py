@@ -19,6 +19,7 @@ from torch.nn.functional import one_hot
 from capsviz.discovery import unknown
 
 OBJECTIVES = ("margin", "spread", "cross_entropy")  # the file of a routing names its own
+METRICS = ["l1", "l2"]  # of a reconstruction
 WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
 FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
 TINY = 1e-7  # added to activations whose logarithm is taken
@@ -138,20 +139,14 @@ def _present(labels: Tensor, classes: int) -> Tensor:
     return multi_hot(labels, classes) if labels.dim() == 1 else labels
 
 
-def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
+def reconstruction_loss(images: Tensor, reconstruction: Tensor, metric: str = "l2") -> Tensor:
     """Sum of squared pixel differences of each image (section 4.1): (B,C,H,W) twice -> (B,).
 
-    A sum, not a mean: the paper's weight of 0.0005 belongs to the sum.
+    A sum, not a mean: the paper's weight of 0.0005 belongs to the sum. By "l1" it is of absolute
+    differences; a decoder without batch norm can stay at the median, which is black in digits.
     """
-    return (images - reconstruction).square().flatten(1).sum(1)
-
-
-def reconstruction_loss_l1(images: Tensor, reconstruction: Tensor) -> Tensor:
-    """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,).
-
-    A decoder without batch norm can stay at each pixel's median, which is black in digits.
-    """
-    return (images - reconstruction).abs().flatten(1).sum(1)
+    apart = images - reconstruction
+    return (apart.square() if metric == "l2" else apart.abs()).flatten(1).sum(1)
 
 
 def multi_hot(labels: Tensor, classes: int) -> Tensor:

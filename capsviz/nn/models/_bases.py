@@ -12,14 +12,12 @@ from torch.nn.functional import cross_entropy, one_hot
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, routing
 from capsviz.nn.computation import channels_last
-from capsviz.nn.functional import margin_loss, multi_hot
+from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.models import Objective, Output, Scores
 from capsviz.nn.models._pretrained import Pretrained
 from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import RoutingLayer, by_round
 from capsviz.validation import check
-
-METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
 
 
 def settings_from(kind: type, image_shape, classes: int, options: dict):
@@ -166,12 +164,13 @@ class ClassPoses(Network):
                 f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
                 f", got images {tuple(images.shape)}"
             )
-        measure = METRICS[self.settings.reconstruction_metric]
+        metric = self.settings.reconstruction_metric
         if labels.dim() == 1:
-            return measure(images, self.decode(poses, labels))
+            return reconstruction_loss(images, self.decode(poses, labels), metric)
         # all parts at once: batch norm then sees one batch, not one for each k
         reconstructions = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
-        return measure(images.flatten(0, 1), reconstructions).view(labels.shape).mean(1)
+        each = reconstruction_loss(images.flatten(0, 1), reconstructions, metric)
+        return each.view(labels.shape).mean(1)
 
 
 def require_class_poses(settings) -> None:
@@ -197,7 +196,7 @@ def require_class_poses(settings) -> None:
         settings,
         decoder=decoders.available(),
         objective=["auto", *functional.OBJECTIVES],
-        reconstruction_metric=sorted(METRICS),
+        reconstruction_metric=functional.METRICS,
     )
 
 

@@ -110,6 +110,20 @@ def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -
     return {"final_temperature": parents / slots if final is None else final}
 
 
+def _stored(module: nn.Module, state: dict, prefix: str, *_) -> None:
+    """Name what batch norm has seen as files do: not by its layer, but as `norms` by number."""
+    for name in [name for name in state if ".norm." in name.removeprefix(prefix)]:
+        _, number, _, rest = name.removeprefix(prefix).split(".", 3)
+        state[f"{prefix}norms.{number}.{rest}"] = state.pop(name)
+
+
+def _opened(module: nn.Module, state: dict, prefix: str, *_) -> None:
+    """Turn the names of `_stored` back."""
+    for name in [name for name in state if name.startswith(f"{prefix}norms.")]:
+        _, number, rest = name.removeprefix(prefix).split(".", 2)
+        state[f"{prefix}layers.{number}.norm.{rest}"] = state.pop(name)
+
+
 class MatrixCapsNet(ClassPoses):
     """Figure 1 of the paper, with a decoder if it is asked for.
 
@@ -118,7 +132,7 @@ class MatrixCapsNet(ClassPoses):
 
     settings: Config
     pose_shape: tuple[int, int]
-    layers: Sequence[CapsuleLayer]  # an nn.ModuleList, as `norms` is
+    layers: Sequence[CapsuleLayer]  # an nn.ModuleList
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
@@ -159,10 +173,11 @@ class MatrixCapsNet(ClassPoses):
                 for n, grid in enumerate(config.grids)
             ),
         )
-        normed = parents if routing.norms_parents(config.routing) else ()
-        self.norms = nn.ModuleList(ParentNorm(J) for J in normed)
-        for layer, norm in zip(self.layers, self.norms, strict=False):
-            vars(layer)["norm"] = norm  # its statistics are stored as those of `norms`
+        if routing.norms_parents(config.routing):
+            for layer in self.layers:
+                layer.norm = ParentNorm(layer.parent_types)
+            self.register_state_dict_post_hook(_stored)
+            self.register_load_state_dict_pre_hook(_opened)
         self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:

@@ -206,6 +206,15 @@ def test_couplings_of_another_layer_are_refused(images):
         capsviz.trace(model, images, couplings=others)
 
 
+def test_what_batch_norm_of_parents_has_seen_is_stored_by_the_names_of_earlier_files(images):
+    model, again = build(routing="variational").train(), build(routing="variational")
+    model(images)
+    state = model.eval().state_dict()
+    assert "norms.2.logits.running_var" in state and not any("layers.2.norm" in k for k in state)
+    again.load_state_dict(state)
+    assert torch.equal(again(images).lengths, model(images).lengths)
+
+
 @pytest.mark.parametrize("name", ["dynamic", "self_routing"])
 @pytest.mark.parametrize("layer", [0, -1])
 def test_lists_of_couplings_are_taken_in_every_layer_and_of_that_length_alone(name, layer, images):

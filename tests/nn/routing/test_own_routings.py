@@ -8,7 +8,9 @@ import torch
 from conftest import build_tiny
 
 import capsviz
+from capsviz import discovery
 from capsviz.nn import models, routing
+from tests.nn.routing import test_laws as laws
 
 GOOD = """
 import torch
@@ -77,6 +79,17 @@ def test_places_that_see_some_children_are_told_too(plugin):
     model = models.build("matrix_capsnet", (1, 21, 19), 3, **small)
     with pytest.raises(ValueError, match=r"'wrong_at_places' of .* gives poses \(1, .*, 15\)"):
         model(torch.rand(2, 1, 21, 19))
+
+
+def test_the_skeleton_of_a_routing_keeps_the_laws_and_so_does_one_without_couplings(plugin):
+    text = (discovery.root() / "capsviz/templates/routing.txt").read_text("utf-8")
+    none = text.replace("(2 * logits).softmax(2)", "torch.zeros_like(logits)")
+    assert none != text
+    for name, code in (("skeleton", text), ("without", none)):
+        plugin(f"routing/{name}.py", code.replace("NAME", name))
+        laws.test_couplings_of_another_shape_are_refused_in_a_line(name)
+        laws.test_it_computes_in_the_type_of_the_votes_under_autocast_too(name, torch.bfloat16)
+        laws.test_a_pose_points_where_its_weighted_votes_do(name)
 
 
 def test_a_routing_that_is_right_is_left_as_it_is(plugin, tiny_images):
