@@ -196,8 +196,14 @@ def _tried(shown: Bare, recorded: Recorded) -> tuple[Recipe, Inferred]:
             finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
             facts.append(Fact("children", finding))
         peculiar = verification.differences(shown, images)
-        if recorded.layer is not None and recorded.layer.rounds[-1].biased:
-            peculiar["sums"] = "a bias is added after the softmax"
+        if recorded.layer is not None:
+            last = recorded.layer.rounds[-1]
+            if last.biased:
+                peculiar["sums"] = "a bias is added after the softmax"
+            poses = shown.look(images, keep=("poses",)).get("poses")
+            event = None if poses is None else vectors.bias(recorded.flow, last, poses[-1])
+            if event is not None:
+                peculiar["votes"] = f"a bias is added to the sum of the votes in {event.place}"
         inferred = replace(inferred, peculiar=peculiar)
         facts += [Fact("note", reason) for reason in peculiar.values()]
     return recipe, replace(inferred, facts=(*inferred.facts, *facts))
