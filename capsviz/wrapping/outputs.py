@@ -91,7 +91,7 @@ def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tens
 def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> dict[str, Tensor]:
     """Return different tensors of the scores' shape (B, J), by name.
 
-    One-hot ones only with a `flow`, if they are made of no choice, as a softmax of large numbers is.
+    One-hot ones only with a `flow`, if they are made of no choice: a softmax of large numbers is.
     """
     candidates: dict[str, Tensor] = {}
     for name, tensor in named_tensors(output):

@@ -285,7 +285,7 @@ def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
 
 
 def _off(place: Place, scores: list[Tensor]) -> float | None:
-    """Return how far the norms of a place are from the scores, of 1; None where these are others."""
+    """Return how far the norms of a place are from the scores, of these; None for others."""
     norms = rows(place.tensor, place.roles).norm(dim=2)
     offs = [
         float((norms - one).abs().max() / one.abs().max())
