@@ -6,6 +6,7 @@ from helpers import public_layouts as zoo
 from torch import nn
 
 import capsviz
+from capsviz.tracing import from_children
 from capsviz.tracing.needs import missing, required
 
 WORDS, LENGTH, I, J, D, E = 40, 12, 10, 3, 8, 6
@@ -140,16 +141,23 @@ class TwoLayers(zoo.Base):
 def test_each_of_several_routed_layers_can_be_traced():
     network, images = TwoLayers().eval(), torch.rand(3, 1, 12, 10)
     net = capsviz.wrap(network, (1, 12, 10), classes=J)
-    assert "24 children to 8 parents" in net.report() and "by capsules=8" in net.report()
     below = capsviz.wrap(network, (1, 12, 10), capsules=8)
+    assert "24 children to 8 parents" in net.report() and "by layer=0" in net.report()
     with torch.no_grad():
         votes, poses = network.routed(network.encode(images), network.first)
         last = network.routed(poses, network.second)
-    for one, own in ((below, (votes, poses)), (net, last)):
-        seen = capsviz.trace(one, images)
+    for layer, one, own in ((0, net, (votes, poses)), (0, below, (votes, poses)), (1, net, last)):
+        seen = capsviz.trace(one, images, layer=layer)
         torch.testing.assert_close(seen.votes, own[0])
         torch.testing.assert_close(seen.poses[-1], own[1])
+        scores = from_children(one, seen.children, layer=layer)
+        torch.testing.assert_close(scores, capsviz.trace(one, images).lengths)
         assert "in doubt" not in one.report()
+    assert net.grids == ((2, 4, 3), (8, 1, 1))
+    uniform = capsviz.trace(net, images, layer=0, couplings="uniform")
+    torch.testing.assert_close(uniform.poses[-1], zoo.squash(votes.mean(1) * 24 / 8))
+    with pytest.raises(ValueError, match="expected layer 0 to 1, got 2"):
+        capsviz.trace(net, images, layer=2)
 
 
 @pytest.mark.parametrize(

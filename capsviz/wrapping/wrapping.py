@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -174,6 +174,8 @@ def wrap(
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
+        below, facts = _below(network, recipe, recorded)
+        inferred = replace(inferred, below=below, facts=(*inferred.facts, *facts))
         wrapped = kind(network, recipe, inferred, card)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
@@ -207,6 +209,35 @@ def _tried(shown: Bare, recorded: Recorded) -> tuple[Recipe, Inferred]:
         inferred = replace(inferred, peculiar=peculiar)
         facts += [Fact("note", reason) for reason in peculiar.values()]
     return recipe, replace(inferred, facts=(*inferred.facts, *facts))
+
+
+def _below(
+    network: nn.Module, recipe: Recipe, recorded: Recorded
+) -> tuple[tuple[Inferred, ...], list[Fact]]:
+    """Return what is known of the routed layers that lead to that of the classes, and of others."""
+    below: list[Inferred] = []
+    facts: list[Fact] = []
+    every = recorded.others if recorded.layer is None else (*recorded.others, recorded.layer)
+    for one in recorded.others:
+        others = tuple(other for other in every if other is not one)
+        own = recorded._replace(layer=one, others=others)
+        shown: Bare = Bare(network, replace(recipe, classes=one.parents))
+        said = f"{one}: trace it by capsules={one.parents}"
+        if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
+            try:
+                options = Options(scores="norms", decode=False)
+                known = infer(network, shown.recipe, own, options)
+                shown = Wrapped(network, shown.recipe, known)
+                _, shown.inferred = _tried(shown, own)
+                if wrong := next(verification.mistakes(shown, recorded.images), None):
+                    raise ValueError(wrong)
+                doubts = [fact.finding for fact in known.facts if "in doubt" in fact.finding]
+                said = "; ".join([f"{one}: trace it by layer={len(below)}", *doubts])
+                below.append(replace(shown.inferred, parents=one.parents))
+            except ValueError as error:
+                said += f", as it is not to be traced beside the classes: {error}"
+        facts.append(Fact("also", said))
+    return tuple(below), facts
 
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
@@ -393,7 +424,7 @@ def capsules(
     if layer is not None:
         readers, entries = readers_of_layer(layer)
         children = layer.children
-        facts += _of_layer(layer, recorded.others)
+        facts += _of_layer(layer)
     elif options.couplings is not None:
         children = given("couplings", options.couplings)
     if options.votes is not None:
@@ -459,7 +490,7 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
     return replace(known, facts=(*known.facts, Fact("votes", doubt)))
 
 
-def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
+def _of_layer(layer: Layer) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
     facts = [
@@ -472,7 +503,7 @@ def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     facts.append(Fact("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}"))
-    return facts + [Fact("also", f"{one}: trace it by capsules={one.parents}") for one in others]
+    return facts
 
 
 def _scores(
