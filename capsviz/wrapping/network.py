@@ -67,7 +67,7 @@ class Inferred:
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
     peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
-    parents: int | None = None  # of a layer that is not that of the classes
+    parents: int = 0  # of a layer that is not that of the classes
     below: tuple[Inferred, ...] = ()  # the routed layers that lead to this one, in order
 
 
@@ -233,12 +233,14 @@ class Wrapped(Bare):
             raise ValueError("couplings of single iterations of this network cannot be replaced")
         images = children.new_zeros(len(children), *self.recipe.image_shape)
         keep, own = ("poses", "lengths"), self.at(layer)
-        known, places = (
-            own.inferred,
-            {"children": own.inferred.children, "places": own.inferred.places},
+        known = replace(
+            self.inferred,
+            entries=own.inferred.entries,
+            child_entry=own.inferred.child_entry,
+            children=own.inferred.children,
+            places=own.inferred.places,
         )
-        entries = {"entries": known.entries, "child_entry": known.child_entry}
-        put = Wrapped(self.network, own.recipe, replace(self.inferred, **entries, **places))
+        put = Wrapped(self.network, own.recipe, known)
         traced = put.look(images, keep=keep, couplings=couplings, children=children)
         poses: Any = traced["poses"][-1] if "poses" in traced else None
         return Parents(poses, traced["lengths"])
@@ -259,8 +261,9 @@ class Wrapped(Bare):
         place of its own; ValueError for what cannot be replaced.
         """
         if (own := self.at(layer)) is not self:
-            more = {"iterations": iterations, "children": children}
-            return own.look(images, keep=keep, couplings=couplings, **more)
+            return own.look(
+                images, keep=keep, couplings=couplings, iterations=iterations, children=children
+            )
         known, count = self.inferred, max(len(images), self.recipe.smallest)
         names = {"primary" if part == "children" else part for part in keep}
         if "reconstruction" in names or known.scores is None:
