@@ -222,6 +222,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         )
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
+        if reason.startswith("unknown") and discovery.PLUGINS not in os.environ:
+            reason += f" (of a plug-in? ${discovery.PLUGINS} is not set)"
         raise ValueError(f"{unlike}: {reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:

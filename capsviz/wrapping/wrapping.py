@@ -33,15 +33,8 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
-from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Flow, storage
-from capsviz.wrapping.given import (
-    by_hand,
-    mean_and_deviation,
-    read_given,
-    whole_grid,
-    whole_shape,
-)
+from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
@@ -52,6 +45,7 @@ from capsviz.wrapping.taps import (
     Reader,
     Recipe,
     Watched,
+    called,
     readers_of_layer,
     tap_of_place,
 )  # fmt: skip
@@ -151,20 +145,9 @@ def wrap(
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
     options = Options(whole_grid(grid), *parts)
-    count = classes if capsules is None else capsules
-    if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
-        raise ValueError(
-            "expected a number of classes, at least 2, or capsules= that are no classes, got "
-            f"classes={classes!r} and capsules={capsules!r}"
-        )
-    if (image_shape is None) == (example is None) or (normalise and example is not None):
-        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
-    network, sample = as_written(network), None if example is None else Example(example)
-    if sample is not None and like_of(network).element_size() < 4:
-        raise ValueError("inputs by example= need a network in float32 or float64: network.float()")
-    shape = whole_shape(image_shape, count) if sample is None else sample.shape
-    mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
-    recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
+    network = as_written(network)
+    given = {"capsules": capsules, "example": example, "normalise": normalise, "call": call}
+    recipe = recipe_of(network, image_shape, classes, pair=pair, **given)
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -264,19 +247,6 @@ def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
         return f"scores then differ by {off:.2g}" if off else None
     except Exception as error:  # whatever the user's code does with other tensors
         return f"{type(error).__name__}: {one_line(error)[:80]}"
-
-
-def called(network: nn.Module, inputs: Any):
-    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
-    if type(inputs) in (tuple, list):
-        return network(*inputs)
-    if isinstance(inputs, Mapping):
-        try:
-            inspect.signature(network.forward).bind(**inputs)
-        except TypeError:
-            return network(inputs)
-        return network(**inputs)
-    return network(inputs)
 
 
 def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[Recipe, Recorded]:

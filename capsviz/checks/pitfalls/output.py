@@ -71,7 +71,8 @@ def mixed_batch(candidate: Candidate) -> Judgement:
     candidate.caller.require_different()
     one = candidate.images(1)
     others = [candidate.images(6, seed=seed) for seed in (1, 2)]
-    others += [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]
+    if candidate.caller.recipe.example is None:
+        others += [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]
 
     def change(network, dtype) -> float:
         changes = []
@@ -134,6 +135,8 @@ def label_leak(candidate: Candidate) -> Judgement:
     way, labels = candidate.caller.way, calling.labels_of(candidate.network)
     if way == "given" and labels is not None and _given(candidate):
         raise SkippedError(f"it takes '{labels.name}', and call= gives more than images")
+    if way == "example":
+        raise SkippedError("whether labels are among the inputs of the example is not known")
     if way in ("given", "look"):
         return passes("it is given no labels")
     if labels is None:
