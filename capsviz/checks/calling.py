@@ -19,13 +19,14 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, draws, in_words, names_cuda, required
+from capsviz.wrapping.environment import as_written, draws
 from capsviz.wrapping.given import recipe_of
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
 from capsviz.wrapping.taps import ChangePass, Recipe, Tap, called
+from capsviz.wrapping.wrapping import first_pass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
@@ -275,19 +276,9 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
         kinds = ("one-hot", "index")
         ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
     errors: list[Exception] = []
-    for shim in (False, True):
-        for name, way in ways.items():
-            tried = replace(recipe, call=way, cuda=shim or recipe.cuda)
-            try:
-                tried.run(Pass(network), images)
-            except Exception as error:  # a user's code may raise anything
-                errors.append(error)
-            else:
-                return name, tried
-        if not names_cuda(errors[0]):
-            break
-    needed = required(network.forward)[1:]
-    advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
-    raise ValueError(
-        f"the network refuses images {tuple(images.shape)}: {in_words(errors[0])}{advice}"
-    )
+    for name, way in ways.items():
+        try:
+            return name, first_pass(network, replace(recipe, call=way), images)[0]
+        except ValueError as error:
+            errors.append(error)
+    raise errors[0]

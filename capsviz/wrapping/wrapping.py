@@ -259,7 +259,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     tried: list[Layer] = []
     for batch in [n for n in BATCHES if n != classes]:
         images = recipe.draw(batch, batch).to(like)
-        recipe, output, flow = _pass(network, recipe, images)
+        recipe, output, flow = first_pass(network, recipe, images)
         if weighing is None:
             return recipe, Recorded(images, output, flow)
         known = layers(flow, batch, classes, weighing)
@@ -277,14 +277,14 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing or ""))
 
 
-def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
+def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
     """Record one pass; the recipe that is returned runs it without a GPU if it asks for one."""
     try:
         return recipe, *recipe.record(network, images)
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
-            return _pass(network, replace(recipe, cuda=True), images)
+            return first_pass(network, replace(recipe, cuda=True), images)
         alone = recipe.call is called and recipe.example is None
         more = required(network.forward)[1:] if alone else []
         if isinstance(error, TypeError) and more:

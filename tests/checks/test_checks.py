@@ -9,7 +9,7 @@ import torch
 from helpers import planted_bugs as planted
 from helpers import public_layouts
 from helpers.planted_bugs import CLASSES, SHAPE, examined, of_status
-from helpers.three_styles import BUGS, STYLES, VARIANTS, built
+from helpers.two_styles import BUGS, STYLES, VARIANTS, built
 
 import capsviz
 from capsviz import checks, discovery
@@ -24,7 +24,7 @@ FACTS = {
     "test_data": planted.digits(),
     "new": planted.Correct(),
 }
-FAIL = {  # by check, bugs that it must find beside those of `three_styles`
+FAIL = {  # by check, bugs that it must find beside those of `two_styles`
     "wrong_softmax_axis": "ImplicitSoftmax",
     "mixed_batch": "FirstMask",
     "constant_couplings": "NeverRouted",

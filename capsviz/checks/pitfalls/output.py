@@ -11,7 +11,7 @@ from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.wrapping.environment import draws, in_words
+from capsviz.wrapping.environment import draws, in_words, names_gpu
 from capsviz.wrapping.leaves import leaves, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 
@@ -212,12 +212,9 @@ def hardcoded_gpu(candidate: Candidate) -> Judgement:
 
 
 def _is_gpu(leaf) -> bool:
-    if isinstance(leaf, torch.device):
-        return leaf.type == "cuda"
-    if isinstance(leaf, str):
-        return leaf.partition(":")[0] == "cuda" or leaf.startswith("torch.cuda.")
-    # a type of tensors, as in 2017; to write a large tensor as text takes long
-    return isinstance(leaf, type) and str(leaf).startswith("<class 'torch.cuda.")
+    """Return whether an argument names a GPU, or, as in 2017, the type of its tensors."""
+    typed = str(leaf) if isinstance(leaf, str | type) else ""  # to write a tensor as text is slow
+    return names_gpu(leaf) or typed.startswith(("torch.cuda.", "<class 'torch.cuda."))
 
 
 @check

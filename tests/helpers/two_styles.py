@@ -1,8 +1,7 @@
-"""One capsule network in three styles of code unlike each other, with one of twenty bugs planted.
+"""One capsule network in two styles of code unlike each other, with one of twenty bugs planted.
 
-`Letters` is written with einsum and a dictionary, `Modules` with modules, loops and axes of size 1,
-`Functions` with functions alone: tiled capsules, parents first, matrices of capsules and parents
-apart. `BUGS` names the check that finds a bug, and its status; `VARIANTS` are no bugs.
+`Letters` is written with einsum and a dictionary, `Modules` with modules, loops and axes of size 1;
+`planted_bugs` is a third. `BUGS` names the check that finds a bug, and its status; `VARIANTS` are no bugs.
 """
 
 import torch
@@ -233,84 +232,7 @@ class Modules(nn.Module):
         return total(scores, drawn.reshape(len(drawn), -1), images, labels)
 
 
-def squashed(s, bug, axis=-1):
-    norm = torch.linalg.vector_norm(s, dim=axis, keepdim=True)
-    root = torch.hypot(norm, torch.full_like(norm, 1e-5))
-    if bug == "NaN at zero":
-        norm = torch.sqrt(torch.sum(torch.square(s), axis, keepdim=True))
-    return torch.mul(s, scale_of(norm, bug, root))
-
-
-def next_logits(b, votes, s, v, bug):
-    towards = s if bug == "agreement with the sum" else v
-    a = torch.sum(torch.mul(votes, towards.unsqueeze(2)), -1)
-    a = a.mean(2, keepdim=True) if bug == "agreement averaged" else a
-    a = a.mean(0, keepdim=True) if bug == "logits of the batch" else a
-    return torch.add(b, a, alpha=2.0 if bug == "agreement twice" else 1.0)
-
-
-def routed(votes, turns, bug):
-    """Votes (B, J, I, E), logits (B, J, I)."""
-    b = votes.new_zeros(1 if bug == "logits of the batch" else len(votes), J, I)
-    turns = turns + 1 if bug == "one iteration more" else turns
-    for k in range(turns):
-        c = torch.softmax(b.mul(SCALES.get(bug, 1)), 2 if bug == "softmax over children" else 1)
-        own = votes.detach() if bug == "votes detached" and k < turns - 1 else votes
-        s = torch.mul(c.unsqueeze(-1), own).sum(2)
-        s = torch.add(s, 0.02) if bug == "bias in the sums" else s
-        v = squashed(s, bug)
-        if k + 1 < turns or bug == "last update unused":
-            b = next_logits(b, own, s, v, bug)
-    return v
-
-
-class Functions(nn.Module):
-    """Capsules are repeated for each number of each vote, as the authors' TensorFlow code does."""
-
-    def __init__(self, bug=""):
-        super().__init__()
-        self.bug, self.turns = bug, 3
-        bias = [0.1 * torch.randn(n) for n in (8, TYPES * D, PIXELS)]
-        kernels = [torch.randn(8, 1, 3, 3) / 3, torch.randn(TYPES * D, 8, 4, 4) / 11]
-        matrices = torch.randn(1 if bug == "one matrix" else I, D, J * E) / 2
-        self.numbers = nn.ParameterList([*kernels, matrices, torch.randn(PIXELS, J * E), *bias])
-        self.normal, self.less = nn.BatchNorm2d(TYPES * D), nn.Linear(D, D)
-
-    def capsules(self, x):
-        stem, kernel, _, _, *bias = self.numbers
-        pad = 2 if self.bug == "padding on one side" else 0
-        f = functional.conv2d(functional.relu(functional.conv2d(x, stem, bias[0])), kernel, bias[1],
-                              2, pad)[..., :ROWS, :COLUMNS]  # fmt: skip
-        f = self.normal(f) if self.bug == "batch norm" else f
-        if self.bug == "view across positions":
-            u = torch.reshape(f, (-1, I, D))
-        else:
-            u = torch.reshape(f, (-1, TYPES, D, ROWS * COLUMNS)).transpose(2, 3).reshape(-1, I, D)
-        if self.bug == "no primary squash":
-            return u
-        u = squashed(u, self.bug, 1 if self.bug == "squash over children" else -1)
-        return self.less(u) if self.bug == "compressed" else u
-
-    def forward(self, x, y=None):
-        _, _, matrices, weight, *bias = self.numbers
-        tiled = self.capsules(x).unsqueeze(-1).tile(1, 1, 1, J * E)
-        votes = torch.sum(torch.mul(tiled, matrices), 2).view(-1, I, J, E).transpose(1, 2)
-        votes = squashed(votes, self.bug) if self.bug == "votes squashed" else votes
-        v = routed(votes, self.turns, self.bug)
-        lengths = torch.linalg.vector_norm(v, dim=-1)
-        lengths = lengths.square() if self.bug == "squared lengths" else lengths
-        given = y is not None and (self.training or self.bug == "label at test")
-        mask = y if given else functional.one_hot(lengths.argmax(1), J).float()
-        drawn = functional.linear(torch.mul(v, mask.unsqueeze(-1)).flatten(1), weight, bias[2])
-        return [lengths, torch.sigmoid(drawn)]
-
-    def loss(self, output, images, labels):
-        lengths, drawn = output
-        drawn = drawn.roll(1, 1) if self.bug == "pixels permuted" else drawn
-        return total(lengths, drawn, images, labels)
-
-
-STYLES = (Letters, Modules, Functions)
+STYLES = (Letters, Modules)
 
 
 def built(style, bug=""):
