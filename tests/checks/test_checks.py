@@ -8,8 +8,8 @@ import pytest
 import torch
 from helpers import planted_bugs as planted
 from helpers import public_layouts
+from helpers.module_style import BUGS, VARIANTS, built
 from helpers.planted_bugs import CLASSES, SHAPE, examined, of_status
-from helpers.two_styles import BUGS, STYLES, VARIANTS, built
 
 import capsviz
 from capsviz import checks, discovery
@@ -24,7 +24,7 @@ FACTS = {
     "test_data": planted.digits(),
     "new": planted.Correct(),
 }
-FAIL = {  # by check, bugs that it must find beside those of `two_styles`
+FAIL = {  # by check, bugs that it must find beside those of `module_style`
     "wrong_softmax_axis": "ImplicitSoftmax",
     "mixed_batch": "FirstMask",
     "constant_couplings": "NeverRouted",
@@ -79,8 +79,7 @@ PLANTED = {  # by name: what builds the network, what is beside it, the check an
        for status, table in (("FAIL", FAIL), ("WARN", WARN))
        for check, bugs in table.items() for bug in bugs.split()},
     **{check: (planted.Correct, FACTS | more, check, "FAIL") for check, more in BESIDE.items()},
-    **{f"{style.__name__}, {bug}": (partial(built, style, bug), {}, check, status)
-       for style in STYLES for bug, (check, status) in BUGS.items()},
+    **{bug: (partial(built, bug), {}, *found) for bug, found in BUGS.items()},
 }  # fmt: skip
 
 
@@ -102,10 +101,9 @@ def test_every_check_has_a_bug_that_it_finds():
     assert {check for _, _, check, _ in PLANTED.values()} == set(checks.checks())
 
 
-@pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_correct_variant_fails_nothing(style, variant):
-    network = built(style, variant)
+def test_a_correct_variant_fails_nothing(variant):
+    network = built(variant)
     report = examined(network, loss=network.loss)
     assert of_status(report, "FAIL") == [], report.text()
     if variant == "compressed":

@@ -62,7 +62,7 @@ class Correct(nn.Module):
         return logits + (votes * v.unsqueeze(1)).sum(dim=-1)
 
     def summed(self, c, votes):
-        return (c.unsqueeze(-1) * votes).sum(dim=1)
+        return torch.einsum("bij,bije->bje", c, votes)
 
     def routed(self, votes, logits):
         for k in range(self.iterations):

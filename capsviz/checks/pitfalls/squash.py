@@ -18,12 +18,13 @@ SHORT, ALIKE = 1e-3, 0.01
 ONE, MOVED, HUGE, POWER = 2e-2, 1e-4, 1e3, 0.02
 SIZES = (1e4, 1.0)  # a saturated tanh only changes its sign
 UNSQUASHED, OTHER_AXIS = "not squashed", "squashed over another axis"
+ALL_MOVE = f"{OTHER_AXIS}: one input moves all capsules"
 BY_COMPONENT, VANISH = "each component is squashed by itself", "they vanish"
 BEFORE = "components are squashed before the capsule is"
 GAIN = f"all are alike: a squash with a gain, or {BEFORE}"
 OR = {  # the other reading of what is measured, where it is no certainty
     UNSQUASHED: ", or by a function without a bound: lengths grow as the sums to the power {:.2f}",
-    OTHER_AXIS: ", or normalised over other capsules after it",
+    ALL_MOVE: ", or normalised over all capsules after it",
 }
 HALF = 0.5
 MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Efficient-CapsNet
@@ -65,11 +66,8 @@ def wrong_squash_axis(candidate: Candidate) -> Judgement:
         raise SkippedError("lengths of primary capsules grow with the features")
     if float((primary.large - primary.lengths(0.1)).abs().max()) < 1e-3:
         raise SkippedError("features are normalised before the squash: their size has no effect")
-    mistake, message, numbers = _lengths(primary.large, lambda size: _moved(primary, size))
-    certain = mistake == BY_COMPONENT or (
-        mistake == OTHER_AXIS and _is_over(primary.large_capsules)
-    )
-    return _judged(mistake, certain, message, numbers)
+    measured = _lengths(primary.large, lambda size: _moved(primary, size))
+    return _judged(primary.large_capsules, *measured)
 
 
 def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
@@ -106,22 +104,26 @@ def _lengths(
 
 
 def _judged(
-    mistake: str | None, certain: bool, message: str, numbers: dict, power: float = 1.0
-) -> Judgement:
-    """Fail what is certainly a mistake, and else say the other reading, too."""
+    capsules: Tensor, mistake: str | None, message: str, numbers: dict, *,
+    presence: bool = True, power: float = 0,
+) -> Judgement:  # fmt: skip
+    """Fail what is certainly a mistake, and else say the other reading, too.
+
+    `capsules` (B, capsules, components) have large inputs, and `power` says how their lengths grow
+    with these. Nothing is certain where lengths do not stand for `presence`.
+    """
     if mistake is None:
         return passes(message, **numbers)
     message += f", expected 1: {mistake}"
-    if certain:
+    certain = mistake in (OTHER_AXIS, BY_COMPONENT)
+    certain |= mistake == UNSQUASHED and abs(power - 1) < POWER
+    if mistake == ALL_MOVE:  # a length of 1 over the other axes
+        squares = capsules.square()
+        others = (squares.sum(axes).sqrt() for axes in (1, (1, 2)))
+        certain = any(bool(((one - 1).abs() < ONE).all()) for one in others)
+    if certain and presence:
         return fails(message, **numbers)
     return warns(message + OR.get(mistake, "").format(power), **numbers)
-
-
-def _is_over(capsules: Tensor) -> bool:
-    """Return whether large capsules (B, capsules, components) have length 1 over other axes."""
-    squares = capsules.square()
-    lengths = (squares.sum(axes).sqrt() for axes in (1, (1, 2)))
-    return any(bool(((one - 1).abs() < ONE).all()) for one in lengths)
 
 
 def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str | None:
@@ -134,8 +136,8 @@ def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str |
     for size in SIZES:
         change = moved(size)
         change = change > MOVED * change.max()
-        if int(change.any(1).sum()) > 1:
-            return OTHER_AXIS
+        if (count := int(change.any(1).sum())) > 1:
+            return OTHER_AXIS if count < len(change) else ALL_MOVE
         if change.shape[1] == 1:  # a capsule is one number
             return None
         if int(change.sum()) > 1:
@@ -155,10 +157,7 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
     if mistake is not None:
         larger = _poses(layer, lambda total: 10 * _enlarged(total)).norm(dim=-1)
         power = float((larger.max() / lengths.max()).log10())
-        certain = {
-            UNSQUASHED: abs(power - 1) < POWER, OTHER_AXIS: _is_over(poses), BY_COMPONENT: True
-        }  # fmt: skip
-        return _judged(mistake, presence and certain.get(mistake, False), message, numbers, power)
+        return _judged(poses, mistake, message, numbers, presence=presence, power=power)
     if not (presence and layer.of_classes):  # a layer before has no scores to compare with
         return passes(message, **numbers)
     if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias

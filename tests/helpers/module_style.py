@@ -1,7 +1,7 @@
-"""One capsule network in two styles of code unlike each other, with one of twenty bugs planted.
+"""A capsule network of modules, loops and axes of size 1, with one of twenty bugs planted.
 
-`Letters` is written with einsum and a dictionary, `Modules` with modules, loops and axes of size 1;
-`planted_bugs` is a third. `BUGS` names the check that finds a bug, and its status; `VARIANTS` are no bugs.
+Unlike `planted_bugs` it weighs votes by products and multiplies matrices by `matmul`. `BUGS` names
+the check that finds a bug, and its status; `VARIANTS` are no bugs.
 """
 
 import torch
@@ -50,68 +50,6 @@ def scale_of(n, bug, root):
     if bug == "exponential squash":
         return (1 - (-root).exp()) / root
     return n**2 / (1 + n**2) / (n if bug == "NaN at zero" else root)
-
-
-class Letters(nn.Module):
-    def __init__(self, bug=""):
-        super().__init__()
-        self.bug, self.iterations = bug, 3
-        self.stem, self.primary = nn.Conv2d(1, 8, 3), nn.Conv2d(8, TYPES * D, 4, 2)
-        self.normal = nn.BatchNorm2d(TYPES * D) if bug == "batch norm" else nn.Identity()
-        self.W = nn.Parameter(0.5 * torch.randn(1 if bug == "one matrix" else I, J, E, D))
-        self.less = nn.Linear(D, D)
-        self.decoder = nn.Linear(J * E, PIXELS)
-
-    def squash(self, s):
-        square = torch.einsum("...e,...e->...", s, s)[..., None]
-        return s * scale_of(square.sqrt() if self.bug == "NaN at zero" else (square + 1e-18).sqrt(),
-                            self.bug, (square + 1e-9).sqrt())  # fmt: skip
-
-    def encode(self, x):
-        f = self.stem(x).relu()
-        f = functional.pad(f, (3, -3, 3, -3)) if self.bug == "padding on one side" else f
-        f = self.normal(self.primary(f))
-        if self.bug == "view across positions":
-            u = f.reshape(len(f), I, D)
-        else:
-            u = f.unflatten(1, (TYPES, D)).permute(0, 3, 4, 1, 2).flatten(1, 3)
-        if self.bug == "no primary squash":
-            return u
-        u = self.squash(u.mT).mT if self.bug == "squash over children" else self.squash(u)
-        return self.less(u) if self.bug == "compressed" else u
-
-    def route(self, votes):
-        b = torch.zeros(1 if self.bug == "logits of the batch" else len(votes), I, J)
-        turns = self.iterations + (self.bug == "one iteration more")
-        for k in range(turns):
-            axis = 1 if self.bug == "softmax over children" else 2
-            c = (SCALES.get(self.bug, 1) * b).softmax(axis)
-            own = votes.detach() if self.bug == "votes detached" and k < turns - 1 else votes
-            s = torch.einsum("bij,bije->bje", c.expand(len(votes), I, J), own)
-            s = s + 0.02 if self.bug == "bias in the sums" else s
-            v = self.squash(s)
-            if k < turns - 1 or self.bug == "last update unused":
-                towards = s if self.bug == "agreement with the sum" else v
-                a = torch.einsum("bije,bje->bij", own, towards)
-                a = a.mean(1, keepdim=True) if self.bug == "agreement averaged" else a
-                a = a.sum(0, keepdim=True) if self.bug == "logits of the batch" else a
-                b = b + a
-                b = b + a if self.bug == "agreement twice" else b
-        return v
-
-    def forward(self, x, labels=None):
-        votes = torch.einsum("ijed,bid->bije", self.W.expand(I, J, E, D), self.encode(x))
-        v = self.route(self.squash(votes) if self.bug == "votes squashed" else votes)
-        lengths = v.square().sum(-1) if self.bug == "squared lengths" else v.norm(dim=-1)
-        if labels is None or not (self.training or self.bug == "label at test"):
-            labels = functional.one_hot(lengths.argmax(1), J).to(v)
-        drawn = self.decoder(torch.einsum("bje,bj->bje", v, labels).flatten(1)).sigmoid()
-        return {"lengths": lengths, "poses": v, "drawn": drawn.view(-1, *SHAPE)}
-
-    def loss(self, output, images, labels):
-        drawn = output["drawn"]
-        drawn = drawn.flip(3) if self.bug == "pixels permuted" else drawn
-        return total(output["lengths"], drawn, images, labels)
 
 
 def total(lengths, drawn, images, labels):
@@ -232,11 +170,8 @@ class Modules(nn.Module):
         return total(scores, drawn.reshape(len(drawn), -1), images, labels)
 
 
-STYLES = (Letters, Modules)
-
-
-def built(style, bug=""):
-    """A network of a style with a bug, or a variant, the same each time."""
+def built(bug=""):
+    """The network with a bug, or a variant, the same each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        return style(bug).eval()
+        return Modules(bug).eval()
