@@ -288,8 +288,11 @@ def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, faint
     assert (said in net.report()) == (function == "bias")
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("own", ["compared with the votes", "compared with nothing"])
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [(name, "compared with the votes") for name in FUNCTIONS]
+    + [(name, "compared with nothing") for name in ("MLP", "fewer numbers")],
+)
 def test_poses_that_are_neither_returned_nor_measured_are_compared_or_a_doubt(
     function, own, images
 ):
