@@ -46,8 +46,6 @@ def verdicts(network, path: Path) -> dict[str, dict[str, str]]:
     facts = {"new": copy.deepcopy(network)}
     if not isinstance(network, Wrapped):  # `wrap` refuses it
         facts |= {"image_shape": (1, 28, 28), "classes": 10}
-    elif network.config["classes"] is None and network.draw is None:
-        facts |= {"image_shape": network.recipe.image_shape, "classes": network.recipe.classes}
     if "def loss(" in path.read_text("utf-8"):
         facts["loss"] = open_function(f"{path}:loss", arguments=3)
     found: dict[str, dict[str, str]] = {status: {} for status in STATUSES}

@@ -102,6 +102,10 @@ def test_a_card_that_is_no_card_is_refused(stored, text):
         (lambda card: card.update(results=[]), "is not a card"),
         (lambda card: card["model"]["config"].update(classes=5), "does not fit"),
         (lambda card: card["model"]["config"].pop("classes"), "config lacks 'classes'"),
+        (
+            lambda card: card["model"]["config"].update(routing="nowhere"),
+            r"unknown routing 'nowhere'.* \(of a plug-in\? \$CAPSVIZ_PLUGINS is not set\)",
+        ),
         (lambda card: card["weights"].update(sha256="0" * 64), "of other weights"),
     ],
 )

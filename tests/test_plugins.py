@@ -171,6 +171,9 @@ def test_a_check_that_is_none_is_refused_or_judges_nothing(plugin):
     plugin("pitfalls/circle.py", CHECK.format(after="'circle',", body="return passes('')"))
     with pytest.raises(ValueError, match="circle come after each other in a circle"):
         checks.run(network, only="circle")
+    plugin("pitfalls/late.py", CHECK.format(after="'nowhere',", body="return passes('')"))
+    with pytest.raises(ValueError, match=r"unknown check 'nowhere'.* \(after= in .*late.py\)"):
+        checks.run(network, only="late")
     plugin("pitfalls/silent.py", CHECK.format(after="", body="pass"))
     verdict = checks.run(network, only="silent").verdict("silent")
     assert verdict.status == "SKIPPED" and "returns NoneType" in verdict.message

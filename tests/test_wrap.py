@@ -240,20 +240,24 @@ FUNCTIONS = {  # of the sum, which change its direction
     "batch norm": of_batch_norm,
     "layer norm": lambda s: functional.layer_norm(s, (E,), LINEAR[0], LINEAR[1]) / 9,
     "tanh": lambda s: s.tanh() / E,
+    "bias": lambda s: zoo.squash(s + torch.linspace(0.1, 0.2, E)),
 }
 RETURNS = {
     "poses": lambda v: v,
     "norms": lambda v: v.norm(dim=2),
     "both": lambda v: {"lengths": v.norm(dim=2), "poses": v},
     "softmax and poses": lambda v: (v.norm(dim=2).softmax(1), v),
+    "saturated scores and poses": lambda v: (0 * v.norm(dim=2) + torch.eye(J)[1], v),
 }
 
 
 class OfTheSum(Written):
     """One function makes poses of the sum, another one the output of the poses."""
 
+    faint = 1.0
+
     def poses(self, x):
-        votes = self.votes(self.encode(x))
+        votes = self.faint * self.votes(self.encode(x))
         b = torch.zeros(len(x), I, J)
         for _ in range(self.iterations):
             s = (b.softmax(2)[..., None] * votes).sum(1)
@@ -266,19 +270,29 @@ class OfTheSum(Written):
 
 
 @pytest.mark.parametrize(
-    ("function", "returns"),
-    [(name, "both") for name in FUNCTIONS] + [("MLP", name) for name in RETURNS],
+    ("function", "returns", "faint"),
+    [(name, "both", 1.0) for name in FUNCTIONS]
+    + [("MLP", name, 1.0) for name in RETURNS]
+    + [("bias", name, 1e-9) for name in RETURNS],  # the same numbers for all images
 )
-def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, images):
-    net = wrapped(OfTheSum(function=FUNCTIONS[function], returns=RETURNS[returns]))
+def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, faint, images):
+    ways = {"function": FUNCTIONS[function], "returns": RETURNS[returns], "faint": faint}
+    net = wrapped(OfTheSum(**ways))
     seen = capsviz.trace(net, images)
     with torch.no_grad():
         close(seen.poses[-1], net.network.poses(images), 1e-5)
+        if "scores" in returns:
+            close(seen.lengths, net.network(images)[0])
     assert len(seen.poses) == 3 and "in doubt" not in net.report()
+    said = "a bias is added to the sum of the votes in the network, test_wrap.py:"
+    assert (said in net.report()) == (function == "bias")
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("own", ["compared with the votes", "compared with nothing"])
+@pytest.mark.parametrize(
+    ("function", "own"),
+    [(name, "compared with the votes") for name in FUNCTIONS]
+    + [(name, "compared with nothing") for name in ("MLP", "fewer numbers")],
+)
 def test_poses_that_are_neither_returned_nor_measured_are_compared_or_a_doubt(
     function, own, images
 ):

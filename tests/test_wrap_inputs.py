@@ -3,9 +3,12 @@
 import pytest
 import torch
 from helpers import public_layouts as zoo
+from helpers.planted_bugs import of_status
 from torch import nn
 
 import capsviz
+from capsviz import checks
+from capsviz.tracing import from_children
 from capsviz.tracing.needs import missing, required
 
 WORDS, LENGTH, I, J, D, E = 40, 12, 10, 3, 8, 6
@@ -102,6 +105,24 @@ def test_inputs_that_are_no_images_are_traced_exactly(name):
     torch.testing.assert_close(uniform.poses[-1], zoo.squash(votes.mean(1) * I / J))
 
 
+@pytest.mark.parametrize("name", ["token ids", "a dict of arguments"])
+def test_checks_of_inputs_that_are_no_images_are_made_or_skipped_with_the_reason(name):
+    kind, inputs = INPUTS[name]
+
+    class Shared(kind):
+        def votes(self, ids):
+            votes = super().votes(ids)
+            return votes + votes.mean(0)
+
+    report = checks.run(kind(), classes=J, example=inputs(4))
+    assert not report.failures and len(of_status(report, "PASS")) > 17, report.text()
+    assert "it needs images" in report.verdict("shifted_positions").message
+    net = capsviz.wrap(kind(), classes=J, example=inputs(4))
+    assert of_status(checks.run(net), "PASS") == of_status(report, "PASS")
+    report = checks.run(Shared(), capsules=J, example=inputs(4), only="mixed_batch")
+    assert of_status(report, "FAIL") == ["mixed_batch"]
+
+
 def test_analyses_of_images_are_not_offered_for_other_inputs():
     from capsviz.analyses import parse_tree, sweep
 
@@ -140,16 +161,23 @@ class TwoLayers(zoo.Base):
 def test_each_of_several_routed_layers_can_be_traced():
     network, images = TwoLayers().eval(), torch.rand(3, 1, 12, 10)
     net = capsviz.wrap(network, (1, 12, 10), classes=J)
-    assert "24 children to 8 parents" in net.report() and "by capsules=8" in net.report()
     below = capsviz.wrap(network, (1, 12, 10), capsules=8)
+    assert "24 children to 8 parents" in net.report() and "by layer=0" in net.report()
     with torch.no_grad():
         votes, poses = network.routed(network.encode(images), network.first)
         last = network.routed(poses, network.second)
-    for one, own in ((below, (votes, poses)), (net, last)):
-        seen = capsviz.trace(one, images)
+    for layer, one, own in ((0, net, (votes, poses)), (0, below, (votes, poses)), (1, net, last)):
+        seen = capsviz.trace(one, images, layer=layer)
         torch.testing.assert_close(seen.votes, own[0])
         torch.testing.assert_close(seen.poses[-1], own[1])
+        scores = from_children(one, seen.children, layer=layer)
+        torch.testing.assert_close(scores, capsviz.trace(one, images).lengths)
         assert "in doubt" not in one.report()
+    assert net.grids == ((2, 4, 3), (8, 1, 1))
+    uniform = capsviz.trace(net, images, layer=0, couplings="uniform")
+    torch.testing.assert_close(uniform.poses[-1], zoo.squash(votes.mean(1) * 24 / 8))
+    with pytest.raises(ValueError, match="expected layer 0 to 1, got 2"):
+        capsviz.trace(net, images, layer=2)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +202,7 @@ def test_what_is_no_input_is_refused_in_one_line(options, said):
 
 
 def test_whole_numbers_do_not_go_through_half_precision():
-    with pytest.raises(ValueError, match="need a network in float32 or float64"):
+    with pytest.raises(ValueError, match="needs a network in float32 or float64"):
         capsviz.wrap(Text().eval().bfloat16(), classes=J, example=ids(2))
 
 

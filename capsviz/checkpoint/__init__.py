@@ -222,8 +222,11 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         )
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        lacks = "its network's config lacks " if isinstance(error, KeyError) else ""
-        raise ValueError(f"{unlike}: {lacks}{reason}") from error
+        if isinstance(error, KeyError):
+            reason = f"its network's config lacks {reason}"
+        elif reason.startswith("unknown") and discovery.PLUGINS not in os.environ:
+            reason += f" (of a plug-in? ${discovery.PLUGINS} is not set)"
+        raise ValueError(f"{unlike}: {reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:
         return model.to(device).eval()

@@ -45,7 +45,8 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
         if name in order:
             return
         if name not in own and name not in others:
-            raise ValueError(discovery.unknown("check", name, sorted([*own, *others])))
+            where = f" (after= in {discovery.source(PITFALLS, later[0])})" if later else ""
+            raise ValueError(discovery.unknown("check", name, sorted([*own, *others])) + where)
         one = own.get(name) or _offered(name)[name]
         for earlier in one.about.after:
             add(earlier, name, *later)
@@ -87,8 +88,8 @@ def run(
     image_shape  (C, H, W), and
     classes      their number: needed for a module that does not declare them itself.
     only         names of checks; those that they depend on are made, too.
-    facts        other arguments of `Candidate`: images, normalise, call, scores, decode, pair,
-                 iterations, loss, train_data, test_data, new.
+    facts        other arguments of `Candidate`: capsules, example, images, normalise, call, scores,
+                 decode, pair, iterations, loss, train_data, test_data, new.
 
     Returns
     -------

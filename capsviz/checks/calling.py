@@ -19,13 +19,14 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, draws, in_words, names_cuda, required
-from capsviz.wrapping.given import mean_and_deviation, whole_shape
+from capsviz.wrapping.environment import as_written, draws
+from capsviz.wrapping.given import recipe_of
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import ChangePass, Recipe, Tap
+from capsviz.wrapping.taps import ChangePass, Recipe, Tap, called
+from capsviz.wrapping.wrapping import first_pass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
@@ -38,8 +39,8 @@ SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
 class Caller:
     """A network, and how to call it.
 
-    `way` is "given" (by `call`), "look" (a network of capsviz), "images", or "one-hot" or "index"
-    for a `forward` that needs labels of that form.
+    `way` is "given" (by `call`), "look" (a network of capsviz), "images", "example" (other inputs),
+    or "one-hot" or "index" for a `forward` that needs labels of that form.
     """
 
     def __init__(
@@ -48,27 +49,42 @@ class Caller:
         image_shape=None,
         classes: int | None = None,
         *,
+        capsules: int | None = None,
+        example=None,
         images: Tensor | None = None,
         normalise=None,
         call: Callable | None = None,
     ):
         network = as_written(network)
-        image_shape, classes = _size(network, image_shape, classes)
-        recipe = Recipe(call or _images_alone, image_shape, classes)
         self.network: Any = network  # a user's module may have any attributes
         self.wrapper: Bare | None = None
+        self.of_classes = capsules is None
         if isinstance(network, Bare):
-            own = network.recipe
-            self.network, self.wrapper, call = network.network, network, own.call
-            recipe = replace(own, smallest=1, aside=False, pair=None)
-        elif normalise is not None:
-            mean, std = mean_and_deviation(normalise)
-            recipe = replace(recipe, mean=mean, std=std)
-        self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
-        if images is not None:
+            self.network, self.wrapper = network.network, network
+            if network.recipe.example is None or network.recipe.call is not called:
+                call = network.recipe.call
+            self.of_classes = network.config["classes"] is not None
+            recipe = replace(network.recipe, smallest=1, aside=False, pair=None)
+        else:
+            config = abilities(network).config
+            if image_shape is None and example is None:
+                image_shape = config.get("image_shape")
+            if classes is None and capsules is None:
+                classes = config.get("classes")
+            if (classes or capsules) is None or (image_shape is None and example is None):
+                raise ValueError(
+                    f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, "
+                    "W) or example=, and classes= or capsules="
+                )
+            given = {"capsules": capsules, "example": example, "normalise": normalise}
+            recipe = recipe_of(network, image_shape, classes, call=call, **given)
+        self.recipe, self.image_shape, self.classes = recipe, recipe.image_shape, recipe.classes
+        if images is not None and recipe.example is not None:
+            images = recipe.example.rows(images)
+        elif images is not None:
             check_images(images)
-            if tuple(images.shape[1:]) != image_shape:
-                expected = f"(N, {', '.join(map(str, image_shape))})"
+            if tuple(images.shape[1:]) != self.image_shape:
+                expected = f"(N, {', '.join(map(str, self.image_shape))})"
                 raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
         self.own_images = images
         self.end = time.process_time() + SECONDS
@@ -78,13 +94,16 @@ class Caller:
 
     def images(self, count: int, seed: int = 0) -> Tensor:
         """Draw images on the network's device: of those given, repeated if too few, or noise."""
-        like = like_of(self.network)
-        generator = torch.Generator().manual_seed(1000 * seed + 1)
-        own = self.own_images
-        if own is not None:
-            drawn = torch.randperm(len(own), generator=generator)
-            return own[drawn.repeat(-(-count // len(own)))[:count]].to(like)
-        return torch.rand(count, *self.image_shape, generator=generator).to(like)
+        own, seed = self.own_images, 1000 * seed + 1
+        if own is None:
+            return self.recipe.draw(count, seed).to(like_of(self.network))
+        drawn = torch.randperm(len(own), generator=torch.Generator().manual_seed(seed))
+        return own[drawn.repeat(-(-count // len(own)))[:count]].to(like_of(self.network))
+
+    def require_images(self) -> None:
+        """Raise SkippedError if the network takes other inputs."""
+        if self.recipe.example is not None:
+            raise SkippedError("it needs images, and the inputs of this network are none")
 
     def require_different(self) -> None:
         """Raise SkippedError if all given images are the same."""
@@ -234,19 +253,6 @@ def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
     return call
 
 
-def _size(network: nn.Module, image_shape, classes: int | None):
-    """Shape and classes: given, or of the network's `config`; ValueError without either."""
-    config = abilities(network).config
-    image_shape = config.get("image_shape") if image_shape is None else image_shape
-    classes = config.get("classes") if classes is None else classes
-    if image_shape is None or classes is None:
-        raise ValueError(
-            f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, W) and "
-            "classes="
-        )
-    return whole_shape(image_shape, classes), classes
-
-
 def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
     """The arguments of `forward` after the images."""
     if isinstance(network, nn.DataParallel):
@@ -257,34 +263,22 @@ def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
     return []
 
 
-def _images_alone(network: nn.Module, images: Tensor):
-    return network(images)
-
-
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
     """A way of calling that works, and the recipe with it; else ValueError with the first error."""
-    ways: dict[str, Callable] = {"images": _images_alone}
+    ways: dict[str, Callable] = {"images": called}
     if call is not None:
         ways = {"given": call}
     elif abilities(network).has_capsules:
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
+    elif recipe.example is not None:
+        ways = {"example": called}
     elif (labels := labels_of(network)) is not None and labels.needed:
         kinds = ("one-hot", "index")
         ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
     errors: list[Exception] = []
-    for shim in (False, True):
-        for name, way in ways.items():
-            tried = replace(recipe, call=way, cuda=shim or recipe.cuda)
-            try:
-                tried.run(Pass(network), images)
-            except Exception as error:  # a user's code may raise anything
-                errors.append(error)
-            else:
-                return name, tried
-        if not names_cuda(errors[0]):
-            break
-    needed = required(network.forward)[1:]
-    advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
-    raise ValueError(
-        f"the network refuses images {tuple(images.shape)}: {in_words(errors[0])}{advice}"
-    )
+    for name, way in ways.items():
+        try:
+            return name, first_pass(network, replace(recipe, call=way), images)[0]
+        except ValueError as error:
+            errors.append(error)
+    raise errors[0]

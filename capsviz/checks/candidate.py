@@ -34,8 +34,9 @@ class Candidate:
 
     Parameters
     ----------
-    network, image_shape, classes, normalise, call, scores, decode, pair  as of `capsviz.wrap`.
-    images      (N, C, H, W) in [0, 1] to look at; without them, noise.
+    network, image_shape, classes, capsules, example, normalise, call, scores, decode, pair
+                as of `capsviz.wrap`.
+    images      (N, C, H, W) in [0, 1] to look at, or inputs as the example; without them, noise.
     iterations  the declared number of routing iterations; without it, an attribute is searched.
     loss        (output, images, labels) -> a number: what training minimises; labels are indices
                 (N,). It is called once at the start; ValueError if it raises or returns no number.
@@ -88,7 +89,9 @@ class Candidate:
             def loss(*values):
                 return caller.network.objective(*values).loss
 
-        self._loss = None if loss is None else Loss(caller, loss, self.scores)
+        self._loss: Loss | None = None
+        if loss is not None and caller.of_classes:
+            self._loss = Loss(caller, loss, self.scores)
         with caller.still():
             self.capsules.require_classes()
             if self._loss is not None:
@@ -113,7 +116,9 @@ class Candidate:
 
     @property
     def loss(self) -> Loss:
-        """What training minimises; SkippedError without one."""
+        """What training minimises; SkippedError without one, or without classes."""
+        if not self.caller.of_classes:
+            raise SkippedError("the capsules are no classes, so a loss has no labels")
         if self._loss is None:
             raise SkippedError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
         return self._loss
@@ -121,6 +126,8 @@ class Candidate:
     @cached_property
     def decode(self) -> Callable:
         """(poses (B, J, E), classes (B,)) -> reconstructions; SkippedError without a decoder."""
+        if not self.caller.of_classes:
+            raise SkippedError("decoder: the capsules are no classes, of which one is decoded")
         if self.given_decode is False:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
@@ -146,9 +153,12 @@ class Candidate:
         caller, recipe = self.caller, self.caller.recipe
         call = None if caller.way == "look" else recipe.call
         normalise = [one.flatten().tolist() for one in (recipe.mean, recipe.std) if one is not None]
+        classes, capsules = (self.classes, None) if caller.of_classes else (None, self.classes)
+        sample = None if recipe.example is None else recipe.example.value
         return Candidate(
-            self.new, caller.image_shape, self.classes, images=caller.own_images, call=call,
-            scores=self.given_scores, pair=self.capsules.pair, normalise=normalise or None,
+            self.new, caller.image_shape if sample is None else None, classes, capsules=capsules,
+            images=caller.own_images, call=call, scores=self.given_scores, pair=self.capsules.pair,
+            normalise=normalise or None, example=sample,
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int) -> Tensor:

@@ -106,13 +106,12 @@ class Capsules:
         if not self.routed:
             return []
         recorded = self.caller.recorded
-        before = recorded.flow.ancestors(self.rounds[0].total.index)
         others = [
             Capsules(self.caller, layer)
             for layer in recorded.others
             if layer is not self.layer
             and len(layer.rounds) > 1  # one iteration alone may be a part of a layer
-            and layer.rounds[-1].total.index in before
+            and layer.leads_to(self.layer, recorded.flow)
         ]
         return [one for one in others if one._couples()]
 

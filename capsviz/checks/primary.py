@@ -103,9 +103,14 @@ class PrimaryCapsules:
         return self.of(noise(scale, seed=2), self.caller.images(7), events).norm(dim=-1)
 
     @cached_property
+    def large_capsules(self) -> Tensor:
+        """Capsules (B, I, D) for large features."""
+        return self.of(noise(1e4, seed=2), self.caller.images(7))
+
+    @property
     def large(self) -> Tensor:
         """Lengths (B, I) for large features."""
-        return self.lengths(1e4)
+        return self.large_capsules.norm(dim=-1)
 
     @cached_property
     def growth(self) -> float:

@@ -29,6 +29,9 @@ IMAGES = 64  # test images, the same each time
 )
 @click.option("--classes", type=int, metavar="J", help="For --network without --dataset.")
 @click.option(
+    "--capsules", type=int, metavar="J", help="Number of last capsules, if they are no classes."
+)
+@click.option(
     "--loss",
     metavar=FUNCTION,
     help="(output, images, labels) -> the training loss, a number; labels are class indices (N,).",
@@ -54,8 +57,8 @@ IMAGES = 64  # test images, the same each time
 @options.path_option("--markdown", folder=False, help="Write the report as Markdown.")
 @writing.force
 def command(
-    inputs, image_shape, classes, loss, train_data, test_data, iterations, pair, new, as_json,
-    markdown, force,
+    inputs, image_shape, classes, capsules, loss, train_data, test_data, iterations, pair, new,
+    as_json, markdown, force,
 ):  # fmt: skip
     """Check one network."""
     import torch
@@ -71,7 +74,7 @@ def command(
     if markdown is not None:
         naming.refuse_file(markdown, force=force)
     torch.manual_seed(0)  # untrained networks are the same each time
-    shape = _shape(inputs, image_shape, classes)
+    shape = _shape(inputs, image_shape, classes, capsules)
     module, part, name, notice = open_module(**inputs, data_wanted=not shape)
     if notice:
         click.echo(notice, err=True)
@@ -84,7 +87,8 @@ def command(
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:
-        shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
+        shape = {"image_shape": part.image_shape, "capsules": capsules}
+        shape["classes"] = len(part.classes) if capsules is None else None
         facts["images"] = to_float(part.sample(min(IMAGES, len(part))).images)
     try:
         with on_stderr():  # what the user's code prints
@@ -102,14 +106,16 @@ def command(
     click.get_current_context().exit(report.exit_status)
 
 
-def _shape(inputs: dict, image_shape, classes) -> dict:
-    """Shape and classes, if both are given; ValueError for one alone, or beside data."""
+def _shape(inputs: dict, image_shape, classes: int | None, capsules: int | None) -> dict:
+    """Shape and number, if both are given; ValueError for a shape alone, or beside data."""
     if image_shape is None and classes is None:
         return {}
-    if image_shape is None or classes is None:
-        raise ValueError("--image-shape and --classes belong together: give both")
+    if image_shape is None or (classes is None) == (capsules is None):
+        raise ValueError("--image-shape and --classes (or --capsules) belong together: give both")
     if inputs["network"] is None or inputs["dataset"] is not None:
         raise ValueError("--image-shape and --classes are for --network without --dataset")
-    if min(*image_shape, classes) < 1:
-        raise ValueError(f"expected numbers of at least 1, got {image_shape} and {classes}")
-    return {"image_shape": image_shape, "classes": classes}
+    if min(*image_shape, classes or capsules) < 1:
+        raise ValueError(
+            f"expected numbers of at least 1, got {image_shape}, {classes or capsules}"
+        )
+    return {"image_shape": image_shape, "classes": classes, "capsules": capsules}

@@ -89,11 +89,7 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
 
     Noise makes images (N, C, H, W), as will be traced, up to seven.
     """
-    draw = abilities(model).draw
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
-    noise = noise if draw is None else draw(IMAGES, 0)
-    images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
+    images = _seven(model, images)
     whole = shown(model, images)
     if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
         yield from errors
@@ -113,6 +109,14 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
         yield from _not_replaced(model, images, whole)
     yield from _misplaced(model, images, whole)
     yield from _decoder(model, images, whole)
+
+
+def _seven(model: Any, images: Tensor) -> Tensor:
+    draw = abilities(model).draw
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
+    noise = noise if draw is None else draw(IMAGES, 0)
+    return torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like_of(model))
 
 
 def shown(
@@ -269,9 +273,12 @@ def _depends(what: str, off: float) -> str:
 
 
 def differences(model: Any, images: Tensor) -> dict[str, str]:
-    """Return how a network differs from the CapsNet of 2017: name, as in `peculiar` -> in words."""
-    traced = shown(model, images)
-    wrong = [*_misshapen(model, traced, len(images)), *_not_finite(traced)]
+    """Return how a network differs from the CapsNet of 2017: name, as in `peculiar` -> in words.
+
+    The images are made seven, as those by which it is verified.
+    """
+    traced = shown(model, _seven(model, images))
+    wrong = [*_misshapen(model, traced, IMAGES), *_not_finite(traced)]
     return {} if wrong else _differences(traced)
 
 

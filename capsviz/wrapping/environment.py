@@ -95,6 +95,13 @@ KINDS = {
 }  # fmt: skip
 
 
+def names_gpu(leaf) -> bool:
+    """Return whether an argument is a GPU, or its name."""
+    if isinstance(leaf, torch.device):
+        return leaf.type == "cuda"
+    return isinstance(leaf, str) and leaf.partition(":")[0] == "cuda"
+
+
 def follow(device: torch.device, function, args: tuple, kwargs: dict):
     """Return the same call with every GPU among its arguments replaced by the network's device."""
     if device.type == "cuda":
@@ -106,13 +113,8 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
         return (Tensor.to, (args[0], kind), {}) if kind else (function, args, kwargs)
 
     def here(leaf):
-        if isinstance(leaf, torch.device) and leaf.type == "cuda":
-            return device
-        if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda":
-            return device
-        if function is Tensor.to and type(leaf) is int:  # a GPU by its number
-            return device
-        return leaf
+        by_number = function is Tensor.to and type(leaf) is int
+        return device if by_number or names_gpu(leaf) else leaf
 
     if function is Tensor.to or "device" in kwargs:
         return function, mapped(args, here), mapped(kwargs, here)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from capsviz.nn.images import like_of
 from capsviz.wrapping.environment import as_written, in_words, raised_at
+from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Roles
 from capsviz.wrapping.layers import Recorded, repeats
 from capsviz.wrapping.recorder import Pass, find_variable, like_the_last, outputs_of, watching
-from capsviz.wrapping.taps import TARGETS, OfModule, OfOutput, Reader, Recipe, Watched
+from capsviz.wrapping.taps import TARGETS, OfModule, OfOutput, Reader, Recipe, Watched, called
 
 KINDS: dict[str, tuple[str, Callable]] = {
     "call": ("a function (network, images) or None", callable),
@@ -56,17 +57,32 @@ def _named(name: str, function: Callable) -> Callable:
     return answer
 
 
-def whole_shape(image_shape, classes) -> tuple[int, int, int]:
-    """Return (C, H, W) of images that are given so or as (H, W); ValueError for other shapes, and
-    for other than a number of classes.
+def recipe_of(
+    network: nn.Module, image_shape, classes, *, capsules=None, example=None, normalise=None,
+    call=None, pair=None,
+) -> Recipe:  # fmt: skip
+    """Return how to run a network, by these options of `wrap`; ValueError if they do not fit.
+
+    Images may be (H, W).
     """
+    count = classes if capsules is None else capsules
+    if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
+        raise ValueError(
+            "expected a number of classes, at least 2, or capsules= that are no classes, got "
+            f"classes={classes!r} and capsules={capsules!r}"
+        )
+    if (image_shape is None) == (example is None) or (normalise and example is not None):
+        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
+    if example is not None:
+        sample = Example(example)
+        if like_of(network).element_size() < 4:
+            raise ValueError("example= needs a network in float32 or float64: network.float()")
+        return Recipe(call or called, sample.shape, count, pair=pair, example=sample)
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
         raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
-    channels, height, width = (1, *shape)[-3:]
-    return channels, height, width
+    mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
+    return Recipe(call or called, (1, *shape)[-3:], count, mean, std, pair=pair)
 
 
 def whole_grid(grid) -> tuple[int, int, int] | str | None:

@@ -423,6 +423,10 @@ class Layer:
         softmaxes = [turn.softmax for turn in self.rounds if turn.softmax]
         return (softmaxes or [self.rounds[-1].event])[-1].place
 
+    def leads_to(self, other: Layer, flow: Flow) -> bool:
+        """Return whether the votes of another layer are made of this one's last sum."""
+        return self.rounds[-1].total.index in flow.ancestors(other.rounds[0].total.index)
+
     @property
     def said_apart(self) -> str:
         """Say which softmax couples the numbers of a pose apart."""
@@ -562,8 +566,7 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
             raise ValueError(f"pair '{pair}' names {len(fits)} of the softmaxes: {listed}")
         return fits[0]
     last = own[-1]
-    before = flow.ancestors(last.rounds[-1].event.index)
-    aside = [layer for layer in own[:-1] if layer.rounds[-1].total.index not in before]
+    aside = [layer for layer in own[:-1] if not layer.leads_to(last, flow)]
     if aside:
         raise ValueError(
             f"{len(own)} softmaxes have an equal claim: {listed}; say which one by pair="

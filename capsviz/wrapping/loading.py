@@ -26,12 +26,11 @@ from capsviz.tracing.verification import verify_once
 from capsviz.wrapping.environment import (
     as_written,
     in_words,
-    names_cuda,
     on_stderr,
     without_cuda,
 )
 from capsviz.wrapping.network import Bare
-from capsviz.wrapping.wrapping import NoCapsulesError, wrap
+from capsviz.wrapping.wrapping import NoCapsulesError, first_pass, wrap
 
 
 def open_network(
@@ -192,8 +191,10 @@ def _built(
             "network that capsviz.wrap made"
         )
     network = _inner(module)
-    if isinstance(module, Bare) and not torch.cuda.is_available():
-        module.recipe = replace(module.recipe, cuda=_asks_for_gpu(module))  # hidden until now
+    if isinstance(module, Bare):  # whether it asks for a GPU was hidden until now
+        images = module.recipe.draw(module.recipe.smallest).to(like_of(network))
+        with suppress(ValueError), evaluating(network), torch.no_grad():
+            module.recipe = first_pass(network, module.recipe, images)[0]
     card = _card(path, name, network, dataset)
     if weights is not None:
         inner = as_written(network)
@@ -288,14 +289,3 @@ def _commit(folder: Path) -> str | None:
         head = git("rev-parse", "HEAD")
         return head + ("+" if git("status", "--porcelain", "-uno", "--", ".") else "")
     return None
-
-
-def _asks_for_gpu(module: Bare) -> bool:
-    """Return whether a pass of one image ends in an error that names CUDA."""
-    image = module.recipe.draw(1).to(like_of(module.network))
-    try:
-        with evaluating(module.network), torch.no_grad():
-            module.passed(image)
-    except Exception as error:  # the user's code may raise anything
-        return names_cuda(error)
-    return False

@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -67,6 +67,8 @@ class Inferred:
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
     peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
+    parents: int = 0  # of a layer that is not that of the classes
+    below: tuple[Inferred, ...] = ()  # the routed layers that lead to this one, in order
 
 
 class Bare(nn.Module):
@@ -171,6 +173,21 @@ class Wrapped(Bare):
         return self.inferred.places.grid
 
     @property
+    def grids(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """The same for each routed layer, that of the classes last."""
+        return tuple(one.places.grid for one in (*self.inferred.below, self.inferred))
+
+    def at(self, layer: int) -> Wrapped:
+        """Return the same network as it shows another layer; ValueError for one that it lacks."""
+        layers = (*self.inferred.below, self.inferred)
+        if layer not in range(-len(layers), len(layers)):
+            raise ValueError(f"this network has {len(layers)} routed layers, got layer {layer}")
+        known = layers[layer]
+        if known is self.inferred:
+            return self
+        return Wrapped(self.network, replace(self.recipe, classes=known.parents), known)
+
+    @property
     def decoder(self) -> Callable | None:
         """None for a network that cannot decode."""
         return self.inferred.decode
@@ -203,18 +220,28 @@ class Wrapped(Bare):
         children: Tensor,
         activations: Tensor | None = None,
         *,
+        layer: int = -1,
         couplings: Tensor | list | None = None,
     ) -> Parents:
         """Return poses and activations of the classes, for children (B, I, D) of no image.
 
-        `activations` of children are ignored: the network makes its own. ValueError where children,
-        or couplings of single iterations, cannot be put in.
+        Children, and couplings, are those of a routed layer. `activations` of children are ignored:
+        the network makes its own. ValueError where children, or couplings of single iterations,
+        cannot be put in.
         """
         if isinstance(couplings, list):
             raise ValueError("couplings of single iterations of this network cannot be replaced")
         images = children.new_zeros(len(children), *self.recipe.image_shape)
-        keep = ("poses", "lengths")
-        traced = self.look(images, keep=keep, couplings=couplings, children=children)
+        keep, own = ("poses", "lengths"), self.at(layer)
+        known = replace(
+            self.inferred,
+            entries=own.inferred.entries,
+            child_entry=own.inferred.child_entry,
+            children=own.inferred.children,
+            places=own.inferred.places,
+        )
+        put = Wrapped(self.network, own.recipe, known)
+        traced = put.look(images, keep=keep, couplings=couplings, children=children)
         poses: Any = traced["poses"][-1] if "poses" in traced else None
         return Parents(poses, traced["lengths"])
 
@@ -223,15 +250,20 @@ class Wrapped(Bare):
         images: Tensor,
         *,
         keep: Collection[str],
+        layer: int = -1,
         couplings: Tensor | None = None,
         iterations: int | None = None,
         children: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return parts of one pass, for `capsviz.trace`.
+        """Return parts of one pass through one routed layer, for `capsviz.trace`.
 
         Couplings (B, I, J) or (I, J), the number of iterations, and children (B, I, D) take the
         place of its own; ValueError for what cannot be replaced.
         """
+        if (own := self.at(layer)) is not self:
+            return own.look(
+                images, keep=keep, couplings=couplings, iterations=iterations, children=children
+            )
         known, count = self.inferred, max(len(images), self.recipe.smallest)
         names = {"primary" if part == "children" else part for part in keep}
         if "reconstruction" in names or known.scores is None:
@@ -289,9 +321,9 @@ class Wrapped(Bare):
             )
         return self.inferred.decode(poses, classes)
 
-    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
+    def receptive_field(self, row: int, column: int, *, layer: int = -1) -> tuple[slice, slice]:
         """Return the rows and columns of the image that capsules at one position depend on."""
-        places = self.inferred.places
+        places = self.at(layer).inferred.places
         if places.grid is None:
             raise ValueError(
                 "the capsules of this network have no positions: grid is None, so there are no maps"

@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from capsviz.wrapping import vectors
 from capsviz.wrapping.environment import in_words, on_cpu
-from capsviz.wrapping.flow import Flow, Port, embed
+from capsviz.wrapping.flow import Flow, Port, embed, is_view
 from capsviz.wrapping.layers import Recorded
 from capsviz.wrapping.leaves import named_tensors, tensors
 from capsviz.wrapping.network import Wrapped
@@ -62,7 +62,8 @@ def find_scores(
     `way` is "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or
     the exponential of logarithms of probabilities. ValueError for several candidates, or neither.
     """
-    candidates = _without_logits(_candidates(output, batch, classes))
+    candidates = _candidates(output, batch, classes) or _candidates(output, batch, classes, flow)
+    candidates = _without_logits(candidates)
     if not candidates:
         return None, "none found"
     if len(candidates) > 1:
@@ -87,8 +88,11 @@ def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tens
     return [] if scores == "norms" else list(_candidates(output, batch, classes).values())
 
 
-def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
-    """Return different tensors of the scores' shape (B, J), by name; no one-hot ones."""
+def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> dict[str, Tensor]:
+    """Return different tensors of the scores' shape (B, J), by name.
+
+    One-hot ones only with a `flow`, if they are made of no choice: a softmax of large numbers is.
+    """
     candidates: dict[str, Tensor] = {}
     for name, tensor in named_tensors(output):
         shape = (*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1))
@@ -96,6 +100,10 @@ def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
             continue
         flat = tensor.reshape(batch, classes)
         hot = bool(((flat == 0) | (flat == 1)).all() and (flat.sum(1) == 1).all())
+        if hot and flow is not None and (port := flow.port(tensor)) is not None:
+            base = flow.maker(flow.events[port[0]], 0) if is_view(flow.events[port[0]]) else None
+            event = base or flow.events[port[0]]
+            hot = not all(one.is_floating_point() for one in (*event.inputs, *event.outputs))
         if not hot and not any(flat.equal(other) for other in candidates.values()):
             candidates[name] = flat
     return candidates

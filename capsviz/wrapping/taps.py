@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -34,6 +35,19 @@ TARGETS = {
     "primary": "BID", "votes": "BIJE", "logits": "BIJ", "couplings": "BIJ", "weights": "BIJ",
     "poses": "BJE",
 }  # fmt: skip
+
+
+def called(network: nn.Module, inputs: Any):
+    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
+    if type(inputs) in (tuple, list):
+        return network(*inputs)
+    if isinstance(inputs, Mapping):
+        try:
+            inspect.signature(network.forward).bind(**inputs)
+        except TypeError:
+            return network(inputs)
+        return network(**inputs)
+    return network(inputs)
 
 
 class PassEnd(BaseException):

@@ -52,7 +52,8 @@ def children(flow: Flow, turn: Round) -> Place | str:
         if not at:
             break
         at.sort(key=lambda k: -event.inputs[k].numel() if event.name in ("add", "sub") else k)
-        if is_view(event) or event.name in ("add", "sub", *SUMS):
+        scaled = event.name in ("mul", "div") and len(event.inputs) == 1  # by one number
+        if is_view(event) or scaled or event.name in ("add", "sub", *SUMS):
             path = [Step(event, at[0]), *path]
             source = flow.sources[event.index][at[0]]
             continue
@@ -228,6 +229,26 @@ def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
     return None
 
 
+def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
+    """Return what adds numbers, not of the images, to the sum over children of an iteration.
+
+    None if there are none, or if these poses (B, J, E) are not parallel to the result.
+    """
+    ports = flow.ports(turn.total)
+    while ports:
+        for event, position in flow.readers.get(ports.pop(), []):
+            others = (k for k in range(len(event.inputs)) if k != position)
+            if is_view(event):
+                ports += flow.ports(event)
+            elif event.name in ("add", "sub") and not any(
+                flow.from_images(event, k) for k in others
+            ):
+                roles = _as_poses(turn, event.outputs[0])
+                if roles and parallel(Place(event, -1, roles), poses):
+                    return event
+    return None
+
+
 def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
     """Return tensors (B, J, E) of the output that come from the last sum, and are not masked."""
     turn, result = rounds[-1], []
@@ -250,8 +271,13 @@ def _is_stacked(place: Place, rounds: list[Round]) -> bool:
 
 
 def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
-    """Return the roles of a tensor whose axes have the lengths of poses (B, J, E); else None."""
+    """Return the roles of a tensor whose axes have the lengths of poses (B, J, E); else None.
+
+    An axis of repeated numbers has none, unless all images have the same numbers.
+    """
     roles, differs = ["."] * tensor.dim(), varying(tensor)
+    if turn.count("B") not in {tensor.shape[axis] for axis in differs}:
+        differs = {axis for axis, size in enumerate(tensor.shape) if size > 1}
     for axis in sorted(differs):
         sizes = (role for role in "BJ" if role not in roles)
         roles[axis] = next((role for role in sizes if turn.count(role) == tensor.shape[axis]), "E")
@@ -259,9 +285,13 @@ def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
 
 
 def _off(place: Place, scores: list[Tensor]) -> float | None:
-    """Return how far the norms of a place are from the scores; None where these are others."""
+    """Return how far the norms of a place are from the scores, of these; None for others."""
     norms = rows(place.tensor, place.roles).norm(dim=2)
-    offs = [float((norms - one).abs().max()) for one in scores if one.shape == norms.shape]
+    offs = [
+        float((norms - one).abs().max() / one.abs().max())
+        for one in scores
+        if one.shape == norms.shape
+    ]
     return min((off for off in offs if off < allowed([norms, *scores])), default=None)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -33,15 +33,8 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
-from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Flow, storage
-from capsviz.wrapping.given import (
-    by_hand,
-    mean_and_deviation,
-    read_given,
-    whole_grid,
-    whole_shape,
-)
+from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
@@ -52,6 +45,7 @@ from capsviz.wrapping.taps import (
     Reader,
     Recipe,
     Watched,
+    called,
     readers_of_layer,
     tap_of_place,
 )  # fmt: skip
@@ -151,20 +145,9 @@ def wrap(
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
     options = Options(whole_grid(grid), *parts)
-    count = classes if capsules is None else capsules
-    if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
-        raise ValueError(
-            "expected a number of classes, at least 2, or capsules= that are no classes, got "
-            f"classes={classes!r} and capsules={capsules!r}"
-        )
-    if (image_shape is None) == (example is None) or (normalise and example is not None):
-        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
-    network, sample = as_written(network), None if example is None else Example(example)
-    if sample is not None and like_of(network).element_size() < 4:
-        raise ValueError("inputs by example= need a network in float32 or float64: network.float()")
-    shape = whole_shape(image_shape, count) if sample is None else sample.shape
-    mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
-    recipe = Recipe(call or called, shape, count, mean, std, pair=pair, example=sample)
+    network = as_written(network)
+    given = {"capsules": capsules, "example": example, "normalise": normalise, "call": call}
+    recipe = recipe_of(network, image_shape, classes, pair=pair, **given)
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -174,6 +157,8 @@ def wrap(
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
+        below, facts = _below(network, recipe, recorded)
+        inferred = replace(inferred, below=below, facts=(*inferred.facts, *facts))
         wrapped = kind(network, recipe, inferred, card)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
@@ -196,11 +181,46 @@ def _tried(shown: Bare, recorded: Recorded) -> tuple[Recipe, Inferred]:
             finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
             facts.append(Fact("children", finding))
         peculiar = verification.differences(shown, images)
-        if recorded.layer is not None and recorded.layer.rounds[-1].biased:
-            peculiar["sums"] = "a bias is added after the softmax"
+        if recorded.layer is not None:
+            last = recorded.layer.rounds[-1]
+            if last.biased:
+                peculiar["sums"] = "a bias is added after the softmax"
+            poses = shown.look(images, keep=("poses",)).get("poses")
+            event = None if poses is None else vectors.bias(recorded.flow, last, poses[-1])
+            if event is not None:
+                peculiar["votes"] = f"a bias is added to the sum of the votes in {event.place}"
         inferred = replace(inferred, peculiar=peculiar)
         facts += [Fact("note", reason) for reason in peculiar.values()]
     return recipe, replace(inferred, facts=(*inferred.facts, *facts))
+
+
+def _below(
+    network: nn.Module, recipe: Recipe, recorded: Recorded
+) -> tuple[tuple[Inferred, ...], list[Fact]]:
+    """Return what is known of the routed layers that lead to that of the classes, and of others."""
+    below: list[Inferred] = []
+    facts: list[Fact] = []
+    every = recorded.others if recorded.layer is None else (*recorded.others, recorded.layer)
+    for one in recorded.others:
+        others = tuple(other for other in every if other is not one)
+        own = recorded._replace(layer=one, others=others)
+        shown: Bare = Bare(network, replace(recipe, classes=one.parents))
+        said = f"{one}: trace it by capsules={one.parents}"
+        if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
+            try:
+                options = Options(scores="norms", decode=False)
+                known = infer(network, shown.recipe, own, options)
+                shown = Wrapped(network, shown.recipe, known)
+                _, shown.inferred = _tried(shown, own)
+                if wrong := next(verification.mistakes(shown, recorded.images), None):
+                    raise ValueError(wrong)
+                doubts = [fact.finding for fact in known.facts if "in doubt" in fact.finding]
+                said = "; ".join([f"{one}: trace it by layer={len(below)}", *doubts])
+                below.append(replace(shown.inferred, parents=one.parents))
+            except ValueError as error:
+                said += f", as it is not to be traced beside the classes: {error}"
+        facts.append(Fact("also", said))
+    return tuple(below), facts
 
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
@@ -229,19 +249,6 @@ def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
         return f"{type(error).__name__}: {one_line(error)[:80]}"
 
 
-def called(network: nn.Module, inputs: Any):
-    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
-    if type(inputs) in (tuple, list):
-        return network(*inputs)
-    if isinstance(inputs, Mapping):
-        try:
-            inspect.signature(network.forward).bind(**inputs)
-        except TypeError:
-            return network(inputs)
-        return network(**inputs)
-    return network(inputs)
-
-
 def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[Recipe, Recorded]:
     """Record passes with more and more images until a layer's batch axis can be identified.
 
@@ -252,7 +259,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     tried: list[Layer] = []
     for batch in [n for n in BATCHES if n != classes]:
         images = recipe.draw(batch, batch).to(like)
-        recipe, output, flow = _pass(network, recipe, images)
+        recipe, output, flow = first_pass(network, recipe, images)
         if weighing is None:
             return recipe, Recorded(images, output, flow)
         known = layers(flow, batch, classes, weighing)
@@ -270,14 +277,14 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
     raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing or ""))
 
 
-def _pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
+def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
     """Record one pass; the recipe that is returned runs it without a GPU if it asks for one."""
     try:
         return recipe, *recipe.record(network, images)
     except Exception as error:
         reason = one_line(error)
         if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
-            return _pass(network, replace(recipe, cuda=True), images)
+            return first_pass(network, replace(recipe, cuda=True), images)
         alone = recipe.call is called and recipe.example is None
         more = required(network.forward)[1:] if alone else []
         if isinstance(error, TypeError) and more:
@@ -387,7 +394,7 @@ def capsules(
     if layer is not None:
         readers, entries = readers_of_layer(layer)
         children = layer.children
-        facts += _of_layer(layer, recorded.others)
+        facts += _of_layer(layer)
     elif options.couplings is not None:
         children = given("couplings", options.couplings)
     if options.votes is not None:
@@ -453,7 +460,7 @@ def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
     return replace(known, facts=(*known.facts, Fact("votes", doubt)))
 
 
-def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
+def _of_layer(layer: Layer) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
     facts = [
@@ -466,7 +473,7 @@ def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
         facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     facts.append(Fact("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}"))
-    return facts + [Fact("also", f"{one}: trace it by capsules={one.parents}") for one in others]
+    return facts
 
 
 def _scores(

@@ -11,7 +11,7 @@ from capsviz.cli import main
 FILE = """
 from helpers import public_layouts as foreign_networks
 from helpers import planted_bugs as planted
-from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
+from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, Saturated
 
 def number():
     return 7
@@ -83,13 +83,6 @@ def test_a_failure_ends_with_status_1_and_says_how_to_fix_it(run, tmp_path):
     (tmp_path / "report.md").write_text("mine")
     again = run("--network", "net.py:AcrossPlaces", *SIZE, "--markdown", "report.md")
     assert again.exit_code == 2 and (tmp_path / "report.md").read_text() == "mine"
-
-
-def test_a_network_that_wrap_refuses_is_checked(run):
-    result = run("--network", "net.py:SharedLogits", *SIZE, "--json")
-    report = json.loads(result.stdout)
-    failing = [one["check"] for one in report["verdicts"] if one["status"] == "FAIL"]
-    assert (failing, result.exit_code, report["exit_status"]) == (["mixed_batch"], 1, 1)
 
 
 def test_loss_data_and_a_new_network_are_taken_from_functions(run):

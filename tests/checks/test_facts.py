@@ -43,7 +43,7 @@ def test_facts_that_are_not_valid_are_refused(facts, words):
     [
         (planted.Correct(), (None, None), "give image_shape="),
         (planted.Correct(), ((3, 11, 13), 5), "the network refuses"),
-        (planted.Correct(), (12, 3), "expected image_shape"),
+        (planted.Correct(), (12, 3), "expected image_shape as"),
         (planted.Correct(), (SHAPE, "3"), "expected a number of classes"),
         (planted.Correct(), (SHAPE, 4), "expected 4 classes, .* 24 children to 5 parents in the"),
         (planted.digits, (SHAPE, 5), r"expected a network, a torch.nn.Module, got function"),
@@ -60,9 +60,19 @@ def test_a_network_without_capsules_has_no_pair():
         checks.run(Plain(), (1, 12, 10), 3, pair="a")
 
 
-def test_no_decoder_is_a_fact():
-    report = examined(planted.Correct(), decode=False, only="decoder_without_class")
-    assert report.verdict("decoder_without_class").message == "decoder: none, as given"
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"classes": planted.CLASSES, "decode": False}, "none, as given"),
+        ({"capsules": planted.CLASSES}, "the capsules are no classes, of which one is decoded"),
+    ],
+)
+def test_no_decoder_and_no_classes_are_facts(facts, words):
+    facts |= {"loss": planted.loss, "only": ("decoder_without_class", "wrong_margin_loss")}
+    report = checks.run(planted.Correct(), SHAPE, **facts)
+    assert report.verdict("decoder_without_class").message == f"decoder: {words}"
+    judged = report.verdict("wrong_margin_loss").status == "PASS"
+    assert judged == ("classes" in facts)
 
 
 class Voting(planted.Correct):

@@ -278,6 +278,17 @@ def test_couplings_of_each_number_of_a_pose_are_none_of_a_child_and_a_parent(net
     assert report.verdict("wrong_softmax_axis").status == "SKIPPED"
 
 
+def powered(s):
+    return s * s.norm(dim=-1, keepdim=True).clamp_min(1e-9).sqrt()
+
+
+Powered = planted.planted("Powered", short=lambda _, s: powered(s))
+Gained = planted.planted("Gained", short=lambda self, s: 2 * self.squash(s))
+PoweredPrimary = planted.planted(
+    "PoweredPrimary", capsules=lambda self, f: powered(self.vectors(f))
+)
+
+
 class SequentialAcross(Sequential, planted.AcrossPlaces):
     pass
 
@@ -384,6 +395,9 @@ SAID = [  # network, facts, check, its status, and what it says
     (ThinNearZero(), {}, "wrong_squash_axis", "PASS", "lengths are 0."),
     (ThinOverChildren(), {}, "wrong_squash_axis", "FAIL", "axis"),
     (planted.SquashOverNothing(), {}, "wrong_class_squash", "FAIL", "by itself"),
+    (Powered(), {}, "wrong_class_squash", "WARN", "not squashed, or by a function without a bound"),
+    (Gained(), {}, "wrong_class_squash", "WARN", "a squash with a gain"),
+    (PoweredPrimary(), {}, "unsquashed_primary", "WARN", "power 1.50"),
     (SequentialAcross(), {}, "mixed_positions", "FAIL", "mix several positions"),
     (LinearFeatures(), {}, "mixed_positions", "SKIPPED", "do not come from one feature map"),
     (WholeMaps(), {}, "mixed_positions", "WARN", "a whole feature map"),

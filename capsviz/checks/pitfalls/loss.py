@@ -112,6 +112,7 @@ def _margin(cost, lengths: tuple[float, float, float]) -> float | None:
 @check
 def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     """Measure the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01."""
+    candidate.caller.require_images()
     loss = candidate.loss
     images = loss.images
     below, at, above = (loss.of(loss.output, images + k * STEP) for k in (-1, 0, 1))
@@ -139,6 +140,7 @@ def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
 @check
 def permuted_reconstruction(candidate: Candidate) -> Judgement:
     """Change reconstruction and target alike; find the pixel of images that each pixel follows."""
+    candidate.caller.require_images()
     try:
         judgement = _compared(candidate)
     except SkippedError:
@@ -192,6 +194,7 @@ def _followed(candidate: Candidate) -> Judgement:
 @check
 def targets_out_of_range(candidate: Candidate) -> Judgement:
     """Compare training images with reconstructions of very large poses."""
+    candidate.caller.require_images()
     targets = candidate.pictures("train_data", 64).cpu().double()
     low, high = float(targets.min()), float(targets.max())
     poses = candidate.poses(candidate.images(7))

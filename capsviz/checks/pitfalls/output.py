@@ -11,7 +11,7 @@ from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.wrapping.environment import draws, in_words
+from capsviz.wrapping.environment import draws, in_words, names_gpu
 from capsviz.wrapping.leaves import leaves, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 
@@ -71,7 +71,8 @@ def mixed_batch(candidate: Candidate) -> Judgement:
     candidate.caller.require_different()
     one = candidate.images(1)
     others = [candidate.images(6, seed=seed) for seed in (1, 2)]
-    others += [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]
+    if candidate.caller.recipe.example is None:
+        others += [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]
 
     def change(network, dtype) -> float:
         changes = []
@@ -134,6 +135,8 @@ def label_leak(candidate: Candidate) -> Judgement:
     way, labels = candidate.caller.way, calling.labels_of(candidate.network)
     if way == "given" and labels is not None and _given(candidate):
         raise SkippedError(f"it takes '{labels.name}', and call= gives more than images")
+    if way == "example":
+        raise SkippedError("whether labels are among the inputs of the example is not known")
     if way in ("given", "look"):
         return passes("it is given no labels")
     if labels is None:
@@ -209,12 +212,9 @@ def hardcoded_gpu(candidate: Candidate) -> Judgement:
 
 
 def _is_gpu(leaf) -> bool:
-    if isinstance(leaf, torch.device):
-        return leaf.type == "cuda"
-    if isinstance(leaf, str):
-        return leaf.partition(":")[0] == "cuda" or leaf.startswith("torch.cuda.")
-    # a type of tensors, as in 2017; to write a large tensor as text takes long
-    return isinstance(leaf, type) and str(leaf).startswith("<class 'torch.cuda.")
+    """Return whether an argument names a GPU, or, as in 2017, the type of its tensors."""
+    typed = str(leaf) if isinstance(leaf, str | type) else ""  # to write a tensor as text is slow
+    return names_gpu(leaf) or typed.startswith(("torch.cuda.", "<class 'torch.cuda."))
 
 
 @check

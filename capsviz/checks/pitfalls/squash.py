@@ -15,11 +15,17 @@ from capsviz.wrapping.outputs import values_of_scores
 from capsviz.wrapping.taps import ChangePass
 
 SHORT, ALIKE = 1e-3, 0.01
-ONE, MOVED, HUGE = 2e-2, 1e-4, 1e3
+ONE, MOVED, HUGE, POWER = 2e-2, 1e-4, 1e3, 0.02
 SIZES = (1e4, 1.0)  # a saturated tanh only changes its sign
 UNSQUASHED, OTHER_AXIS = "not squashed", "squashed over another axis"
-BY_COMPONENT = "each component is squashed by itself"
+ALL_MOVE = f"{OTHER_AXIS}: one input moves all capsules"
+BY_COMPONENT, VANISH = "each component is squashed by itself", "they vanish"
 BEFORE = "components are squashed before the capsule is"
+GAIN = f"all are alike: a squash with a gain, or {BEFORE}"
+OR = {  # the other reading of what is measured, where it is no certainty
+    UNSQUASHED: ", or by a function without a bound: lengths grow as the sums to the power {:.2f}",
+    ALL_MOVE: ", or normalised over all capsules after it",
+}
 HALF = 0.5
 MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Efficient-CapsNet
 
@@ -32,6 +38,8 @@ def unsquashed_primary(candidate: Candidate) -> Judgement:
     numbers = {"lowest": low, "highest": high, "growth": grown}
     if grown >= GROWTH:
         message = f"lengths grow with the features, to {high:.3g}, expected at most 1"
+        if abs((power := math.log10(grown) / 2) - 1) > POWER:
+            return warns(f"{message}: {UNSQUASHED}{OR[UNSQUASHED].format(power)}", **numbers)
         if not by_length:
             return warns(f"{message}; length is not presence in this network", **numbers)
         if primary.squashed_earlier():
@@ -58,7 +66,8 @@ def wrong_squash_axis(candidate: Candidate) -> Judgement:
         raise SkippedError("lengths of primary capsules grow with the features")
     if float((primary.large - primary.lengths(0.1)).abs().max()) < 1e-3:
         raise SkippedError("features are normalised before the squash: their size has no effect")
-    return _of_lengths(primary.large, lambda size: _moved(primary, size))
+    measured = _lengths(primary.large, lambda size: _moved(primary, size))
+    return _judged(primary.large_capsules, *measured)
 
 
 def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
@@ -77,24 +86,44 @@ def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
     return (first - second).abs()
 
 
-def _of_lengths(lengths: Tensor, moved: Callable[[float], Tensor]) -> Judgement:
-    """Judge the lengths of capsules with large inputs, which must be 1.000.
+def _lengths(
+    lengths: Tensor, moved: Callable[[float], Tensor]
+) -> tuple[str | None, str, dict[str, float]]:
+    """Return what is wrong with the lengths of capsules with large inputs, which must be 1.000.
 
-    `moved(size)` returns how much the components of capsules (capsules, components) move with one
-    of their inputs, if inputs have that size.
+    None for nothing; also the measurement, in words and numbers. `moved(size)` returns how much the
+    components of capsules (capsules, components) move with one of their inputs of that size.
     """
     lengths = lengths[lengths > 0]  # a ReLU may leave nothing of a capsule
     if not lengths.numel():
         raise SkippedError("all capsules are zero for large inputs")
     low, high = float(lengths.min()), float(lengths.max())
-    mistake = _mistake(low, high, moved)
     form = ".3f" if high < HUGE else ".2g"
     message = f"lengths are {low:{form}} to {high:{form}} for large inputs"
-    numbers = {"lowest": low, "highest": high}
+    return _mistake(low, high, moved), message, {"lowest": low, "highest": high}
+
+
+def _judged(
+    capsules: Tensor, mistake: str | None, message: str, numbers: dict, *,
+    presence: bool = True, power: float = 0,
+) -> Judgement:  # fmt: skip
+    """Fail what is certainly a mistake, and else say the other reading, too.
+
+    `capsules` (B, capsules, components) have large inputs, and `power` says how their lengths grow
+    with these. Nothing is certain where lengths do not stand for `presence`.
+    """
     if mistake is None:
         return passes(message, **numbers)
-    judge = fails if mistake in (OTHER_AXIS, BY_COMPONENT) else warns
-    return judge(f"{message}, expected 1: {mistake}", **numbers)
+    message += f", expected 1: {mistake}"
+    certain = mistake in (OTHER_AXIS, BY_COMPONENT)
+    certain |= mistake == UNSQUASHED and abs(power - 1) < POWER
+    if mistake == ALL_MOVE:  # a length of 1 over the other axes
+        squares = capsules.square()
+        others = (squares.sum(axes).sqrt() for axes in (1, (1, 2)))
+        certain = any(bool(((one - 1).abs() < ONE).all()) for one in others)
+    if certain and presence:
+        return fails(message, **numbers)
+    return warns(message + OR.get(mistake, "").format(power), **numbers)
 
 
 def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str | None:
@@ -103,38 +132,34 @@ def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str |
     if high > HUGE:
         return UNSQUASHED
     if high < ONE:
-        return "they vanish"
+        return VANISH
     for size in SIZES:
         change = moved(size)
         change = change > MOVED * change.max()
-        if int(change.any(1).sum()) > 1:
-            return OTHER_AXIS
+        if (count := int(change.any(1).sum())) > 1:
+            return OTHER_AXIS if count < len(change) else ALL_MOVE
         if change.shape[1] == 1:  # a capsule is one number
             return None
         if int(change.sum()) > 1:
-            return BEFORE
+            return GAIN if high - low < ONE * high else BEFORE
     return BY_COMPONENT
 
 
 @check
 def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
     """Measure lengths for large sums, which must be 1, and sums of n = 0.5: n² / (1 + n²)."""
-    lengths = _poses(layer, _enlarged).norm(dim=-1)
+    poses = _poses(layer, _enlarged)
+    lengths = poses.norm(dim=-1)
     if not lengths.isfinite().all():
         raise SkippedError("poses are not finite for large sums of votes")
-    judgement = _of_lengths(lengths, lambda size: _moved_poses(layer, size))
-    message, numbers = judgement.message, judgement.numbers
-    if not layer.of_classes:  # it has no scores to compare with
-        if not message.endswith(UNSQUASHED):
-            return judgement
-        judge = fails if candidate.capsules.by_length else warns
-        return judge(f"{message}, or not each over its own components", **numbers)
-    if not _lengths_are_output(candidate):
-        return judgement
-    if float(lengths.max()) > HUGE:
-        return fails(message, **numbers)
-    if judgement.status != "PASS":
-        return judgement
+    mistake, message, numbers = _lengths(lengths, lambda size: _moved_poses(layer, size))
+    presence = _lengths_are_output(candidate) if layer.of_classes else candidate.capsules.by_length
+    if mistake is not None:
+        larger = _poses(layer, lambda total: 10 * _enlarged(total)).norm(dim=-1)
+        power = float((larger.max() / lengths.max()).log10())
+        return _judged(poses, mistake, message, numbers, presence=presence, power=power)
+    if not (presence and layer.of_classes):  # a layer before has no scores to compare with
+        return passes(message, **numbers)
     if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias
         return passes(message, **numbers)
     middle = float(_poses(layer, lambda total: _half(layer, total)).norm(dim=-1).mean())

@@ -80,6 +80,7 @@ def _are_maps(capsules: Tensor) -> bool:
 @check
 def shifted_positions(candidate: Candidate) -> Judgement:
     """Change rows and columns of images; compare what the first and the last capsules see."""
+    candidate.caller.require_images()
     capsules, (_, height, width) = candidate.lower.above, candidate.caller.image_shape
     places = grid.find(
         lambda images: capsules.look(images, "primary")["primary"],
