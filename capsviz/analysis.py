@@ -114,6 +114,7 @@ class Analysis:
         classes, dataset  names of the classes, and of the data set
         progress          wraps an iterable in a progress bar
         scratch           folder for parts of a long measurement; None: nothing is kept
+        report            prints a line beside the progress bar; None: nobody reads it
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
         n, digit          the number of images that was asked for, and the class
@@ -231,6 +232,10 @@ class Analysis:
     def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
         """Header, rows and caption of a table written beside the figure; None: no table."""
         return None
+
+    def row(self, result) -> str:
+        """What `--table` prints: rows for a published table, with their provenance; "": nothing."""
+        return ""
 
     def in_figure_set(self, n: int, inputs, digit: int) -> int:
         """Return how many images it looks at in a figure set of n images, for one class `digit`."""

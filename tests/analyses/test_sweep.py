@@ -185,9 +185,9 @@ def test_runs_of_one_recipe_are_called_by_their_folders_too(blank, tmp_path, mon
         shutil.copytree(run_of_digits(tmp_path), tmp_path / name)
     asked = ("--from", 0, "--to", 0, "--n", 9, "--no-worst", "--json")
     done = invoke(tmp_path / "one", "digits", "mine", *asked)
-    assert json.loads(done.stdout)["names"] == ["digits", "digits (mine)"]
+    assert json.loads(done.stdout)["names"] == ["digits", "mine"]
     done = invoke(tmp_path / "two", "a/seed-1", "b/seed-1", *asked)
-    assert json.loads(done.stdout)["names"] == ["digits (a/seed-1)", "digits (b/seed-1)"]
+    assert json.loads(done.stdout)["names"] == ["a/seed-1", "b/seed-1"]
     done = invoke(tmp_path / "three", "mine", "mine", *asked)
     assert done.exit_code == 2 and "different networks" in done.stderr
 
