@@ -18,10 +18,10 @@ from capsviz.tracing import scores
 from capsviz.transforms.corruptions import apply
 
 
-def generate(name: str, images: Tensor, seed: int) -> Tensor:
+def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
     """Images under a corruption, whose draws depend on its name and the seed alone."""
     own = zlib.crc32(f"{name} {seed}".encode())
-    return apply(name, images, torch.Generator().manual_seed(own))
+    return apply(name, images, torch.Generator().manual_seed(own), severity)
 
 
 def published(inputs, n: int):

@@ -11,6 +11,7 @@ with it. The parts that several files share are here.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,39 +25,50 @@ CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
 
 
 def names() -> list[str]:
-    """Return the names of the corruptions, with plugins."""
+    """Return the names of the corruptions of grey images, with plugins."""
     return discovery.names(PACKAGE)
 
 
-def published() -> list[str]:
-    """Return the names of MNIST-C's corruptions."""
-    return sorted(name for name, entry in discovery.entries(PACKAGE).items() if entry.ours)
+def published(channels: int = 1) -> list[str]:
+    """Return the names of MNIST-C's corruptions, of colour images of ImageNet-C's."""
+    from capsviz.transforms.imagenet_c import KINDS
+
+    ours = [name for name, entry in discovery.entries(PACKAGE).items() if entry.ours]
+    return sorted(ours if channels == 1 else KINDS)
 
 
-def choose(only) -> list[str]:
-    """Return the named corruptions, sorted; MNIST-C's for none; ValueError for an unknown one."""
-    known = names()
+def choose(only, channels: int = 1) -> list[str]:
+    """Return the named corruptions, sorted; `published` for none; ValueError for an unknown one."""
+    usual = published(channels)
+    known = sorted(({*names()} - {*published()}) | {*usual})
     for name in only:
         if name not in known:
             raise ValueError(discovery.unknown("corruption", name, known))
-    return [name for name in known if name in (only or published())]
+    return [name for name in known if name in (only or usual)]
 
 
-def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Corrupt images (N, 1, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
+def apply(name: str, images: Tensor, generator: torch.Generator, severity: int = 3) -> Tensor:
+    """Corrupt images (N, C, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
 
-    The generator is on the CPU: the same draws on every device. Results are float32 in [0, 1], in
-    multiples of 1/255 as in the files of MNIST-C.
+    Images of one channel by the files here, of three by `capsviz.transforms.imagenet_c` at a
+    severity from 1 to 5, and by plugins. The generator is on the CPU: the same draws on every
+    device. Results are float32 in [0, 1], in multiples of 1/255 as in the published files.
 
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
-    module = discovery.load(PACKAGE, name, what="corruption")
+    from capsviz.transforms import imagenet_c
+
     _check(images)
-    if len(discovery.parameters(getattr(module, "corrupt", None))) != 2:
-        raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
+    choose([name], images.shape[1])
+    if images.shape[1] == 3 and name in imagenet_c.KINDS:
+        corrupt = partial(imagenet_c.corrupt, name, severity=severity)
+    else:
+        corrupt = getattr(discovery.load(PACKAGE, name, what="corruption"), "corrupt", None)
+        if len(discovery.parameters(corrupt)) != 2:
+            raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        made = module.corrupt(part.clone(), generator)  # which it may write over
+        made = corrupt(part.clone(), generator)  # which it may write over
         if not isinstance(made, Tensor) or made.shape != part.shape:
             form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
             expected = f"expected a tensor {tuple(part.shape)}"
@@ -68,8 +80,8 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 
 def _check(images: Tensor) -> None:
     check_images(images)
-    if images.shape[1] != 1:
-        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
+    if images.shape[1] not in (1, 3):
+        raise ValueError(f"expected 1 or 3 channels, got {images.shape[1]}")
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
 
@@ -92,7 +104,7 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
 
 
 def pull(images: Tensor, linear: Tensor) -> Tensor:
-    """Warp (B, 1, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
+    """Warp (B, C, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
 
     Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
     """
