@@ -270,7 +270,8 @@ def detection() -> str:
 def attacks() -> str:
     """Return a row for each network and bound of the shipped results of `capsviz attack`."""
     found = [read_result(path)[0] for path in sorted((ROOT / "figures").glob("attack-*.json"))]
-    table = markdown(attack.HEADER, [row for one in found for row in attack.rows(one)])
+    rows = [[f"`{name}`", *cells] for one in found for name, *cells in attack.rows(one)]
+    table = markdown(attack.HEADER, rows)
     warnings = [f"- {text}." for one in found for text in attack.named(one.warnings)]
     none = "No check of the attacks fails."
     return f"{table}\nWarnings of the checks:\n\n" + ("\n".join(warnings) or none)

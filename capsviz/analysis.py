@@ -230,12 +230,8 @@ class Analysis:
         return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
 
     def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
-        """Header, rows and caption of a table written beside the figure; None: no table."""
+        """Header, rows and caption of the table beside the figure, and of `--table`; None: none."""
         return None
-
-    def row(self, result) -> str:
-        """What `--table` prints: rows for a published table, with their provenance; "": nothing."""
-        return ""
 
     def in_figure_set(self, n: int, inputs, digit: int) -> int:
         """Return how many images it looks at in a figure set of n images, for one class `digit`."""

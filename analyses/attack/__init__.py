@@ -168,12 +168,7 @@ class Attack(Analysis):
             f"are correct or flagged. Bands and bars: 95 % intervals over {about}."
         )
 
-    def row(self, result) -> str:
-        from capsviz.analyses.attack import draw
-
-        return draw.row(result)
-
     def table(self, result) -> Any:
         from capsviz.analyses.attack import draw
 
-        return draw.table(result)
+        return draw.HEADER, draw.rows(result), draw.about(result)

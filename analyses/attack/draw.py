@@ -110,77 +110,44 @@ PANELS = {
 }
 
 
-def table(result):
-    """Header, rows and caption: a row for each network and bound, in percent."""
-    each = [NAMES[one] for one in result.attacks]
-    header = ["network", "parameters", f"ε, {NORMS[result.norm]}", "clean", *each, "worst",
-              "Δ worst", "weights"]  # fmt: skip
-    rows = []
-    for k, network in enumerate(names(result)):
-        for e, eps in enumerate(result.eps):
-            less = result.worst.difference[k, e]
-            rows.append([
-                network, f"{result.parameters[k]:,}", f"{eps:.3g}",
-                f"{100 * result.clean[k]:.1f}",
-                *(_cell(result.accuracy[k, a, e]) for a in range(len(each))),
-                _cell(result.worst[k, e]), f"{100 * less:+.1f}" if k else "–",
-                result.weights[k][:12],
-            ])  # fmt: skip
-    checked = (
-        " ".join(f"{one}." for one in named(result.warnings)) or "No check of the attacks fails."
-    )
-    text = (
-        f"Accuracy in percent on {result.n} {result.dataset} images, with 95 % intervals over "
-        f"images: {terms(result)}. Worst: "
-        "correct under every attack but the adaptive one. Adaptive: correct or flagged by the "
-        f"detector. Δ worst: less {names(result)[0]}, paired, in points. Weights: SHA-256, first "
-        f"digits. {checked or 'No check of the attacks fails.'}"
-    )
-    if result.source:
-        text += f" Transfer: images of APGD on {named([result.source])[0]}."
-    return header, rows, text
-
-
-def terms(result) -> str:
-    """Return the settings of the attacks."""
-    random = f"{result.restarts} random start{'s' if result.restarts > 1 else ''}"
-    return (
-        f"APGD, vote and adaptive attack with {result.steps} steps and {random}, Square with "
-        f"{result.queries} queries, seed {result.seed}, capsviz {result.version}"
-    )
-
-
 def rows(result) -> list[list[str]]:
     """Rows of the robustness table: APGD is the strongest of its losses at a bound."""
     losses = [a for a, name in enumerate(result.attacks) if name.startswith("apgd-")]
     made = []
     for k, e in np.ndindex(len(result.networks), len(result.eps)):
         each = {name: result.accuracy[k, a, e] for a, name in enumerate(result.attacks)}
-        known = [a for a in losses if np.isfinite(result.accuracy.value[k, a, e])]
-        if known:
-            each["apgd"] = result.accuracy[
-                k, min(known, key=result.accuracy.value[k, :, e].item), e
-            ]
-        less = 100 * result.worst.difference[k, e]
+        under = result.accuracy.value[k, losses, e]
+        if np.isfinite(under).any():
+            each["apgd"] = result.accuracy[k, losses[int(np.nanargmin(under))], e]
         made.append([
-            f"`{names(result)[k]}`", f"{result.dataset}, {result.n}", f"{result.eps[e]:.3g}",
-            f"{100 * result.clean[k]:.1f} %",
-            *(_cell(each.get(name), " %") for name in ("apgd", "vote", "square", "transfer")),
-            _cell(result.worst[k, e], " %"), f"{less:+.2f}" if k else "–",
-            _cell(each.get("adaptive"), " %"),
+            names(result)[k], f"{result.dataset}, {result.n}", f"{result.eps[e]:.3g}",
+            _cell(result.clean[k]),
+            *(_cell(each.get(name)) for name in ("apgd", "vote", "square", "transfer")),
+            _cell(result.worst[k, e]),
+            f"{100 * result.worst.difference[k, e]:+.2f}" if k else "–",
+            _cell(each.get("adaptive")),
         ])  # fmt: skip
     return made
 
 
-def row(result) -> str:
-    """The rows in Markdown, and below them what they were made of."""
-    from capsviz.results.tables import markdown
+def about(result) -> str:
+    """Return what the rows of a table mean, and all that they were made of."""
+    each = zip(names(result), result.parameters, result.weights, strict=True)
+    weights = "; ".join(f"{name} {count:,} parameters, {sha}" for name, count, sha in each)
+    random = f"{result.restarts} random start{'s' if result.restarts > 1 else ''}"
+    texts = [
+        f"Accuracy in percent on {result.n} {result.dataset} images, with 95 % intervals over "
+        f"images, within {NORMS[result.norm]} bounds: APGD (the strongest of its losses), vote and "
+        f"adaptive attack with {result.steps} steps and {random}, Square with {result.queries} "
+        f"queries, seed {result.seed}, capsviz {result.version}. Worst: correct under every attack "
+        "but the adaptive one. Adaptive: correct or flagged by the detector. Networks and SHA-256 "
+        f"of their weights: {weights}.",
+        *(f"{one}." for one in named(result.warnings) or ["No check of the attacks fails"]),
+    ]
+    if result.source:
+        texts.append(f"Transfer: images of APGD on {named([result.source])[0]}.")
+    return " ".join(texts)
 
-    digests = zip(names(result), result.weights, strict=True)
-    weights = ", ".join(f"`{name}` {digest}" for name, digest in digests)
-    about = f"{terms(result)}, {NORMS[result.norm]} bounds, n = {result.n}; weights: {weights}."
-    return f"\n{markdown(HEADER, rows(result))}\n{about}"
 
-
-def _cell(one, unit: str = "") -> str:
-    return "–" if one is None or np.isnan(one.value) else f"{100 * one:.1f}{unit}"
+def _cell(one) -> str:
+    return "–" if one is None or np.isnan(one.value) else f"{100 * one:.1f} %"

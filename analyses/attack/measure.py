@@ -152,7 +152,7 @@ class Work:
         if path is not None and path.is_file():
             return dict(np.load(path))
         begin = time.perf_counter()
-        found = {"places": places.numpy(), **self._attack(*pair, places)}
+        found: dict[str, Any] = {"places": places.numpy(), **self._attack(*pair, places)}
         found["seconds"] = np.array([time.perf_counter() - begin])
         if path is not None:
             buffer = io.BytesIO()

@@ -110,14 +110,14 @@ class Detect(Analysis):
         scores, predicted, examples = map(np.stack, zip(*scored, strict=True))
         chance = np.random.default_rng([seed, 1]).random((len(sets), 1, n), dtype=np.float32)
         values = np.concatenate([scores, chance], 1, dtype=np.float32)
-        foreign = np.array([name in others for name in sets])
-        wrong = (predicted != labels.numpy()) | foreign[:, None]
+        outside = np.array([name in others for name in sets])
+        wrong = (predicted != labels.numpy()) | outside[:, None]
         far = values[:, 0] > threshold
         shares = {
             name: Estimate(some.mean(1), wilson_each(some.sum(1), n), n)
             for name, some in zip(SHARES, (wrong, far, wrong & ~far), strict=True)
         }
-        auroc, gain = by.areas(values, foreign, seed)
+        auroc, gain = by.areas(values, outside, seed)
         return Result(
             sets=list(sets),
             kinds=[kind for kind, _ in sets.values()],

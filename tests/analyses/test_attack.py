@@ -75,7 +75,9 @@ def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
 def test_the_table_has_a_row_for_each_network_and_bound(result):
     header, rows, _ = Attack().table(result)
     assert len(rows) == 4 and rows[2][0] == "linear"
-    assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f}"
+    assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f} %"
+    strongest = np.nanmin(result.accuracy.value[0, :3, 0])
+    assert rows[0][header.index("APGD")].startswith(f"{100 * strongest:.1f} [")
 
 
 def test_what_does_not_apply_is_said_with_the_reason(result):
@@ -149,7 +151,7 @@ def test_a_stopped_attack_goes_on_and_a_submitted_network_gets_its_row(
     assert whole.stdout == again.stdout and "the attacks will take about" in again.stderr
     assert not kept.exists()
     *_, row, _, about = again.stdout.splitlines()
-    assert row.startswith("| `mine-build` | digits, 60 | 0.1 | ")
-    assert "seed 0, capsviz" in about and "n = 60; weights: `mine-build` " in about
+    assert row.startswith("| mine-build | digits, 60 | 0.1 | ")
+    assert "seed 0, capsviz" in about and "mine-build 7,850 parameters, " in about
     (table,) = (tmp_path / "out").glob("*.md")
-    assert "APGD, CE" in table.read_text("utf-8") and "7,850" in table.read_text("utf-8")
+    assert row in table.read_text("utf-8")

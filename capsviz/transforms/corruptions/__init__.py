@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,6 +61,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator, severity: int =
 
     _check(images)
     choose([name], images.shape[1])
+    corrupt: Any
     if images.shape[1] == 3 and name in imagenet_c.KINDS:
         corrupt = partial(imagenet_c.corrupt, name, severity=severity)
     else:
