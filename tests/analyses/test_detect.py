@@ -7,7 +7,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong
-from helpers.other_devices import elsewhere, same
 from PIL import Image
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -119,13 +118,6 @@ def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
             [area.low[0, 0] <= 0.99 <= area.high[0, 0], gain.low[0, 0] <= 0.01 <= gain.high[0, 0]]
         )
     assert (np.mean(covered, 0) >= 0.93).all()
-
-
-def test_images_may_be_on_another_device(model, tiny_images, result):
-    images, labels, other, held_out = elsewhere(
-        tiny_images, LABELS, tiny_images.flip(3).square(), validation()
-    )
-    assert same(run(model, images, labels, other=other, held_out=held_out), result)
 
 
 def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
