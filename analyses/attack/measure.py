@@ -133,7 +133,8 @@ class Work:
                 new = [job for job in others if not ((path := kept(*job)) and path.is_file())]
                 each = {one: pieces[one][0]["seconds"].sum() / len(n) for one, n in first}
                 left = sum(each[one] * len(n) for one, n in new)
-                report(f"the attacks will take about {duration(left)} on this machine")
+                time_left = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+                report(f"the attacks will take about {time_left} on this machine")
             try:
                 found = self._kept(pair, some, kept(pair, some))
             except KeyboardInterrupt as stop:
@@ -303,14 +304,6 @@ def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iter
                     f"{late[k, a]:.1%} of images fell in the last tenth of {name} in {network}: "
                     "more steps would fool more"
                 )
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, to two digits."""
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{max(seconds, 1):.0f} s"
 
 
 def _right(model, images, labels) -> np.ndarray:

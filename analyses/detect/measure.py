@@ -19,7 +19,6 @@ from capsviz.pictures.prediction import find
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.needs import require
 from capsviz.tracing.outputs import distance
 from capsviz.transforms import warps
 from capsviz.transforms.augment import to_uint8
@@ -30,12 +29,7 @@ ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 def sets(
     model, images: Tensor, labels: Tensor, others: Mapping[str, Tensor], eps, steps: int, seed: int
 ) -> dict[str, tuple[str, Callable[[], Tensor]]]:
-    """Return name -> (kind, function that makes N images), the unchanged ones (N, C, H, W) first.
-
-    ValueError for a network without capsules, and for attacks that cannot be made.
-    """
-    require(model, ("poses",), "detect")
-    attacks.check(eps, steps)
+    """Return name -> (kind, function that makes N images); the first are unchanged (N, C, H, W)."""
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
     angles = low + (high - low) * torch.rand(len(images), generator=draws)

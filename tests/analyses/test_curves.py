@@ -65,11 +65,11 @@ def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
         assert joined(files.read([run])).best == [history.best_epoch(record)]
 
 
-def test_runs_are_named_by_the_shortest_ends_that_differ(tmp_path):
+def test_runs_are_named_by_their_paths_below_what_they_share(tmp_path):
     runs = [make(tmp_path / place) for place in ("x/a", "y/a", "y/b")]
     other = make(tmp_path / "elsewhere")
     (other / "epochs.csv").rename(tmp_path / "copy.csv")
-    assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "b", "copy"]
+    assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "y/b", "copy"]
     assert list(files.read([runs[0] / "epochs.csv"])) == ["a"]
     for again in (runs[0], runs[0] / "epochs.csv", runs[0] / ".." / "a"):
         with pytest.raises(ValueError, match="is given twice"):
