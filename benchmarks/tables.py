@@ -24,6 +24,7 @@ from benchmarks import (
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import ROOT, cards, shipped
 from capsviz import checks, discovery
+from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
@@ -280,8 +281,6 @@ def attacks() -> str:
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
-    labels = {"capsnet": "CapsNet, 3 iterations", "cnn": "CNN of the paper, 5×5",
-              "average": "ConvNet, average pooling", "resnet": "ResNet-20"}  # fmt: skip
     header = ["network", "parameters", "runs", "shifted, %", "affine, %", "less CapsNet, points",
               "inside, %", "outside, %", "lost to shift", "to angle", "to shear",
               "to scale"]  # fmt: skip
@@ -292,7 +291,7 @@ def affnist() -> str:
             for one in (result.affine, result.within, result.beyond)
         ]
         rows.append([
-            labels.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
+            affine.TITLES.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
             str(len(result.seeds[k])), f"{100 * result.test[k]:.2f}", number[0],
             NONE if name == "capsnet" else points(result.affine.difference[k]), *number[1:],
             *(percent(result.lost[k, f]).removesuffix(" %") for f in range(4)),

@@ -91,7 +91,7 @@ def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, li
         paths = find([name])[0]
         _require_fit(name, n, len(paths), shape, shape)
         frame = pictures.frame(inputs.model)
-        some = torch.cat([pictures.read(path, frame) for path in paths[:n]])
+        some = torch.cat([pictures.prepare(path, frame).image for path in paths[:n]])
         return held, {Path(name).resolve().name: some}, []
     place = None if inputs.dataset.loader in pictures.OWN else inputs.data_dir  # not of one's own
     try:

@@ -141,20 +141,6 @@ def invoke(tmp_path, *args):
     return CliRunner().invoke(main, ["sweep", *map(str, args), *output])
 
 
-def test_the_command_compares_networks(blank, tmp_path, other):
-    chosen = ["--checkpoint", "digits", other, "--warp", "shift-x", "--n", 12]
-    done = invoke(tmp_path, *chosen, "--step", 8, "--no-worst", "--json")
-    values = json.loads(done.stdout)
-    assert values["names"] == ["digits", "digits-tiny"] and values["sizes"] == [-8, 0, 8]
-    assert (
-        values["accuracy"]["value"][0][1] > 0.9 > values["accuracy"]["value"][1][1]
-        and values["worst"] is None
-    )
-    written = sorted(p.name for p in (tmp_path / "out").iterdir())
-    stem = "sweep-digits-own-tiny-shift-x-digits-12-images-step-8-no-worst"
-    assert written == [f"{stem}.{kind}" for kind in ("json", "png")]
-
-
 def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images, monkeypatch):
     looked, look = [], tiny.look
     monkeypatch.setattr(tiny, "look", lambda x, **o: looked.append(len(x)) or look(x, **o))

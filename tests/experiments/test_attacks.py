@@ -237,14 +237,6 @@ def test_a_network_that_is_random_or_depends_on_the_batch_is_refused(tiny, tiny_
         attacks.require_steady(joined, tiny_images)
 
 
-def test_a_network_without_a_gradient_is_left_to_square(tiny, tiny_images):
-    cut = OfScores(tiny, lambda one: one.detach())
-    assert attacks.has_gradient(tiny, tiny_images) and not attacks.has_gradient(cut, tiny_images)
-    with pytest.raises(ValueError, match="only Square can attack"):
-        by_apgd(cut, tiny_images, LABELS, Ball(0.1))
-    by_square(cut, tiny_images, LABELS, Ball(0.1))
-
-
 @pytest.mark.parametrize("attack", [by_apgd, by_square])
 def test_images_and_labels_that_cannot_be_attacked_are_refused(attack, tiny, tiny_images):
     with pytest.raises(ValueError, match=r"in \[0, 1\]"):
