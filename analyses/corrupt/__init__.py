@@ -85,15 +85,17 @@ class Corrupt(Analysis):
         from capsviz.statistics.comparison import draw_resamples
         from capsviz.transforms.augment import to_uint8
         from capsviz.transforms.corruptions import choose, published
+        from capsviz.transforms.imagenet_c import KINDS
 
         images, labels = images.cpu(), labels.cpu()
         channels = images.shape[1]
-        names = choose(only, channels)
+        usual = published() if channels == 1 else list(KINDS)
+        names = choose(only, usual)
         if severity is not None and channels == 1:
             raise ValueError("--severity is of colour images, grey ones have that of MNIST-C")
         severity = severity or 3
         generated = GENERATED if channels == 1 else COLOUR.format(severity)
-        if not set(names) <= set(published(channels)):
+        if not set(names) <= set(usual):
             generated = OTHERS
         counts = draw_resamples(len(images), seed=seed)
         read = measure.published(inputs, len(images)) if mnist_c else None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from capsviz.transforms import corruptions
 from capsviz.transforms.augment import to_uint8
 from capsviz.transforms.corruptions import fog, gaussian, impulse_noise, motion_blur, pull
 
@@ -124,7 +124,7 @@ def _elastic_transform(images, generator, reach, sigma, corners):
     at = torch.cat([at, torch.ones_like(at[:, :1])], 1)
     from_px = torch.einsum("bkhw,bkc->bhwc", at, back)
     grid = 2 * from_px / torch.tensor([W - 1, H - 1]) - 1
-    how: Any = {"padding_mode": "reflection", "align_corners": True}
+    how = {"padding_mode": "reflection", "align_corners": True}
     return grid_sample(images, grid.to(images), **how)
 
 
@@ -175,8 +175,20 @@ KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by se
 }  # fmt: skip
 
 
-def corrupt(name: str, images: Tensor, generator: torch.Generator, severity: int) -> Tensor:
-    """Corrupt images (B, 3, H, W) in [0, 1] by one of `KINDS`, at a severity from 1 to 5."""
-    function, numbers = KINDS[name]
-    own = numbers[severity - 1]
-    return function(images, generator, *(own if isinstance(own, tuple) else (own,)))
+def apply(name: str, images: Tensor, generator: torch.Generator, severity: int = 3) -> Tensor:
+    """Corrupt images (N, 3, H, W) as `corruptions.apply`, by one of `KINDS` or a plugin.
+
+    The severity is from 1 to 5. ValueError for other than three channels, and as there.
+    """
+    if images.shape[1] != 3:
+        raise ValueError(f"expected 1 or 3 channels, got {images.shape[1]}")
+    corrupt = None
+    if name in KINDS:
+        function, numbers = KINDS[name]
+        own = numbers[severity - 1]
+        given = own if isinstance(own, tuple) else (own,)
+
+        def corrupt(part, draws):
+            return function(part, draws, *given)
+
+    return corruptions.apply(name, images, generator, corrupt)

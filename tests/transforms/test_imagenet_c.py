@@ -7,12 +7,12 @@ from PIL import Image
 from scipy import ndimage
 from skimage import color
 
-from capsviz.transforms import corruptions
+from capsviz.transforms import corruptions, imagenet_c
 from capsviz.transforms.imagenet_c import KINDS
 
 
 def colour(name, images, severity=3, seed=0):
-    return corruptions.apply(name, images, torch.Generator().manual_seed(seed), severity)
+    return imagenet_c.apply(name, images, torch.Generator().manual_seed(seed), severity)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,11 @@ def test_images_keep_shape_and_range_and_the_seed_alone_decides(name):
 
 
 def test_kinds_of_grey_images_are_unknown_for_colours():
-    assert corruptions.choose([], 3) == sorted(KINDS)
+    assert corruptions.choose([], KINDS) == sorted(KINDS)
     with pytest.raises(ValueError, match="unknown corruption 'stripe'"):
-        corruptions.choose(["stripe"], 3)
+        corruptions.choose(["stripe"], KINDS)
+    with pytest.raises(ValueError, match="1 or 3 channels, got 2"):
+        colour("fog", torch.zeros(1, 2, 28, 28))
 
 
 def test_colours_are_changed_as_by_the_published_definitions(photographs):

@@ -11,8 +11,7 @@ with it. The parts that several files share are here.
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,17 +29,17 @@ def names() -> list[str]:
     return discovery.names(PACKAGE)
 
 
-def published(channels: int = 1) -> list[str]:
-    """Return the names of MNIST-C's corruptions, of colour images of ImageNet-C's."""
-    from capsviz.transforms.imagenet_c import KINDS
-
-    ours = [name for name, entry in discovery.entries(PACKAGE).items() if entry.ours]
-    return sorted(ours if channels == 1 else KINDS)
+def published() -> list[str]:
+    """Return the names of MNIST-C's corruptions."""
+    return sorted(name for name, entry in discovery.entries(PACKAGE).items() if entry.ours)
 
 
-def choose(only, channels: int = 1) -> list[str]:
-    """Return the named corruptions, sorted; `published` for none; ValueError for an unknown one."""
-    usual = published(channels)
+def choose(only, usual: Sequence[str] | None = None) -> list[str]:
+    """Return the named corruptions, sorted; the usual ones for none; ValueError for an unknown one.
+
+    The `usual` ones are MNIST-C's, or others in their place. Those of plugins are known, too.
+    """
+    usual = published() if usual is None else usual
     known = sorted(({*names()} - {*published()}) | {*usual})
     for name in only:
         if name not in known:
@@ -48,26 +47,24 @@ def choose(only, channels: int = 1) -> list[str]:
     return [name for name in known if name in (only or usual)]
 
 
-def apply(name: str, images: Tensor, generator: torch.Generator, severity: int = 3) -> Tensor:
+def apply(
+    name: str, images: Tensor, generator: torch.Generator, corrupt: Callable | None = None
+) -> Tensor:
     """Corrupt images (N, C, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
 
-    Images of one channel by the files here, of three by `capsviz.transforms.imagenet_c` at a
-    severity from 1 to 5, and by plugins. The generator is on the CPU: the same draws on every
-    device. Results are float32 in [0, 1], in multiples of 1/255 as in the published files.
+    MNIST-C's corruptions are of one channel; those of colour images are in
+    `capsviz.transforms.imagenet_c`. `corrupt` is a function in place of the file's. The generator
+    is on the CPU: the same draws on every device. Results are float32 in [0, 1], in multiples of
+    1/255 as in the published files.
 
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
-    from capsviz.transforms import imagenet_c
-
-    _check(images)
-    choose([name], images.shape[1])
-    corrupt: Any
-    if images.shape[1] == 3 and name in imagenet_c.KINDS:
-        corrupt = partial(imagenet_c.corrupt, name, severity=severity)
-    else:
+    _check(name, images, own=corrupt is None)
+    if corrupt is None:
         corrupt = getattr(discovery.load(PACKAGE, name, what="corruption"), "corrupt", None)
         if len(discovery.parameters(corrupt)) != 2:
             raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
+    assert corrupt is not None  # it has two parameters
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
         made = corrupt(part.clone(), generator)  # which it may write over
@@ -80,10 +77,10 @@ def apply(name: str, images: Tensor, generator: torch.Generator, severity: int =
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
 
-def _check(images: Tensor) -> None:
+def _check(name: str, images: Tensor, *, own: bool) -> None:
     check_images(images)
-    if images.shape[1] not in (1, 3):
-        raise ValueError(f"expected 1 or 3 channels, got {images.shape[1]}")
+    if images.shape[1] != 1 and own and name in published():
+        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
 
