@@ -24,6 +24,8 @@ from benchmarks import (
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import ROOT, cards, shipped
 from capsviz import checks, discovery
+from capsviz.analyses.affnist import draw as affine
+from capsviz.analyses.attack import draw as attack
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
@@ -269,40 +271,16 @@ def detection() -> str:
 def attacks() -> str:
     """Return a row for each network and bound of the shipped results of `capsviz attack`."""
     found = [read_result(path)[0] for path in sorted((ROOT / "figures").glob("attack-*.json"))]
-    header = [
-        "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
-        "worst, less the first", "adaptive, with detector",
-    ]  # fmt: skip
-    rows, warnings = [], []
-    for one in found:
-        lengths = {"apgd-ce", "apgd-dlr", "apgd-margin"}
-        for k, e in np.ndindex(len(one.networks), len(one.eps)):
-            least = [a for a, name in enumerate(one.attacks) if name in lengths]
-            each = one.accuracy.value[k, least, e]
-            strongest = least[int(np.nanargmin(each))]
-            cells = {name: one.accuracy[k, a, e] for a, name in enumerate(one.attacks)}
-            cells["apgd"] = one.accuracy[k, strongest, e]
-
-            def cell(name, cells=cells):
-                part = cells.get(name)
-                return NONE if part is None or np.isnan(part.value) else percent(part)
-
-            rows.append([
-                f"`{one.networks[k]}`", f"{one.dataset}, {one.n}", f"{one.eps[e]:.3g}",
-                percent(one.clean[k]), *map(cell, ("apgd", "vote", "square", "transfer")),
-                percent(one.worst[k, e]), points(one.worst.difference[k, e]) if k else NONE,
-                cell("adaptive"),
-            ])  # fmt: skip
-        warnings += [f"- {text}." for text in one.warnings]
+    rows = [[f"`{name}`", *cells] for one in found for name, *cells in attack.rows(one)]
+    table = markdown(attack.HEADER, rows)
+    warnings = [f"- {text}." for one in found for text in attack.named(one.warnings)]
     none = "No check of the attacks fails."
-    return f"{markdown(header, rows)}\nWarnings of the checks:\n\n" + ("\n".join(warnings) or none)
+    return f"{table}\nWarnings of the checks:\n\n" + ("\n".join(warnings) or none)
 
 
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
-    labels = {"capsnet": "CapsNet, 3 iterations", "cnn": "CNN of the paper, 5×5",
-              "average": "ConvNet, average pooling", "resnet": "ResNet-20"}  # fmt: skip
     header = ["network", "parameters", "runs", "shifted, %", "affine, %", "less CapsNet, points",
               "inside, %", "outside, %", "lost to shift", "to angle", "to shear",
               "to scale"]  # fmt: skip
@@ -313,7 +291,7 @@ def affnist() -> str:
             for one in (result.affine, result.within, result.beyond)
         ]
         rows.append([
-            labels.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
+            affine.TITLES.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
             str(len(result.seeds[k])), f"{100 * result.test[k]:.2f}", number[0],
             NONE if name == "capsnet" else points(result.affine.difference[k]), *number[1:],
             *(percent(result.lost[k, f]).removesuffix(" %") for f in range(4)),

@@ -114,6 +114,7 @@ class Analysis:
         classes, dataset  names of the classes, and of the data set
         progress          wraps an iterable in a progress bar
         scratch           folder for parts of a long measurement; None: nothing is kept
+        report            prints a line beside the progress bar; None: nobody reads it
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
         n, digit          the number of images that was asked for, and the class
@@ -229,7 +230,7 @@ class Analysis:
         return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
 
     def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
-        """Header, rows and caption of a table written beside the figure; None: no table."""
+        """Header, rows and caption of the table beside the figure, and of `--table`; None: none."""
         return None
 
     def in_figure_set(self, n: int, inputs, digit: int) -> int:

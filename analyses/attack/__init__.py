@@ -8,6 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
 EPS = {  # where none is given, by norm and whether images are grey
@@ -35,9 +36,7 @@ class Result(NamedTuple):
     zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
     stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient
     curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts
-    margin: (
-        np.ndarray
-    )  # (K, A, E, T) largest margin of another class so far, mean of those attacked
+    margin: np.ndarray  # (K, A, E, T) largest margin of another class so far, over those attacked
     fooled: np.ndarray  # (K, A, N) number of the first bound that fools; E: none, -1: misclassified
     warnings: list[str]  # what is suspect of the attacks
     missing: list[str]  # attacks that do not apply, and why
@@ -66,7 +65,7 @@ class Result(NamedTuple):
         "flagged": "original images flagged by the detector",
         "square_alone": "fooled by Square alone, less by APGD alone",
     }
-    over_runs = None
+    over_runs = dict.fromkeys(("unbounded", "zero", "stuck", "curve", "margin"), mean)
 
 
 class Attack(Analysis):
@@ -91,6 +90,7 @@ class Attack(Analysis):
         inputs=None,
         progress=iter,
         scratch=None,
+        report=None,
         only: Annotated[
             tuple[str, ...],
             f"An attack: {', '.join(ATTACKS)}; may be repeated.",
@@ -121,7 +121,7 @@ class Attack(Analysis):
             networks=list(networks),
             attacks=work.names,
             **plan._asdict(),
-            **by.statistics(work, work.run(progress, scratch)),
+            **by.statistics(work, work.run(progress, scratch, report)),
             missing=work.missing,
             parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
             weights=list(work.digests.values()),
@@ -146,7 +146,9 @@ class Attack(Analysis):
         return text.partition(";")[0] if part else text  # checks have no intervals
 
     def verdict(self, result) -> str:
-        texts = [f"Warning: {one}." for one in result.warnings]
+        from capsviz.analyses.attack import draw
+
+        texts = [f"Warning: {one}." for one in draw.named(result.warnings)]
         texts = texts or ["No check of the attacks fails."]
         return " ".join([*texts, *(f"{one}." for one in result.missing)])
 
@@ -169,4 +171,4 @@ class Attack(Analysis):
     def table(self, result) -> Any:
         from capsviz.analyses.attack import draw
 
-        return draw.table(result)
+        return draw.HEADER, draw.rows(result), draw.about(result)

@@ -1,13 +1,14 @@
-"""Panels of `attack`: accuracy against the bound, each attack, checks; and the table."""
+"""Panels of `attack`: accuracy against the bound, each attack, checks; and the tables."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import numpy as np
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import band, groups, look, name_rows
+from capsviz.results.panels import band, groups, look, name_rows, percent
 from capsviz.statistics.estimate import Estimate
 
 NAMES = {
@@ -19,31 +20,46 @@ NORMS = {"linf": "L∞", "l2": "L2"}
 LINE = 0.11  # inches of a network under one attack
 LINES = ("-", "--", "-.", ":")
 GREY = "#7F7F7F"
+HEADER = (  # of docs/robustness.md
+    "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
+    "worst, less the first", "adaptive, with detector",
+)  # fmt: skip
+
+
+def named(texts) -> list[str]:
+    """Return texts with the names of runs, which shipped results call "mnist (FOLDER)"."""
+    return [re.sub(r"mnist \((mnist-\S+)\)", r"\1", text) for text in texts]
+
+
+def names(result) -> list[str]:
+    """Return the names of the networks."""
+    return named(result.networks)
 
 
 def curves(axes, result):
     """Draw the accuracy of each network under the worst of all attacks against the bound."""
     bounds = [0.0, *result.eps]
-    for k, network in enumerate(result.networks):
+    for k, network in enumerate(names(result)):
         value = np.append(result.clean.value[k], result.worst.value[k])
         ends = np.concatenate([result.clean.ci95[k : k + 1], result.worst.ci95[k]])
         band(axes, bounds, Estimate(value, ends), label=network, **look(k))
     axes.set(xlabel=f"ε, {NORMS[result.norm]} bound of the change", xlim=(0, None))
     axes.set(ylabel="accuracy, worst of all attacks", ylim=(-0.02, 1.02))
+    percent(axes.yaxis)
 
 
 def by_attack(axes, result):
     """Draw the accuracy under each attack at the smallest bound."""
-    names = [*(NAMES[one] for one in result.attacks), "worst of all"]
+    rows = [*(NAMES[one] for one in result.attacks), "worst of all"]
     each = [result.accuracy[:, a, 0] for a in range(len(result.attacks))]
-    groups(axes, [*each, result.worst[:, 0]], names, result.networks)
+    groups(axes, [*each, result.worst[:, 0]], rows, names(result))
     axes.set(xlim=(-0.02, 1.02), xlabel=f"accuracy at ε = {result.eps[0]:.3g}")
 
 
 def by_step(field, label, axes, result):
     """Draw a number at the smallest bound by the share of the steps, or of the queries."""
     values = getattr(result, field)[:, :, 0]
-    shares = np.linspace(0, 100, values.shape[-1])
+    shares = np.linspace(0, 1, values.shape[-1])
     drawn = [a for a in range(len(result.attacks)) if np.isfinite(values[:, a]).any()]
     for place, a in enumerate(drawn):
         style = LINES[place % len(LINES)]
@@ -51,21 +67,25 @@ def by_step(field, label, axes, result):
         axes.plot([], [], style, color=GREY, label=NAMES[result.attacks[a]], **each)
         for k in range(len(result.networks)):
             axes.plot(shares, values[k, a], style, color=look(k)["color"], **each)
-    for k, network in enumerate(result.networks):
+    for k, network in enumerate(names(result)):
         axes.plot([], [], label=network, **look(k))
-    axes.set(xlabel="steps or queries, %", ylabel=label, xlim=(0, 100))
+    axes.set(xlabel="steps or queries", ylabel=label, xlim=(0, 1))
+    percent(axes.xaxis)
+    if field == "curve":
+        percent(axes.yaxis)
 
 
 def without_gradient(axes, result):
     """Draw shares of images without a gradient: hollow before the attack, filled during all."""
     drawn, K = _steep(result), len(result.networks)
-    for k, network in enumerate(result.networks):
+    for k, network in enumerate(names(result)):
         rows = np.arange(len(drawn)) + (k - (K - 1) / 2) * 0.5 / K
         own = {"linestyle": "none", "clip_on": False, **look(k)}
-        axes.plot(100 * result.stuck[k, drawn], rows, label=network, **own)
-        axes.plot(100 * result.zero[k, drawn], rows, **own, markerfacecolor="white")
+        axes.plot(result.stuck[k, drawn], rows, label=network, **own)
+        axes.plot(result.zero[k, drawn], rows, **own, markerfacecolor="white")
     name_rows(axes, [NAMES[result.attacks[a]].replace(", ", ",\n") for a in drawn])
-    axes.set(xlim=(0, 100), xlabel="images without gradient, %")
+    axes.set(xlim=(0, 1), xlabel="images without gradient")
+    percent(axes.xaxis)
 
 
 def _steep(result) -> list[int]:
@@ -90,37 +110,44 @@ PANELS = {
 }
 
 
-def table(result):
-    """Header, rows and caption: a row for each network and bound, in percent."""
-    names = [NAMES[one] for one in result.attacks]
-    header = ["network", "parameters", f"ε, {NORMS[result.norm]}", "clean", *names, "worst",
-              "Δ worst", "weights"]  # fmt: skip
-    rows = []
-    for k, network in enumerate(result.networks):
-        for e, eps in enumerate(result.eps):
-            less = result.worst.difference[k, e]
-            rows.append([
-                network, f"{result.parameters[k]:,}", f"{eps:.3g}",
-                f"{100 * result.clean[k]:.1f}",
-                *(_cell(result.accuracy[k, a, e]) for a in range(len(names))),
-                _cell(result.worst[k, e]), f"{100 * less:+.1f}" if k else "–",
-                result.weights[k][:12],
-            ])  # fmt: skip
-    starts = result.restarts
-    random = f"{starts} random start{'s' if starts > 1 else ''}"
-    checked = " ".join(f"{one}." for one in result.warnings) or "No check of the attacks fails."
-    text = (
+def rows(result) -> list[list[str]]:
+    """Rows of the robustness table: APGD is the strongest of its losses at a bound."""
+    losses = [a for a, name in enumerate(result.attacks) if name.startswith("apgd-")]
+    made = []
+    for k, e in np.ndindex(len(result.networks), len(result.eps)):
+        each = {name: result.accuracy[k, a, e] for a, name in enumerate(result.attacks)}
+        under = result.accuracy.value[k, losses, e]
+        if np.isfinite(under).any():
+            each["apgd"] = result.accuracy[k, losses[int(np.nanargmin(under))], e]
+        made.append([
+            names(result)[k], f"{result.dataset}, {result.n}", f"{result.eps[e]:.3g}",
+            _cell(result.clean[k]),
+            *(_cell(each.get(name)) for name in ("apgd", "vote", "square", "transfer")),
+            _cell(result.worst[k, e]),
+            f"{100 * result.worst.difference[k, e]:+.2f}" if k else "–",
+            _cell(each.get("adaptive")),
+        ])  # fmt: skip
+    return made
+
+
+def about(result) -> str:
+    """Return what the rows of a table mean, and all that they were made of."""
+    each = zip(names(result), result.parameters, result.weights, strict=True)
+    weights = "; ".join(f"{name} {count:,} parameters, {sha}" for name, count, sha in each)
+    random = f"{result.restarts} random start{'s' if result.restarts > 1 else ''}"
+    texts = [
         f"Accuracy in percent on {result.n} {result.dataset} images, with 95 % intervals over "
-        f"images: APGD, vote and adaptive attack with {result.steps} steps and {random}, Square "
-        f"with {result.queries} queries, seed {result.seed}, capsviz {result.version}. Worst: "
-        "correct under every attack but the adaptive one. Adaptive: correct or flagged by the "
-        f"detector. Δ worst: less {result.networks[0]}, paired, in points. Weights: SHA-256, first "
-        f"digits. {checked}"
-    )
+        f"images, within {NORMS[result.norm]} bounds: APGD (the strongest of its losses), vote and "
+        f"adaptive attack with {result.steps} steps and {random}, Square with {result.queries} "
+        f"queries, seed {result.seed}, capsviz {result.version}. Worst: correct under every attack "
+        "but the adaptive one. Adaptive: correct or flagged by the detector. Networks and SHA-256 "
+        f"of their weights: {weights}.",
+        *(f"{one}." for one in named(result.warnings) or ["No check of the attacks fails"]),
+    ]
     if result.source:
-        text += f" Transfer: images of APGD on {result.source}."
-    return header, rows, text
+        texts.append(f"Transfer: images of APGD on {named([result.source])[0]}.")
+    return " ".join(texts)
 
 
 def _cell(one) -> str:
-    return "–" if np.isnan(one.value) else f"{100 * one:.1f}"
+    return "–" if one is None or np.isnan(one.value) else f"{100 * one:.1f} %"

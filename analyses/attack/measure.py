@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import LENGTH, score_name, scores
 from capsviz.tracing.network import abilities
 
+FIRST = 16  # images of each attack that come first: they tell how long the others take
 PIECE = 128  # images of a piece of work: what a command that was killed loses at most
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
@@ -100,39 +102,65 @@ class Work:
             return "it shows no votes of all children for all classes"
         return ""
 
-    def run(self, progress, scratch: Path | None) -> Found:
+    def run(self, progress, scratch: Path | None, report=None) -> Found:
         """Attack in pieces, and return arrays by network and attack; images are their last axis.
 
         They are `places`, numbers of the images, and those of `at_growing_bounds`. Pieces are kept
-        in the folder `scratch`, and those that lie there are not attacked again.
+        in the folder `scratch`, and those that lie there are not attacked again. A few images of
+        each attack come first, from which `report` is told how long the others will take.
         """
-        jobs = [
-            (k, name, places)
+        pairs = [
+            (k, name)
             for k in self.networks
             for name in (*self.names, LARGE)
             if name == LARGE or (k, name) in self.applies
-            for places in self._places(k, name).split(PIECE)
         ]
+        places = {pair: self._places(*pair) for pair in pairs}
+        first = [(pair, places[pair][:FIRST]) for pair in pairs]
+        others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]
         terms = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
         terms += [self.digests, self.limits, self.plan, self.labels.tolist()]
         own = _digest([(repr(terms), self.images)])[:24]
+
+        def kept(pair, some) -> Path | None:
+            name = f"{own}-{[*self.networks].index(pair[0])}-{pair[1]}-{some[0]}.npz"
+            return None if scratch is None else scratch / name
+
         pieces = dict[tuple[str, str], list[dict]]()
-        for k, name, places in progress(jobs):
-            path = scratch and scratch / f"{own}-{[*self.networks].index(k)}-{name}-{places[0]}.npz"
-            if path is None or not path.is_file():
-                found = {"places": places.numpy(), **self._attack(k, name, places)}
-                buffer = io.BytesIO()
-                np.savez_compressed(buffer, **found)
-                if path is not None:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    write_bytes(path, buffer.getvalue())
-            else:
-                found = dict(np.load(path))
-            pieces.setdefault((k, name), []).append(found)
+        bar = iter(progress(range(sum(map(len, places.values())))))  # counts images
+        for done, (pair, some) in enumerate([*first, *others]):
+            if done == len(first) and report is not None:
+                new = [job for job in others if not ((path := kept(*job)) and path.is_file())]
+                each = {one: pieces[one][0]["seconds"].sum() / len(n) for one, n in first}
+                left = sum(each[one] * len(n) for one, n in new)
+                time_left = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+                report(f"the attacks will take about {time_left} on this machine")
+            try:
+                found = self._kept(pair, some, kept(pair, some))
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt(f"{done} of {len(first) + len(others)} parts") from stop
+            pieces.setdefault(pair, []).append(found)
+            for _ in some:
+                next(bar)
+        next(bar, None)
         return {
             pair: {name: np.concatenate([one[name] for one in some], -1) for name in some[0]}
             for pair, some in pieces.items()
         }
+
+    def _kept(self, pair, places: torch.Tensor, path: Path | None) -> dict[str, np.ndarray]:
+        """Attack a piece, or read what was kept of it."""
+        if path is not None and path.is_file():
+            return dict(np.load(path))
+        begin = time.perf_counter()
+        found: dict[str, Any] = {"places": places.numpy(), **self._attack(*pair, places)}
+        found["seconds"] = np.array([time.perf_counter() - begin])
+        if path is not None:
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **found)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, buffer.getvalue())
+        return found
 
     def _places(self, k: str, name: str) -> torch.Tensor:
         """Return the numbers of the images that are attacked."""

@@ -28,7 +28,7 @@ def _name_rows(axes, result):
 
 def _examples(axes, result):
     """Draw the first image, original and under each corruption."""
-    for r, image in enumerate(result.examples[:, 0]):
+    for r, image in enumerate(result.examples.transpose(0, 2, 3, 1)):
         extent = (-0.49, 0.49, r + 0.49, r - 0.49)
         axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
         axes.add_patch(Rectangle((-0.49, r - 0.49), 0.98, 0.98, fill=False, color="0.6", lw=0.4))

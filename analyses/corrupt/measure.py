@@ -15,13 +15,16 @@ from capsviz.nn.functional import predict
 from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import scores
-from capsviz.transforms.corruptions import apply
+from capsviz.transforms import corruptions, imagenet_c
 
 
-def generate(name: str, images: Tensor, seed: int) -> Tensor:
+def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
     """Images under a corruption, whose draws depend on its name and the seed alone."""
     own = zlib.crc32(f"{name} {seed}".encode())
-    return apply(name, images, torch.Generator().manual_seed(own))
+    draws = torch.Generator().manual_seed(own)
+    if images.shape[1] == 1:
+        return corruptions.apply(name, images, draws)
+    return imagenet_c.apply(name, images, draws, severity)
 
 
 def published(inputs, n: int):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 
 FILE = "epochs.csv"
@@ -41,17 +41,10 @@ def _file(run: Path) -> Path:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of the paths that differ, without the usual name of the file."""
+    """Return the paths below what they share, without the usual name of the file."""
     paths = [file.parent if file.name == FILE else file.with_suffix("") for file in files]
-    ends = []
-    for own in paths:
-        for depth in count(1):
-            end = own.parts[-depth:]
-            alike = [path for path in paths if path.parts[-depth:] == end]
-            if len(alike) == 1 or depth >= len(own.parts):
-                break
-        ends.append("/".join(end))
-    return ends
+    shared = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(shared).as_posix() for path in paths]
 
 
 def _read(file: Path) -> dict[str, list]:

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Seed
+from capsviz.analysis import Analysis, Default, Flag, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
@@ -80,6 +80,12 @@ class Detect(Analysis):
             Default("0.3"),
         ] = (0.3,),
         steps: Annotated[int, "Steps of APGD and of the adaptive attack."] = 40,
+        foreign: Annotated[
+            str | None,
+            "Data set, or folder of pictures, none of which shows a class.",
+            Flag("--foreign", metavar="NAME|FOLDER"),
+            Default("fashion_mnist, or of its images mnist, if it is at hand"),
+        ] = None,
         seed: Seed = 0,
     ) -> Result:
         """Attack and rotate N images (N, C, H, W), at least 2, and score them by reconstruction.
@@ -94,7 +100,7 @@ class Detect(Analysis):
         images, labels = images.cpu(), labels.cpu()
         n = len(images)
         require_two(n)
-        validation, others, missing = by.beside(inputs, n)
+        validation, others, missing = by.beside(inputs, n, foreign)
         validation, others = validation.cpu(), {k: other.cpu() for k, other in others.items()}
         sets = by.sets(network, images, labels, others, eps, steps, seed)
         distances = attacks.distances(network, validation)
@@ -104,14 +110,14 @@ class Detect(Analysis):
         scores, predicted, examples = map(np.stack, zip(*scored, strict=True))
         chance = np.random.default_rng([seed, 1]).random((len(sets), 1, n), dtype=np.float32)
         values = np.concatenate([scores, chance], 1, dtype=np.float32)
-        foreign = np.array([name in others for name in sets])
-        wrong = (predicted != labels.numpy()) | foreign[:, None]
+        outside = np.array([name in others for name in sets])
+        wrong = (predicted != labels.numpy()) | outside[:, None]
         far = values[:, 0] > threshold
         shares = {
             name: Estimate(some.mean(1), wilson_each(some.sum(1), n), n)
             for name, some in zip(SHARES, (wrong, far, wrong & ~far), strict=True)
         }
-        auroc, gain = by.areas(values, foreign, seed)
+        auroc, gain = by.areas(values, outside, seed)
         return Result(
             sets=list(sets),
             kinds=[kind for kind, _ in sets.values()],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,10 @@ from capsviz import data, pictures
 from capsviz.experiments import attacks
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import predict
+from capsviz.pictures.prediction import find
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.needs import require
 from capsviz.tracing.outputs import distance
 from capsviz.transforms import warps
 from capsviz.transforms.augment import to_uint8
@@ -28,12 +29,7 @@ ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 def sets(
     model, images: Tensor, labels: Tensor, others: Mapping[str, Tensor], eps, steps: int, seed: int
 ) -> dict[str, tuple[str, Callable[[], Tensor]]]:
-    """Return name -> (kind, function that makes N images), the unchanged ones (N, C, H, W) first.
-
-    ValueError for a network without capsules, and for attacks that cannot be made.
-    """
-    require(model, ("poses",), "detect")
-    attacks.check(eps, steps)
+    """Return name -> (kind, function that makes N images); the first are unchanged (N, C, H, W)."""
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
     angles = low + (high - low) * torch.rand(len(images), generator=draws)
@@ -82,19 +78,35 @@ def score(model, images: Tensor, averages: Tensor, seed: int) -> Scored:
     return Scored(torch.stack(values).numpy(), won.numpy(), example)
 
 
-def beside(inputs, n: int) -> tuple[Tensor, dict[str, Tensor], list[str]]:
-    """Return validation images, n images of another data set by its name, and what is missing."""
+def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, list[str]]:
+    """Return validation images, n foreign images by their name, and what is missing.
+
+    `foreign` names a data set, or a folder of pictures, which are prepared as `predict` does;
+    ValueError if it has no n images that fit. None: another data set, if it is at hand.
+    """
     held = other_images(inputs, attacks.HELD_OUT).images
-    name = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
+    usual = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
+    name, shape = foreign or usual, inputs.dataset.image_shape
+    if name not in data.available() and Path(name).is_dir():
+        paths = find([name])[0]
+        _require_fit(name, n, len(paths), shape, shape)
+        frame = pictures.frame(inputs.model)
+        some = torch.cat([pictures.prepare(path, frame).image for path in paths[:n]])
+        return held, {Path(name).resolve().name: some}, []
     place = None if inputs.dataset.loader in pictures.OWN else inputs.data_dir  # not of one's own
     try:
         other = data.load(name, "test", place, download=False)
-        if other.image_shape != inputs.dataset.image_shape or len(other) < n:
-            actual = f"{len(other)} images {other.image_shape}"
-            raise ValueError(f"it has {actual}, expected {n} of {inputs.dataset.image_shape}")
+        _require_fit(name, n, len(other), other.image_shape, shape)
     except (FileNotFoundError, ValueError) as error:
+        if foreign is not None:
+            raise
         return held, {}, [f"{name} is left out: {error}"]
     return held, {name: replace(inputs, dataset=other).images(n)[0]}, []
+
+
+def _require_fit(name: str, n: int, there: int, own: tuple, shape: tuple) -> None:
+    if own != shape or there < n:
+        raise ValueError(f"'{name}' has {there} images {own}, expected {n} of {shape}")
 
 
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:

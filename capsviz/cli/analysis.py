@@ -163,6 +163,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         from capsviz import checkpoint as checkpoints
         from capsviz.inputs import context
         from capsviz.inputs.runs import first_of, open_runs
+        from capsviz.results.tables import markdown
         from capsviz.statistics.replicates import words
 
         named, seeds = first_of(values.pop(chosen_by))
@@ -186,25 +187,39 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         opened = _open(analysis, named, picture)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
-        runs = [opened]
-        if len(seeds) > 1:  # the first network is replaced by each training run in turn
-            runs = [[run, *opened[1:]] for run in open_runs(opened[0], seeds)]
+        runs, recipes = [opened], []
+        if len(seeds) > 1:  # the first networks are replaced by their training runs in turn
+            by_recipe = zip(opened, zip(*seeds, strict=True), strict=False)
+            recipes = [open_runs(first, column) for first, column in by_recipe]
+            runs = [[*row, *opened[len(row) :]] for row in zip(*recipes, strict=True)]
             opened = runs[0]
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
                 analysis, runs[number], own, n=n, picture=shown, digit=digit,
-                progress=writing.progress, scratch=scratch,
+                progress=writing.progress, scratch=scratch, report=writing.line,
             )  # fmt: skip
 
         scratch = writing.scratch(name, figure)
-        stem, result, about = _joined(measured, runs)
+        try:
+            stem, result, about = _joined(measured, runs, recipes)
+        except KeyboardInterrupt as stop:
+            if not scratch.is_dir():
+                raise
+            done = f" after {stop}" if str(stop) else ""
+            raise click.ClickException(
+                f"stopped{done}; finished parts are kept in {scratch}. Go on with: "
+                f"{writing.command_line()}"
+            ) from None
         paths = writing.save(stem, name, result, opened, figure, drawn, about)
         shutil.rmtree(scratch, ignore_errors=True)
         with writing.looking(figure):
             paths += analysis.extra_files(result, paths[-1], **own)
         trained = all(checkpoints.is_trained(one.model) for one in opened)
         line = words(result, networks=len(opened), trained=trained, about=about)
+        if drawn["table"] and (table := analysis.table(result)) is not None:
+            header, rows, about = table
+            line += ["", markdown(header, rows), about]
         writing.report(result, "\n".join([analysis.findings(result), *line]), paths, as_json)
 
     return body
@@ -260,7 +275,7 @@ def _require_statistic(analysis: Analysis) -> None:
         )
 
 
-def _joined(measured: Callable, runs: Sequence) -> tuple:
+def _joined(measured: Callable, runs: Sequence, recipes: Sequence) -> tuple:
     """(stem, result, what training runs it is of), of one training run or of several."""
     if len(runs) == 1:
         return (*measured(0), None)
@@ -269,4 +284,4 @@ def _joined(measured: Callable, runs: Sequence) -> tuple:
 
     (stem, *_), results = zip(*map(measured, range(len(runs))), strict=True)
     whole, of_first = over_runs(results, getattr(type(results[0]), "over_runs", {}))
-    return f"{stem}-{len(runs)}-runs", whole, about([one[0] for one in runs], of_first)
+    return f"{stem}-{len(runs)}-runs", whole, about(recipes, of_first)

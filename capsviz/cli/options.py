@@ -132,7 +132,8 @@ _several = "Given several times: training runs of one recipe with different seed
 _seeds_of = click.option(
     "--seeds-of", multiple=True, metavar="'GLOB'",
     help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
-    "means over the runs; intervals are over runs and images."
+    "means over the runs; intervals are over runs and images. Commands that compare networks take "
+    "several recipes, and pair runs of equal seed."
 )  # fmt: skip
 inputs = stack(_checkpoint(_one + _default), own_network(), data, device, into="inputs")
 replicates = stack(

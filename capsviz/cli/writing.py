@@ -94,7 +94,9 @@ panel = click.option(
 panels = stack(
     panel,
     click.option(
-        "--table", is_flag=True, help="Write the numbers as a table too, for Markdown and LaTeX."
+        "--table",
+        is_flag=True,
+        help="Print the numbers as a table, and write it for Markdown and LaTeX.",
     ),
     into="drawn",
 )

@@ -33,7 +33,7 @@ def command(split, limit, as_json, inputs):
     part = chosen.dataset.first(limit)
     click.echo(data.summary(part), err=True)
     if len(seeds) > 1:
-        opened = runs.open_runs(chosen, seeds)
+        opened = runs.open_runs(chosen, [run for (run,) in seeds])
         about = _of_runs(opened, part, split)
         click.echo(writing.to_json(about) if as_json else _runs_table(about))
         return

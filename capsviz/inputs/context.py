@@ -21,6 +21,7 @@ def measure_with(
     digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
     scratch: Path | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
@@ -34,6 +35,7 @@ def measure_with(
     digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
     scratch   folder for parts of a long measurement, from which it goes on; None: nothing is kept.
+    report    prints a line while it is measured; None: nobody reads it.
     """
     first, one = opened[0], cast(Picture, picture)  # chosen by whoever measures one image
     name, part = analysis.name.replace("_", "-"), first.dataset
@@ -49,6 +51,7 @@ def measure_with(
         "dataset": lambda: part.name,
         "progress": lambda: progress(name),
         "scratch": lambda: scratch,
+        "report": lambda: report,
         "inputs": lambda: first,
         "opened": lambda: list(opened),
         "picture": lambda: picture,

@@ -249,24 +249,31 @@ def open_networks(
         model = checkpoints.load(name, device=first.device)
         notice = check_fit(model, first.dataset)
         networks.append(Inputs(model, first.dataset, str(name), notice))
-    apart = _apart([one.name for one in networks], [one.source for one in networks])
+    apart = apart_from_shipped([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
         raise ValueError(f"expected different networks, got {', '.join(apart)}")
     return [replace(one, alias=name) for one, name in zip(networks, apart, strict=True)]
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of networks, never one of other weights that are shipped: "digits (mine)"."""
+    """Names of networks, never one of other weights that are shipped: "mine", not "digits"."""
     others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
     return _apart([*names, *others], [*sources, *others])[: len(names)]
 
 
 def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names, with the folder or path of those that are not shipped where several have one."""
+    """Names; for a name that several have the run's folder or file, or its path, if not shipped."""
+
+    def short(name: str, source: str) -> str:
+        path = Path(source)
+        if path.suffix not in (".safetensors", ".py"):
+            return path.name
+        return path.resolve().parent.name if path.stem == name else path.stem
+
     names = list(own)
-    for whole in (False, True):
+    for call in (short, lambda name, source: source):
         names = [
-            f"{name} ({source if whole or Path(source).stem == name else Path(source).stem})"
+            call(name, source)
             if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
             else now
             for now, name, source in zip(names, own, sources, strict=True)

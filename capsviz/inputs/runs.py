@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +19,59 @@ from capsviz.nn.random_state import seeded
 from capsviz.training.recipe import terms as recipe_terms
 
 
-def first_of(chosen: dict) -> tuple[dict, list[str]]:
+def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
     """What a command's options name, with the first of several training runs, and all of those.
 
-    Where networks are compared the runs stand before them. Raises as `named`.
+    Each of these is a row: of one network it has one run, where networks are compared one of each
+    recipe, and they stand before the others. Raises as `named` and `paired`.
     """
     chosen = dict(chosen)
     patterns = chosen.pop("seeds_of")
     if "first" in chosen:
-        seeds = named((), patterns)
-        return chosen | {"first": (*seeds[:1], *chosen["first"])}, seeds
+        rows = paired(patterns)
+        first = rows[0] if rows else ()
+        return chosen | {"first": (*first, *chosen["first"])}, rows
     if patterns and chosen["network"] is not None:
         raise ValueError("--seeds-of and --network: expected one of them")
     seeds = named(chosen["checkpoint"], patterns)
-    return chosen | {"checkpoint": seeds[0] if seeds else None}, seeds
+    return chosen | {"checkpoint": seeds[0] if seeds else None}, [(run,) for run in seeds]
+
+
+def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Rows of training runs that globs match, one of each recipe; none without a glob.
+
+    A row is of one seed, of those that all recipes have. Recipes without two common seeds, but with
+    as many runs, are taken in the order of their seeds. Raises as `named`.
+    """
+    recipes: list[list[str]] = []
+    for runs in map(_finished, patterns):
+        same = [one for one in recipes if _terms_of(one[0]) == _terms_of(runs[0])]
+        if same:
+            same[0].extend(runs)
+        else:
+            recipes.append(runs)
+    by_seed = []
+    for runs in recipes:
+        seeds = seeds_of(_card(run) for run in _checked(runs, patterns))
+        by_seed.append(dict(sorted(zip(seeds, runs, strict=True))))
+    common = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)] if by_seed else []
+    if len(common) > 1:
+        return [tuple(one[seed] for one in by_seed) for seed in common]
+    if len({len(one) for one in by_seed}) > 1:
+        raise ValueError(
+            f"the training runs of {' and '.join(patterns)} have no two seeds in common: expected "
+            "the same seeds, or as many runs of each recipe"
+        )
+    return list(zip(*(one.values() for one in by_seed), strict=True))
+
+
+def _card(run: str) -> dict:
+    return checkpoints.read_card(checkpoints.find(run))
+
+
+def _terms_of(run: str) -> dict:
+    card = _card(run)
+    return _terms(card) if card.get("recipe") else {"recipe of": run}
 
 
 def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
@@ -40,11 +80,11 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     ValueError for a glob that matches no run, a run that has no weights yet, one named twice, a
     single run where a glob asks for several, or runs of several recipes.
     """
-    runs = [str(name) for name in names]
-    for pattern in patterns:
-        runs += _finished(pattern)
-    if len(runs) < 2 and not patterns:
-        return runs
+    runs = [*map(str, names), *(run for pattern in patterns for run in _finished(pattern))]
+    return _checked(runs, patterns) if len(runs) > 1 or patterns else runs
+
+
+def _checked(runs: list[str], patterns: Sequence[str]) -> list[str]:
     files = [checkpoints.find(run).resolve() for run in runs]
     for file in files:
         if files.count(file) > 1:
@@ -128,8 +168,12 @@ def _terms(card: Mapping) -> dict:
 
 
 def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
-    """Networks of all runs with the data of the first one, under one name, that of its card."""
-    opened = [replace(first, alias=first.name)]
+    """Networks of all runs with the data of the first one, under one name.
+
+    It is that of the card, or where another network has it, what the folders' names begin with.
+    """
+    folders = os.path.commonprefix([Path(run).name for run in runs]).strip("-_.")  # noqa: RUF071
+    opened = [replace(first, alias=first.name if first.alias is None else folders or first.name)]
     for run in runs[1:]:
         model = checkpoints.load(run, device=first.device)
         check_fit(model, first.dataset)
@@ -137,12 +181,11 @@ def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
     return opened
 
 
-def about(runs: Sequence[Inputs], of_first: Sequence[str]) -> dict:
-    """For the record of a result: the runs that it is of."""
-    cards = [one.model.card for one in runs]
-    return {
+def about(recipes: Sequence[Sequence[Inputs]], of_first: Sequence[str]) -> dict:
+    """For the record of a result: the runs of the recipes that it is of."""
+    first, *others = ({
         "recipe": runs[0].name,
-        "seeds": seeds_of(cards),
-        "weights_sha256": [card["weights"]["sha256"] for card in cards],
-        "of_first": list(of_first),
-    }
+        "seeds": seeds_of(one.model.card for one in runs),
+        "weights_sha256": [one.model.card["weights"]["sha256"] for one in runs],
+    } for runs in recipes)  # fmt: skip
+    return first | {"others": others, "of_first": list(of_first)}

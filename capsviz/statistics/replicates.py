@@ -153,7 +153,8 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     ----------
     networks  how many it is of.
     trained   whether they are known to be trained.
-    about     of several runs: "recipe", "seeds", and the fields "of_first".
+    about     of several runs: "recipe", "seeds", the fields "of_first", and the "others" of which
+              there are as many runs.
     """
     if not any(True for _ in estimates_of(result)):
         return []
@@ -162,12 +163,13 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
         if networks > 1:
             one = f"{'one training run' if trained else 'one set of weights'} of each network"
         return [f"{one}: intervals are over images, and hold for these weights alone"]
-    seeds = about["seeds"]
+    recipes = [about, *about.get("others", [])]
+    each = [f"{one['recipe']} (seeds {', '.join(map(str, one['seeds']))})" for one in recipes]
     text = (
-        f"{len(seeds)} training runs of {about['recipe']} (seeds {', '.join(map(str, seeds))}): "
-        "values are their means, intervals over runs and images"
+        f"{len(about['seeds'])} training runs of {' and '.join(each)}: values are their means, "
+        "intervals over runs and images"
     )
-    if networks > 1:
+    if networks > len(recipes):
         text += "; of each other network one run"
     lines = [text]
     if about["of_first"]:

@@ -136,15 +136,6 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
         measured({"a": model}, *inputs.images(4), trained_px=None, inputs=inputs)
 
 
-def test_results_without_pictures_are_drawn_and_ticks_have_all_their_digits(result):
-    whole, bare = (results.draw("affine", one) for one in (result, result._replace(examples=None)))
-    assert bare.get_figheight() < whole.get_figheight() - 0.5
-    (axes,) = bare.axes
-    axes.set(xlim=(0.8, 1), xticks=[0.8, 0.825, 0.93, 1])
-    ticks = [label.get_text() for label in axes.get_xticklabels()]
-    assert ticks == ["80 %", "82.5 %", "93 %", "100 %"]
-
-
 def run(*args):
     return CliRunner().invoke(main, ["affine", *map(str, args)])
 

@@ -75,7 +75,9 @@ def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
 def test_the_table_has_a_row_for_each_network_and_bound(result):
     header, rows, _ = Attack().table(result)
     assert len(rows) == 4 and rows[2][0] == "linear"
-    assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f}"
+    assert rows[0][header.index("worst")] == f"{100 * result.worst[0, 0]:.1f} %"
+    strongest = np.nanmin(result.accuracy.value[0, :3, 0])
+    assert rows[0][header.index("APGD")].startswith(f"{100 * strongest:.1f} [")
 
 
 def test_what_does_not_apply_is_said_with_the_reason(result):
@@ -115,41 +117,41 @@ def test_a_network_without_a_gradient_is_attacked_by_square_alone(inputs):
         run({"cut": cut}, inputs, only=("apgd-ce",))
 
 
-def test_work_that_was_killed_goes_on_where_it_stopped(inputs, tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "PIECE", 5)
-    given = {"only": ("apgd-ce", "apgd-dlr"), "scratch": tmp_path / "parts", "eps": (0.1,)}
-
-    def killed(jobs):
-        for number, job in enumerate(jobs):
-            if number == 4:
-                raise KeyboardInterrupt
-            yield job
-
-    with pytest.raises(KeyboardInterrupt):
-        run({"digits": inputs.model}, inputs, progress=killed, **given)
-    assert len(list((tmp_path / "parts").glob("*.npz"))) == 4
-    done, attack = [], measure.Work._attack
-    monkeypatch.setattr(
-        measure.Work, "_attack", lambda self, *job: done.append(job) or attack(self, *job)
-    )
-    found = run({"digits": inputs.model}, inputs, **given)
-    whole = run({"digits": inputs.model}, inputs, **given | {"scratch": None})
-    assert len(done) == 5 + 9 and np.array_equal(found.fooled, whole.fooled)
-
-
-def test_a_submitted_network_gets_its_row_with_provenance(tmp_path, monkeypatch):
+def test_a_stopped_attack_goes_on_and_a_submitted_network_gets_its_row(
+    blank, tmp_path, monkeypatch
+):
     file = tmp_path / "mine.py"
     file.write_text(
         "import torch\n\n\ndef build():\n    torch.manual_seed(0)\n"
         "    layers = torch.nn.Flatten(), torch.nn.Linear(784, 10), torch.nn.Softmax(1)\n"
         "    return torch.nn.Sequential(*layers)\n"
     )
-    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60"]
-    asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(main, asked)
-    assert done.exit_code == 0, done.output
+    asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60", "--table"]
+    asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--only", "apgd-ce"]
+    monkeypatch.setattr(measure, "FIRST", 2)
+    monkeypatch.setattr(measure, "PIECE", 5)
+    done, attack = [], measure.Work._attack
+
+    def stopped(self, *job):
+        done.append(job)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        return attack(self, *job)
+
+    monkeypatch.setattr(measure.Work, "_attack", stopped)
+    first = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "out")])
+    assert first.exit_code == 1 and "stopped after 3 of " in first.stderr
+    (kept,) = (tmp_path / "out").glob(".attack*")
+    assert f"kept in {kept}. Go on with: " in first.stderr and len(list(kept.iterdir())) == 3
+    again = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "out")])
+    assert again.exit_code == 0, again.output
+    jobs = [(name, int(places[0])) for _, name, places in done]
+    assert len(set(jobs)) == len(jobs) - 1  # the one that was stopped, alone, is done twice
+    whole = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "whole")])
+    assert whole.stdout == again.stdout and "the attacks will take about" in again.stderr
+    assert not kept.exists()
+    *_, row, _, about = again.stdout.splitlines()
+    assert row.startswith("| mine-build | digits, 60 | 0.1 | ")
+    assert "seed 0, capsviz" in about and "mine-build 7,850 parameters, " in about
     (table,) = (tmp_path / "out").glob("*.md")
-    text = table.read_text("utf-8")
-    header, _, row = (line for line in text.splitlines() if line.startswith("|"))
-    assert "APGD, CE" in header and "7,850" in row and "seed 0, capsviz" in text
-    assert not list((tmp_path / "out").glob(".attack*"))
+    assert row in table.read_text("utf-8")

@@ -142,10 +142,12 @@ def test_a_corruption_does_not_depend_on_the_others_nor_the_device(models, sampl
     assert not np.array_equal(other.examples[1], result.examples[1])
 
 
-def test_colour_is_refused(sample):
-    with pytest.raises(ValueError, match="3 channels"):
-        colour = {"c": Foreign((3, 28, 28))}
-        measured(colour, sample[0].expand(-1, 3, -1, -1), sample[1])
+def test_colour_images_get_the_corruptions_of_imagenet_c(sample):
+    colour = sample[0].expand(-1, 3, -1, -1)[:6], sample[1][:6]
+    found = measured({"c": Foreign((3, 28, 28))}, *colour, only=(), severity=2)
+    assert len(found.corruptions) == 14 and "severity 2" in found.source
+    assert found.examples.shape == (15, 3, 28, 28)
+    assert Corrupt().draw(found).axes
 
 
 def test_the_table_has_every_corruption_mean_and_ratio(result):

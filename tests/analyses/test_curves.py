@@ -65,11 +65,11 @@ def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
         assert joined(files.read([run])).best == [history.best_epoch(record)]
 
 
-def test_runs_are_named_by_the_shortest_ends_that_differ(tmp_path):
+def test_runs_are_named_by_their_paths_below_what_they_share(tmp_path):
     runs = [make(tmp_path / place) for place in ("x/a", "y/a", "y/b")]
     other = make(tmp_path / "elsewhere")
     (other / "epochs.csv").rename(tmp_path / "copy.csv")
-    assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "b", "copy"]
+    assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "y/b", "copy"]
     assert list(files.read([runs[0] / "epochs.csv"])) == ["a"]
     for again in (runs[0], runs[0] / "epochs.csv", runs[0] / ".." / "a"):
         with pytest.raises(ValueError, match="is given twice"):
@@ -162,11 +162,6 @@ def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, 
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for words, text in [
-        ([tmp_path / "empty"], "holds no training run: expected epochs.csv in it"),
-        ([tmp_path / "nowhere"], "there is no folder or file"),
-        ([], "Missing argument 'RUN...'"),
-    ]:
-        result = command(*words, "--output", tmp_path / "out")
-        assert result.exit_code == 2 and text in result.stderr.splitlines()[-1]
+    for place, text in ((tmp_path, "holds no training run"), (tmp_path / "x", "no folder or file")):
+        result = command(place, "--output", tmp_path / "out")
+        assert result.exit_code == 2 and text in result.stderr

@@ -13,7 +13,7 @@ COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
 OWN = {
     "attack": [("--eps", "1.5"), ("--only", "apgd")],
     "affine": [("--within", "99"), ("--n", "1")],
-    "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",)],
+    "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",), ("--severity", "2")],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
     "equivariance": [
         ("--fit", "5"),

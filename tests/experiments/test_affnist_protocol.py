@@ -48,8 +48,7 @@ def plan(folder, **more):
 
 
 def test_training_stops_at_the_first_check_that_reaches_the_target(little, tmp_path):
-    lines = []
-    run("resnet", 0, plan(tmp_path, full=False), report=lines.append)
+    run("resnet", 0, plan(tmp_path, full=False))
     (found,) = read(tmp_path)
     assert (found["network"], found["seed"], found["state"]) == ("resnet", 0, "matched")
     hits = unpack(found["affnist_like"]["right"], 20)
@@ -58,7 +57,6 @@ def test_training_stops_at_the_first_check_that_reaches_the_target(little, tmp_p
     assert (found["training"]["epoch"], found["training"]["step"]) == (1, 1)
     assert not result_path(tmp_path, "resnet", 0, "full").exists()
     assert found["held_out"]["accuracy"] >= 0.01
-    assert any("held-out accuracy" in line for line in lines)
 
 
 def test_averaged_weights_are_those_that_are_matched_and_scored(little, tmp_path):
@@ -171,7 +169,6 @@ def test_a_full_training_can_be_lengthened(little, tmp_path):
     ("wrong", "text"),
     [
         ({"target": 99.23}, "target must be less than 1, got 99.23"),
-        ({"epochs": 0}, "epochs must be at least 1"),
         ({"limit": 320_001}, "limit must be at most 320000, got 320001"),
     ],
 )

@@ -69,10 +69,9 @@ def test_subsets_are_often_single_and_sometimes_nearly_all(generator):
     assert shown.sum(0).std() / shown.sum(0).mean() < 0.1  # no capsule is preferred
 
 
-@pytest.mark.parametrize("build", [build_tiny, lambda: Foreign((1, 21, 19), 3)])
 @pytest.mark.parametrize("training", [True, False])
-def test_training_leaves_the_network_as_it_was(build, training):
-    model = build().train(training)
+def test_training_leaves_the_network_as_it_was(training):
+    model = build_tiny().train(training)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     train(model)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -126,25 +125,17 @@ def test_decoders_come_back_exactly_with_their_card(tmp_path, decoders, generato
     assert card["provenance"]["weights_sha256"] == "ab" * 32
 
 
-def test_decoders_of_other_weights_are_refused(tmp_path, decoders):
-    path = primary_decoder.save(tmp_path / "net.primary.safetensors", decoders, NETWORK, {})
-    other = {"weights": {"sha256": "cd" * 32}}
-    with pytest.raises(ValueError, match=r"other weights.*primary train --checkpoint x/y"):
-        primary_decoder.load(path, other, checkpoint="x/y")
-
-
-def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders, tiny):
+def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders):
     path = tmp_path / "net.primary.safetensors"
     advice = "capsviz primary train --checkpoint net"
     with pytest.raises(ValueError, match=f"there is no primary-capsule decoder .*{advice}"):
         primary_decoder.load(path, NETWORK, checkpoint="net")
     primary_decoder.save(path, decoders, NETWORK, {})
+    with pytest.raises(ValueError, match=f"other weights.*{advice}"):
+        primary_decoder.load(path, {"weights": {"sha256": "cd" * 32}}, checkpoint="net")
     path.with_suffix(".json").rename(tmp_path / "card")
     with pytest.raises(ValueError, match=f"no primary-capsule decoder with its card.*{advice}"):
         primary_decoder.load(path, NETWORK, checkpoint="net")
-    network = checkpoint.save(tmp_path / "net.safetensors", tiny, {"name": "net", "dataset": {}})
-    with pytest.raises(ValueError, match=f"no primary-capsule decoder with its card.*{advice}"):
-        primary_decoder.load(network, NETWORK, checkpoint="net")
 
 
 def test_a_decoder_is_not_taken_for_a_network(tmp_path, decoders, tiny, monkeypatch):

@@ -129,11 +129,6 @@ def test_a_result_is_of_the_length_and_the_seed_that_its_place_says(table, tmp_p
         with pytest.raises(ValueError, match=r"expected 1-epochs/RUN-0\.json"):
             reproduce.gather("any", tmp_path, epochs=int(other[0]))
         path.unlink()
-    about = json.loads(kept.read_text())
-    del about["results"]["test"]["error_percent"]
-    kept.write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"not the result of a run \(KeyError: 'error_percent'"):
-        reproduce.gather("any", tmp_path)
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
@@ -148,20 +143,19 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
 
         return fit(*given, on_epoch=once, **more)
 
-    for name in ("stopped", "whole"):
-        if name == "stopped":
-            monkeypatch.setattr(pipeline, "fit", stopped)
-            run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
-            assert run.exit_code == 1 and "Repeat the command" in run.stderr
-            assert [p.name for p in (tmp_path / name).rglob("epochs.csv")] == ["epochs.csv"]
-            monkeypatch.undo()
-            monkeypatch.setattr(reproduce, "get", lambda name: table)
-            other = [*words, "--batch-size", "64", "--folder", str(tmp_path / name)]
-            refused = CliRunner().invoke(main, ["reproduce", *other])
-            assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
-        run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
-        assert run.exit_code == 0, run.output
-        assert run.stderr.count("epoch 1/2") == (1 if name == "stopped" else 2)
+    def run(folder, *more):
+        folder = ["--folder", str(tmp_path / folder)]
+        return CliRunner().invoke(main, ["reproduce", *words, *more, *folder])
+
+    monkeypatch.setattr(pipeline, "fit", stopped)
+    first = run("stopped")
+    assert first.exit_code == 1 and "Repeat the command" in first.stderr
+    assert len([*(tmp_path / "stopped").rglob("epochs.csv")]) == 1
+    monkeypatch.setattr(pipeline, "fit", fit)
+    refused = run("stopped", "--batch-size", "64")
+    assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
+    assert run("stopped").stderr.count("epoch 1/2") == 1
+    assert run("whole").stderr.count("epoch 1/2") == 2
     cards = [
         json.loads((tmp_path / name / "2-epochs/with-0.json").read_text())
         for name in ("stopped", "whole")
@@ -187,24 +181,6 @@ def test_results_of_other_rows_on_other_terms_are_refused_before_training(
         reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN), rows=("with",))
 
 
-@pytest.mark.parametrize(
-    ("there", "expected"),
-    [
-        ({"with": (0, 1), "without": (0, 1)}, ["--seeds 2"]),
-        ({"with": (0, 1)}, ["--seeds 2 --rows with"]),
-        ({"with": (0, 2), "without": (0,)}, ["--seeds 1 --rows without", "--seeds 3 --rows with"]),
-    ],
-)
-def test_the_commands_of_a_table_make_its_runs(table, tmp_path, there, expected):
-    for name, seeds in there.items():
-        for seed in seeds:
-            write(tmp_path, name, seed, card(0.3))
-    commands = reproduce.gather("any", tmp_path).commands
-    end = " --batch-size 128 --schedule linear --precision bf16"
-    start = "capsviz reproduce any --epochs 2"
-    assert commands == [f"{start} {which}{end}" for which in expected]
-
-
 def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
     for seed, error in enumerate((0.3, 0.4, 0.8)):
         write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
@@ -212,7 +188,10 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     lossy["dataset"]["notice"] = "these are copies"
     lossy["training"]["epoch"] = 1  # the best one
     write(tmp_path, "without", 0, lossy)
-    _, rows, caption, _ = reproduce.gather("any", tmp_path)
+    _, rows, caption, commands = reproduce.gather("any", tmp_path)
+    end = " --batch-size 128 --schedule linear --precision bf16"
+    which = "--seeds 1 --rows without", "--seeds 3 --rows with"
+    assert commands == [f"capsviz reproduce any --epochs 2 {one}{end}" for one in which]
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
     assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
     assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
@@ -297,11 +276,8 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
     for words, said in (
         (["papr", *folder], "unknown table 'papr'"),
         (["paper", "--seeds", "0", *folder], "--seeds must be at least 1"),
-        (["paper", "--epochs", "0", *folder], "epochs must be at least 1"),
         (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
         (["--epochs", "3"], "--epochs without a table: expected one of ablations"),
-        (["paper", "--precision", "fp8", *folder], "unknown precision 'fp8'"),
-        (["paper", "--device", "tpu", *folder], "device 'tpu' is not available"),
         (["paper", "--show", *folder], "no results of the table 'paper'"),
     ):
         run = CliRunner().invoke(main, ["reproduce", *words])
@@ -315,8 +291,6 @@ def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp
     assert done.exit_code == 0 and done.stdout == ""
     assert done.stderr == "nothing for task 7/8: there are 6 runs\n"
     assert not any(tmp_path.iterdir())
-    for wrong in (("--seeds", "0"), ("--epochs", "0"), ("--rows", "other")):
-        assert CliRunner().invoke(main, [*words, *wrong]).exit_code == 2
 
 
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):

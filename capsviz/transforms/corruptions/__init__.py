@@ -11,6 +11,7 @@ with it. The parts that several files share are here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
 
 
 def names() -> list[str]:
-    """Return the names of the corruptions, with plugins."""
+    """Return the names of the corruptions of grey images, with plugins."""
     return discovery.names(PACKAGE)
 
 
@@ -33,30 +34,40 @@ def published() -> list[str]:
     return sorted(name for name, entry in discovery.entries(PACKAGE).items() if entry.ours)
 
 
-def choose(only) -> list[str]:
-    """Return the named corruptions, sorted; MNIST-C's for none; ValueError for an unknown one."""
-    known = names()
+def choose(only, usual: Sequence[str] | None = None) -> list[str]:
+    """Return the named corruptions, sorted; the usual ones for none; ValueError for an unknown one.
+
+    The `usual` ones are MNIST-C's, or others in their place. Those of plugins are known, too.
+    """
+    usual = published() if usual is None else usual
+    known = sorted(({*names()} - {*published()}) | {*usual})
     for name in only:
         if name not in known:
             raise ValueError(discovery.unknown("corruption", name, known))
-    return [name for name in known if name in (only or published())]
+    return [name for name in known if name in (only or usual)]
 
 
-def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Corrupt images (N, 1, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
+def apply(
+    name: str, images: Tensor, generator: torch.Generator, corrupt: Callable | None = None
+) -> Tensor:
+    """Corrupt images (N, C, H, W) in [0, 1], of at least 8 x 8 pixels, each by its own draw.
 
-    The generator is on the CPU: the same draws on every device. Results are float32 in [0, 1], in
-    multiples of 1/255 as in the files of MNIST-C.
+    MNIST-C's corruptions are of one channel; those of colour images are in
+    `capsviz.transforms.imagenet_c`. `corrupt` is a function in place of the file's. The generator
+    is on the CPU: the same draws on every device. Results are float32 in [0, 1], in multiples of
+    1/255 as in the published files.
 
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
-    module = discovery.load(PACKAGE, name, what="corruption")
-    _check(images)
-    if len(discovery.parameters(getattr(module, "corrupt", None))) != 2:
-        raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
+    _check(name, images, own=corrupt is None)
+    if corrupt is None:
+        corrupt = getattr(discovery.load(PACKAGE, name, what="corruption"), "corrupt", None)
+        if len(discovery.parameters(corrupt)) != 2:
+            raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
+    assert corrupt is not None  # it has two parameters
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        made = module.corrupt(part.clone(), generator)  # which it may write over
+        made = corrupt(part.clone(), generator)  # which it may write over
         if not isinstance(made, Tensor) or made.shape != part.shape:
             form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
             expected = f"expected a tensor {tuple(part.shape)}"
@@ -66,9 +77,9 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
 
-def _check(images: Tensor) -> None:
+def _check(name: str, images: Tensor, *, own: bool) -> None:
     check_images(images)
-    if images.shape[1] != 1:
+    if images.shape[1] != 1 and own and name in published():
         raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
@@ -92,7 +103,7 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
 
 
 def pull(images: Tensor, linear: Tensor) -> Tensor:
-    """Warp (B, 1, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
+    """Warp (B, C, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
 
     Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
     """

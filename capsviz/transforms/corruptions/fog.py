@@ -13,14 +13,20 @@ SIDE, FRACTALS = 256, 50  # px; fractals at a time, for their memory
 
 def corrupt(images, generator):
     """Add fog."""
+    return cover(images, generator, THICKNESS, DECAY, SIDE)
+
+
+def cover(images, generator, thickness, decay, side):
+    """Add fog of a thickness and a decay of noise, from a torus of a side or larger."""
     H, W = images.shape[-2:]
-    side = max(SIDE, 1 << (max(H, W) - 1).bit_length())
-    parts = [plasma(len(part), side, generator)[:, None, :H, :W] for part in images.split(FRACTALS)]
+    side = max(side, 1 << (max(H, W) - 1).bit_length())
+    fractals = [plasma(len(part), side, generator, decay) for part in images.split(FRACTALS)]
     white = images.amax((1, 2, 3), keepdim=True)
-    return (images + THICKNESS * torch.cat(parts)) * white / (white + THICKNESS)
+    added = thickness * torch.cat(fractals)[:, None, :H, :W]
+    return (images + added) * white / (white + thickness)
 
 
-def plasma(n, side, generator):
+def plasma(n, side, generator, decay=DECAY):
     """n fractals (n, side, side) in [0, 1]; `side` is a power of two.
 
     Each pass doubles a grid: a point in the middle of four others is their mean plus noise, first
@@ -39,6 +45,6 @@ def plasma(n, side, generator):
         left = jittered(grid + grid.roll(-1, 1) + centre + centre.roll(1, 2))
         upper, lower = torch.stack([grid, top], 3), torch.stack([left, centre], 3)
         grid = torch.stack([upper, lower], 2).view(n, 2 * m, 2 * m)
-        noise /= DECAY**2
+        noise /= decay**2
     low, high = grid.amin((1, 2), keepdim=True), grid.amax((1, 2), keepdim=True)
     return (grid - low) / (high - low)

@@ -17,17 +17,18 @@ def corrupt(images, generator):
     return blur(images, torch.deg2rad(angle.double()))
 
 
-def blur(images, angle):
-    """Blur (B, 1, H, W) along angles (B,) in radians, clockwise from the right."""
+def blur(images, angle, radius=RADIUS_PX, sigma=SIGMA_PX):
+    """Blur (B, C, H, W) along angles (B,) in radians, clockwise from the right."""
     B, _, H, W = images.shape
-    steps = torch.arange(2 * RADIUS_PX + 1, dtype=torch.float64)
-    weights = torch.exp(-(steps**2) / (2 * SIGMA_PX**2))
+    steps = torch.arange(2 * radius + 1, dtype=torch.float64)
+    weights = torch.exp(-(steps**2) / (2 * sigma**2))
     weights = (weights / weights.sum()).to(images)
     dx, dy = ((steps[:, None] * part(angle) - 0.5).ceil().long() for part in (torch.cos, torch.sin))
     y, x, which = torch.arange(H)[:, None], torch.arange(W), torch.arange(B)[:, None, None]
-    total = torch.zeros_like(images[:, 0])
+    last = images.permute(0, 2, 3, 1)
+    total = torch.zeros_like(last)
     for weight, right, down in zip(weights, dx, dy, strict=True):
         rows = (y + down[:, None, None]).clamp(0, H - 1)
         columns = (x + right[:, None, None]).clamp(0, W - 1)
-        total += weight * images[which, 0, rows, columns]
-    return total[:, None]
+        total += weight * last[which, rows, columns]
+    return total.permute(0, 3, 1, 2)

@@ -1,0 +1,194 @@
+"""Corruptions of colour images: those of ImageNet-C.
+
+After Hendrycks & Dietterich (2019, arXiv:1903.12261). Definitions and numbers are those of the
+authors' program for images of 32 x 32 pixels, which made CIFAR-10-C (hendrycks/robustness), for
+batches. Sizes in pixels do not grow with the image. Frost is left out: it needs the authors'
+photographs. Zooms are about the exact centre, and an elastic image is sampled once instead of
+twice. A kind is a function of images (B, 3, H, W) in [0, 1], a generator on the CPU and its
+numbers, of which `KINDS` has five, one for each severity.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from capsviz.transforms import corruptions
+from capsviz.transforms.augment import to_uint8
+from capsviz.transforms.corruptions import fog, gaussian, impulse_noise, motion_blur, pull
+
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue
+
+
+def _gaussian_noise(images, generator, deviation):
+    return images + deviation * torch.randn(images.shape, generator=generator)
+
+
+def _shot_noise(images, generator, photons):
+    return torch.poisson(images * photons, generator) / photons
+
+
+def _impulse_noise(images, generator, amount):
+    return impulse_noise.salt_and_pepper(images, generator, amount)
+
+
+def _defocus_blur(images, generator, radius, sigma):
+    """A disk of few pixels, blurred; images are mirrored at the edge."""
+    from kornia.filters import filter2d, gaussian_blur2d  # takes a second to import
+
+    y, x = np.mgrid[-2:3, -2:3]
+    disk = torch.from_numpy(x**2 + y**2 <= radius**2).float()
+    kernel = gaussian_blur2d((disk / disk.sum())[None, None], (3, 3), (sigma, sigma), "constant")
+    return filter2d(images, kernel[0], border_type="reflect")
+
+
+def _glass_blur(images, generator, sigma, rounds):
+    """A blur, pixels of near ones, and the blur again.
+
+    Below and right of the first two rows and columns each pixel becomes one that lies 0 or 1 px up
+    and left. The authors mean to swap the two, but their line copies one over the other.
+    """
+    B, C, H, W = images.shape
+    blurred = (gaussian(images, sigma) * 255 + 1e-3).floor() / 255  # rounding must cost no value
+    for _ in range(rounds):
+        up, left = torch.randint(0, 2, (2, B, H, W), generator=generator)
+        rows, columns = torch.arange(H)[:, None], torch.arange(W)
+        free = (rows > 1) & (columns > 1)
+        source = (rows - up * free) * W + columns - left * free
+        index = source.flatten(1)[:, None].expand(-1, C, -1)
+        blurred = blurred.flatten(2).gather(2, index).view(B, C, H, W)
+    return gaussian(blurred, sigma)
+
+
+def _motion_blur(images, generator, radius, sigma, middle=0.0):
+    angle = middle + (torch.rand(len(images), generator=generator) * 2 - 1) * 45
+    return motion_blur.blur(images, torch.deg2rad(angle.double()), radius, sigma)
+
+
+def _zoomed(images, factor: float):
+    return pull(images, torch.eye(2)[None] / factor)
+
+
+def _zoom_blur(images, generator, steps):
+    zooms = [_zoomed(images, 1 + step / 100) for step in range(steps)]
+    return (images + sum(zooms)) / (steps + 1)
+
+
+def _snow(images, generator, mean, deviation, zoom, least, radius, sigma, kept):
+    shape = len(images), 1, *images.shape[2:]
+    flakes = _zoomed(mean + deviation * torch.randn(shape, generator=generator), zoom)
+    flakes = (torch.where(flakes < least, 0, flakes).clamp(0, 1) * 255).floor() / 255
+    flakes = _motion_blur(flakes, generator, radius, sigma, -90)
+    grey = torch.einsum("bchw,c->bhw", images, torch.tensor(GREY))[:, None]
+    pale = kept * images + (1 - kept) * torch.maximum(images, 1.5 * grey + 0.5)
+    return pale + flakes + flakes.rot90(2, (2, 3))
+
+
+def _fog(images, generator, thickness, decay):
+    return fog.cover(images, generator, thickness, decay, side=32)
+
+
+def _brightness(images, generator, added):
+    """The value of HSV, which is the largest channel, is raised."""
+    value = images.amax(1, keepdim=True)
+    raised = (value + added).clamp(max=1)
+    return torch.where(value > 0, images * raised / value.clamp_min(1e-9), raised)
+
+
+def _contrast(images, generator, factor):
+    mean = images.mean((2, 3), keepdim=True)
+    return (images - mean) * factor + mean
+
+
+def _elastic_transform(images, generator, reach, sigma, corners):
+    """A random affine map and a smooth random shift; `images` are mirrored at the edge."""
+    B, _, H, W = images.shape
+    side = min(H, W)
+    moved, third = side * corners, side // 3
+    points = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]).double() * third
+    points = points + torch.tensor([W // 2, H // 2])
+    shift = (torch.rand(B, 3, 2, generator=generator).double() * 2 - 1) * moved
+    ones = torch.ones(B, 3, 1, dtype=torch.double)
+    back = torch.linalg.solve(torch.cat([points + shift, ones], 2), points.expand(B, 3, 2))
+    noise = torch.rand(B, 2, H, W, generator=generator) * 2 - 1
+    if reach:
+        noise = gaussian(noise, side * sigma, border="reflect")
+    y, x = torch.meshgrid(torch.arange(H), torch.arange(W), indexing="ij")
+    at = torch.stack([x, y]) + side * reach * noise.double()
+    at = torch.cat([at, torch.ones_like(at[:, :1])], 1)
+    from_px = torch.einsum("bkhw,bkc->bhwc", at, back)
+    grid = 2 * from_px / torch.tensor([W - 1, H - 1]) - 1
+    how = {"padding_mode": "reflection", "align_corners": True}
+    return grid_sample(images, grid.to(images), **how)
+
+
+def _each(images, change: Callable[[Image.Image], Image.Image]) -> Tensor:
+    """Change images one by one as pictures of Pillow."""
+    pictures = [Image.fromarray(one) for one in to_uint8(images).transpose(0, 2, 3, 1)]
+    made = np.stack([np.asarray(change(one)) for one in pictures])
+    return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 255
+
+
+def _pixelate(images, generator, share):
+    H, W = images.shape[2:]
+    box = Image.Resampling.BOX
+    small = int(W * share), int(H * share)
+    return _each(images, lambda one: one.resize(small, box).resize((W, H), box))
+
+
+def _jpeg_compression(images, generator, quality):
+    def change(one):
+        file = io.BytesIO()
+        one.save(file, "JPEG", quality=quality)
+        return Image.open(file)
+
+    return _each(images, change)
+
+
+KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by severity
+    "gaussian_noise": (_gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
+    "shot_noise": (_shot_noise, (500, 250, 100, 75, 50)),
+    "impulse_noise": (_impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
+    "defocus_blur": (_defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
+    "glass_blur": (_glass_blur, ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))),
+    "motion_blur": (_motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
+    "zoom_blur": (_zoom_blur, (7, 12, 16, 21, 26)),  # as many as numpy.arange gives the authors
+    "snow": (_snow, (
+        (0.1, 0.2, 1, 0.6, 8, 3, 0.95), (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9), (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
+    )),
+    "fog": (_fog, ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
+    "brightness": (_brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    "contrast": (_contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
+    "elastic_transform": (_elastic_transform, (
+        (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03),
+    )),
+    "pixelate": (_pixelate, (0.95, 0.9, 0.85, 0.75, 0.65)),
+    "jpeg_compression": (_jpeg_compression, (80, 65, 58, 50, 40)),
+}  # fmt: skip
+
+
+def apply(name: str, images: Tensor, generator: torch.Generator, severity: int = 3) -> Tensor:
+    """Corrupt images (N, 3, H, W) as `corruptions.apply`, by one of `KINDS` or a plugin.
+
+    The severity is from 1 to 5. ValueError for other than three channels, and as there.
+    """
+    if images.shape[1] != 3:
+        raise ValueError(f"expected 1 or 3 channels, got {images.shape[1]}")
+    corrupt = None
+    if name in KINDS:
+        function, numbers = KINDS[name]
+        own = numbers[severity - 1]
+        given = own if isinstance(own, tuple) else (own,)
+
+        def corrupt(part, draws):
+            return function(part, draws, *given)
+
+    return corruptions.apply(name, images, generator, corrupt)
