@@ -1,0 +1,83 @@
+"""One table filled by several processes, as a scheduler would start them."""
+
+import itertools
+import json
+import os
+import signal
+import time
+from functools import partial
+
+import pytest
+from helpers.distributed_ranks import Ranks, capsviz
+
+from capsviz.experiments import reproduce
+
+TABLE = '''"""A tiny table.
+
+Of the embedded digits.
+"""
+
+from capsviz.experiments.reproductions import Cell
+from capsviz.training.recipe import Recipe
+
+LABELS = ("Iterations",)
+
+
+def cells():
+    rows = []
+    for iterations in (1, 2):
+        options = {"channels": 8, "types": 2, "hidden": [16, 16], "iterations": iterations}
+        recipe = Recipe("digits", options=options)
+        rows.append(Cell(f"tiny-{iterations}", (str(iterations),), recipe))
+    return rows
+'''
+
+
+def reproduced(plugins, *words):
+    """The command, which finds the table among these plugins."""
+    os.environ["CAPSVIZ_PLUGINS"] = str(plugins)
+    capsviz("reproduce", "tiny", *words)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts the command for one task in a process; the table is a plugin."""
+    folder = tmp_path / "plugins" / "reproductions"
+    folder.mkdir(parents=True)
+    (folder / "tiny.py").write_text(TABLE)
+    words = ["--seeds", 2, "--epochs", 3, "--limit", 40, "--precision", "fp32"]
+    words += ["--folder", tmp_path / "shared"]
+    number = itertools.count()
+
+    def begin(task):
+        logs = tmp_path / f"log-{next(number)}"
+        logs.mkdir()
+        return Ranks(partial(reproduced, folder.parent, *words, "--task", f"{task}/4"), logs, 1)
+
+    return begin
+
+
+@pytest.mark.slow
+def test_four_processes_fill_one_table_though_one_is_killed_and_started_again(start, tmp_path):
+    shared = tmp_path / "shared"
+    killed = start(3)
+    state = shared / "3-epochs" / "runs" / "tiny-1-1"
+    while killed.processes[0].is_alive() and not any(state.glob("*.csv")):  # an epoch is done
+        time.sleep(0.005)
+    killed.processes[0].kill()
+    assert killed.wait() == [-signal.SIGKILL], "it ended before it was killed"
+    others = [start(task) for task in (1, 2, 4)]
+    for run in [*others, start(3)]:
+        assert run.wait() == [0], run.printed("err")
+    results = sorted(path.stem for path in (shared / "3-epochs").glob("*.json"))
+    assert results == ["tiny-1-0", "tiny-1-1", "tiny-2-0", "tiny-2-1"]
+    table = json.loads((shared / "3-epochs" / "tiny-1-1.json").read_text())
+    assert table["training"]["epoch"] <= 3 and table["recipe"]["seed"] == 1
+    text = (shared / "tables" / "tiny.md").read_text()
+    assert text.count("| 3 | 2 |") == 2, text  # epochs and seeds of every row
+
+
+def test_tasks_share_the_runs_without_overlap():
+    runs = list(range(7))
+    shares = [reproduce.share(runs, (i, 3)) for i in (1, 2, 3)]
+    assert sorted(itertools.chain(*shares)) == runs and all(shares)
