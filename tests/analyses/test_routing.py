@@ -315,13 +315,13 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     """In EM the activation depends on the number of the iteration, whatever the couplings."""
     model, labels = build_tiny(routing="em"), torch.arange(8) % 3
     for rounds in (1, 5):
-        one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
-        one.add(tiny_images, labels)
-        uniform = one.fields()["control_true_activation"].value[0]
+        options = {"iterations": rounds, "most": rounds, "seed": 0}
+        fields = survey.survey(model, tiny_images, labels, **options)
+        uniform = fields["control_true_activation"].value[0]
         traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
         expected = traced.lengths[torch.arange(8), labels].double().mean()
         assert uniform == pytest.approx(float(expected), abs=1e-5)
-    assert abs(uniform - one.fields()["true_activation"].value[0]) > 1e-4
+    assert abs(uniform - fields["true_activation"].value[0]) > 1e-4
 
 
 def test_a_capsule_that_is_active_in_one_image_is_alive(foreign, tiny_images):
@@ -340,12 +340,11 @@ def test_more_iterations_can_be_asked_for_than_the_network_has(foreign, tiny_ima
 
 
 def test_the_interval_of_a_mean_of_what_lies_in_0_to_1_does_too():
-    mean, wider = survey.Mean(), survey.Mean()
-    mean.add(torch.tensor([0.01, 0.0, 0.4]))
-    wider.add(torch.tensor([0.01, 0.0, 1.4]))
-    assert mean.estimate.low < 0 and mean.within_one.low == 0
-    assert mean.within_one.high == mean.estimate.high
-    assert wider.within_one.low == wider.estimate.low < 0
+    values = torch.tensor([0.01, 0.0, 0.4])
+    mean, share = survey.mean(values), survey.mean(values, share=True)
+    assert mean.low < 0 and share.low == 0 and share.high == mean.high
+    wider = torch.tensor([0.01, 0.0, 1.4])
+    assert survey.mean(wider, share=True).low == survey.mean(wider).low < 0
 
 
 def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
