@@ -151,5 +151,7 @@ def _examine(check: Check, *parts) -> Judgement:
         return skipped(f"it raises {in_words(error)}")
     if not isinstance(judgement, Judgement):
         what = "nothing" if judgement is None else f"a {type(judgement).__name__}"
-        return skipped(f"its `examine` returns {what}, expected passes(...), fails(...) or warns(...)")
+        return skipped(
+            f"its `examine` returns {what}, expected passes(...), fails(...) or warns(...)"
+        )
     return judgement

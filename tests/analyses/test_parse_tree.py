@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_self_routing, build_tiny, empty_page
+from conftest import build_tiny, empty_page
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Closed, Foreign
@@ -125,12 +125,6 @@ def test_favourites_are_counted_pair_by_pair():
     assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
     assert measure.usual(favourite, 3).tolist() == [0, 1]
     assert measure.favourites(torch.full((2, 4, 3), 1 / 3)).eq(-1).all()
-
-
-def test_where_all_classes_tie_none_is_read(images, labels, others):
-    result = measured(build_self_routing(), images, labels, others)
-    even = result.frozen.index("even")
-    assert result.accuracy.value[even] == 0 and result.tied[even] == 1 and result.tied[0] == 0
 
 
 def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
@@ -378,8 +372,3 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)
     assert not torch.equal(first.capsules.weight, last.capsules.weight)
-
-
-def test_a_folder_without_weights_by_epoch_is_told_how_to_get_them(analyse, tmp_path_factory):
-    done = analyse("parse_tree", "--run", str(tmp_path_factory.mktemp("empty")))
-    assert done.exit_code == 2 and "--save-every" in done.output

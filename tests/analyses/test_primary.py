@@ -214,25 +214,6 @@ def test_train_then_draw_then_evaluate(run, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        ([*DIGITS, "--decoder", "none"], ["there is no", "primary train --checkpoint digits"]),
-        ([*DIGITS, "train"], ["options go after 'train'"]),
-        (
-            [*DIGITS, "--n", 9, "--index", 1, "--levels", 3],
-            ["--n cannot be used beside --levels, --index"],
-        ),
-        (["train", *DIGITS, "--limit", 10**6], ["expected 1 to 1257"]),
-        (["train", *DIGITS, "--limit", 9, "--output", "file/inside"], ["file/inside"]),
-    ],
-)
-def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
-    (tmp_path / "file").touch()
-    assert_refused(run(*args), *words)
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
 @pytest.mark.mnist
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="no MNIST decoder is here")
 def test_the_shipped_decoder_does_what_its_card_says(mnist_root):

@@ -3,7 +3,6 @@ import pytest
 import torch
 from conftest import build_self_routing, build_tiny
 from helpers.figure_checks import assert_redrawn
-from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
@@ -285,13 +284,6 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
             results.draw("routing", whole, width, part)
 
 
-def test_images_may_be_on_another_device(tiny, tiny_images):
-    labels = torch.arange(8) % 3
-    result = measured(tiny, *elsewhere(tiny_images, labels))
-    assert results.to_json(result) == results.to_json(many(tiny, tiny_images)[0])
-    assert same(one(tiny, elsewhere(tiny_images[:1])[0]), one(tiny, tiny_images[:1]))
-
-
 def test_every_image_gets_its_own_draws_and_every_seed_others(foreign, tiny_images):
     taken = []
 
@@ -351,14 +343,6 @@ def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     result, _ = many(tiny, tiny_images[:3])
     assert result.images_of_class.tolist() == [1, 1, 1]
     assert np.isnan(result.coupling.ci95).all()
-
-
-def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
-    done = analyse("routing", "--digit", "3")
-    assert done.exit_code == 0, done.output
-    assert "effective parents" in done.stdout
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
 
 
 def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):

@@ -38,6 +38,7 @@ OWN = {
         ("--run", "nowhere", "--digit", "1"),
     ],
     "parts": [("--n", "1")],
+    "primary": [("--decoder", "none"), ("--n", "9", "--index", "1", "--levels", "3")],
     "probes": [
         ("--other-index", "999"),
         ("--other-index", "0"),  # the picture itself
@@ -61,7 +62,11 @@ OWN = {
         ("--donor-index", "999"),
         ("--n", "9", "--donor", "1"),
         ("--n", "1"),
+        ("--of", "children"),
         ("--of", "children", "--digit", "1"),
+        ("--of", "poses", "--by", "iterations"),
+        ("--iterations", "2", "--n", "20", "--by", "capsules"),
+        ("--layer", "4", "--n", "20"),
     ],
     "view": [("--change", "16", "0.2")],
 }  # further wrong requests, by their messages, are in the tests of single analyses
