@@ -17,7 +17,7 @@ from capsviz.experiments import maps as attribution
 from capsviz.experiments import wholes as truth
 from capsviz.experiments.wholes import Grid
 from capsviz.statistics.detection import auroc
-from capsviz.tracing import Trace, evidence, scores, trace
+from capsviz.tracing import Trace, evidence, parents, scores, trace
 from capsviz.transforms.augment import to_float
 
 CHUNK = 50  # images of a pass that keeps votes
@@ -170,11 +170,11 @@ class Answers(NamedTuple):
     right: Tensor  # (N,) whether that is predicted
 
 
-def answers(traced: Trace, classes: Tensor) -> Answers:
-    """Return what a trace says of images of these classes (N, W)."""
-    last, own = traced.require("poses")[-1], classes[:, 0]
-    predicted = traced.require("lengths").argmax(1)
-    return Answers(last[torch.arange(len(last)), own].cpu().double(), predicted == own)
+def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> Answers:
+    """Return what poses (N, J, E) and activations (N, J) say of images of classes (N, W)."""
+    own = classes[:, 0]
+    right = activations.argmax(1) == own
+    return Answers(poses[torch.arange(len(own)), own].cpu().double(), right)
 
 
 class Context(NamedTuple):
@@ -203,7 +203,8 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> C
             trace(model, x, keep=("couplings", "children", "poses", "lengths"))
             for x in (images, to_float(other.images[rows]))
         ]
-        said.append(answers(pair[0], made.classes[rows]))
+        last = pair[0].require("poses")[-1], pair[0].require("lengths")
+        said.append(answers(*last, made.classes[rows]))
         layers = pair[0].require("couplings"), pair[1].require("couplings")
         less = [
             torch.stack([between(by_position(c, t.grid), classes[rows]) for c in layer])
@@ -216,8 +217,9 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> C
         apart = pair[0].require("children") - pair[1].require("children")
         apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
         unequal = max(unequal, float((apart * masks[0][rows]).max()))
+    said_of_all = Answers(*map(torch.cat, zip(*said, strict=True)))
     change = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
-    return Context(np.stack(change), float(torch.cat(spread).std()), unequal, _joined(said))
+    return Context(np.stack(change), float(torch.cat(spread).std()), unequal, said_of_all)
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
@@ -260,7 +262,7 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     def look(images, rows):
         traced = trace(model, images, keep=(*evidence.PARTS, "lengths"))
         agreed = score(traced, AGREEMENT)[torch.arange(len(images)), ..., own[rows]]
-        return {"agreed": agreed, "right": answers(traced, made.classes[rows]).right}
+        return {"agreed": agreed, "right": traced.require("lengths").argmax(1) == own[rows]}
 
     for distance in DISTANCES_PX:
         one = truth.moved(made, distance)
@@ -273,12 +275,7 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
 
 def answered(model, made: Assemblies) -> Answers:
     """Return what a network says of images."""
-    look = [(rows, trace(model, x, keep=("poses", "lengths"))) for rows, x in batches(made.images)]
-    return _joined([answers(traced, made.classes[rows]) for rows, traced in look])
-
-
-def _joined(parts: list[Answers]) -> Answers:
-    return Answers(*map(torch.cat, zip(*parts, strict=True)))
+    return answers(*parents(model, to_float(made.images)), made.classes)
 
 
 def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -37,7 +37,13 @@ from capsviz.tracing.outputs import (
     scores,
 )
 from capsviz.tracing.record import KEEP, Trace
-from capsviz.tracing.rerouting import from_children, parents_under, routes_again, under_couplings
+from capsviz.tracing.rerouting import (
+    from_children,
+    parents,
+    parents_under,
+    routes_again,
+    under_couplings,
+)
 from capsviz.tracing.verification import verify
 
 __all__ = [
@@ -60,6 +66,7 @@ __all__ = [
     "from_children",
     "images_at_a_time",
     "inference",
+    "parents",
     "parents_under",
     "reconstructs",
     "remember",
