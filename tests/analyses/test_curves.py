@@ -159,14 +159,3 @@ def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, 
     (line,) = result.stderr.strip().splitlines()
     assert text in line and "epochs.csv'" in line
     assert not (tmp_path / "out").exists()
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    for words, text in [
-        ([tmp_path / "empty"], "holds no training run: expected epochs.csv in it"),
-        ([tmp_path / "nowhere"], "there is no folder or file"),
-        ([], "Missing argument 'RUN...'"),
-    ]:
-        result = command(*words, "--output", tmp_path / "out")
-        assert result.exit_code == 2 and text in result.stderr.splitlines()[-1]

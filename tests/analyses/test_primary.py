@@ -180,8 +180,7 @@ def test_without_a_grid_there_are_no_positions(digits):
     result = primary.decode_single(model, decoders, images[:1], classes=list("0123456789"))
     assert result.places is None and result.fields is None and len(result.types) == 6
     assert primary.evaluate(model, decoders, images, dataset="digits").children == 12
-    for width in ("single", "double"):
-        assert_fits(results.draw("primary", result, width))
+    assert_fits(results.draw("primary", result, "single"))
 
 
 @pytest.fixture
@@ -197,18 +196,18 @@ def assert_refused(outcome, *words):
 
 
 def test_train_then_draw_then_evaluate(run, tmp_path):
-    trained = run("train", *DIGITS, "--limit", 360, "--epochs", 1)
+    trained = run("train", *DIGITS, "--limit", 100, "--epochs", 1)
     assert trained.exit_code == 0, trained.output
     assert "trained with uniform couplings" in trained.stdout
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
-    assert card["results"]["test"]["n"] == 360 and card["training"]["images"] == 360
+    assert card["results"]["test"]["n"] == card["training"]["images"] == 100
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
     assert_refused(run("train", *DIGITS, "--limit", 60), "is there already", "--output")
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
     drawn = run(*DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "Predicted as 3" in drawn.stdout
     assert sorted(p.suffix for p in (tmp_path / "runs/figures").iterdir()) == [".json", ".png"]
-    many = run(*DIGITS, *decoder, "--n", 360, "--json")
+    many = run(*DIGITS, *decoder, "--n", 100, "--json")
     assert json.loads(many.stdout)["sse"]["value"] == pytest.approx(
         card["results"]["test"]["sse"]["value"], rel=1e-4
     )
@@ -222,7 +221,7 @@ def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
     model = checkpoint.load("mnist")
     decoders = load(SHIPPED, model.card, checkpoint="mnist")
     stated = json.loads(SHIPPED.with_suffix(".json").read_text())["results"]["test"]
-    images = to_float(data.load("mnist", "test", mnist_root).first(300).images)
+    images = to_float(data.load("mnist", "test", mnist_root).first(100).images)
     found = primary.evaluate(model, decoders, images, dataset="mnist")
     assert stated["n"] == 10_000
     sse, high = found.sse.value, found.sse.high

@@ -220,9 +220,8 @@ def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_im
     assert result.accuracy.value[0] == pytest.approx(expected)
     assert result.coupling_sd.value[0] > 0.01 > result.control_sd.value[0]
     assert "in one pass" in routing.OverImages().verdict(result)
-    for width in ("single", "double"):
-        results.draw("routing", result, width)
-        results.draw("routing", one(model, tiny_images[:1]), width)
+    for drawn in (result, one(model, tiny_images[:1])):
+        results.draw("routing", drawn, "single")
 
 
 def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
@@ -277,30 +276,9 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     assert whole.type_coupling.value.shape == (3, 24, 3)
     assert results.parts("routing", result) == ("", "evidence")
     np.testing.assert_allclose(result.type_evidence.sum(0), result.map_sums, rtol=1e-5)
-    for width in ("single", "double"):
-        for part in results.parts("routing", result):
-            results.draw("routing", result, width, part)
-        for part in results.parts("routing", whole):
-            results.draw("routing", whole, width, part)
-
-
-def test_every_image_gets_its_own_draws_and_every_seed_others(foreign, tiny_images):
-    taken = []
-
-    class Recording(Foreign):
-        def look(self, images, *, keep, couplings=None, iterations=None):
-            if couplings is not None and couplings.dim() == 3:
-                taken.append(couplings)
-            return super().look(images, keep=keep, couplings=couplings, iterations=iterations)
-
-    model = Recording((1, 21, 19), 3)
-    first, _ = many(model, tiny_images, seed=3)
-    again, _ = many(model, tiny_images, seed=3)
-    other, _ = many(model, tiny_images, seed=4)
-    for draws in taken[1:4]:
-        assert len(torch.unique(draws[:, 0], dim=0)) == 8
-    spread = [r.control_effective_parents.value[1] for r in (first, again, other)]
-    assert spread[0] == spread[1] != spread[2]
+    for drawn in (result, whole):
+        for part in results.parts("routing", drawn):
+            results.draw("routing", drawn, "single", part)
 
 
 def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):

@@ -55,7 +55,7 @@ def test_capsules_without_positions_have_no_maps_and_are_drawn(tiny_images, tmp_
     image = torch.nn.functional.pad(tiny_images[:1], (4, 5, 3, 4))
     result = one_image(pair, image, 1, classes=list("0123456789"))
     assert result.maps["k-means"] is None
-    assert_redrawn("side_by_side", result, tmp_path)
+    assert_redrawn("side_by_side", result, tmp_path, widths=(3.25,))
 
 
 def test_networks_that_cannot_stand_there_are_refused_before_anything_is_computed(
