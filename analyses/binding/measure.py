@@ -98,8 +98,8 @@ def of_positions(model, made: Assemblies, names=OF_ROUTING, progress=iter) -> di
         whole = trace(model, images, keep=(*parts, "children", "child_activations"))
         found = {CAPSULES: capsules(whole)}
         for name in names:
-            other = {"keep": parts, "couplings": "uniform"}
-            traced = trace(model, images, **other) if name == UNIFORM else whole
+            how = "uniform" if name == UNIFORM else None
+            traced = whole if how is None else trace(model, images, keep=parts, couplings=how)
             found[name] = score(traced, name)
         return found
 
@@ -217,9 +217,9 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> C
         apart = pair[0].require("children") - pair[1].require("children")
         apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
         unequal = max(unequal, float((apart * masks[0][rows]).max()))
-    said_of_all = Answers(*map(torch.cat, zip(*said, strict=True)))
-    change = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
-    return Context(np.stack(change), float(torch.cat(spread).std()), unequal, said_of_all)
+    joined = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
+    all_said = Answers(*map(torch.cat, zip(*said, strict=True)))
+    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal, all_said)
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
