@@ -72,32 +72,35 @@ class OneImage(Analysis):
 
     def measure(self, networks, image, label=None, *, classes) -> Result:
         """Look at one image in two networks, routed and with uniform couplings."""
-        from capsviz.analyses import routing
-        from capsviz.tracing import trace
+        from capsviz.tracing import coupling_sd, measures, trace
         from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
+        from capsviz.transforms.augment import to_uint8
 
         require_two_networks(networks)
-        looks = {}
+        image, keep, looks = image.cpu(), (*measures.INSIDE, "evidence"), {}
         for name, network in networks.items():
-            require_all_to_all(trace(network, image, keep=("couplings",)).require("couplings"))
-            alone = routing.OneImage().measure(network, image, label, classes=classes)
-            parents = np.exp(alone.entropy_nats[-1])
+            routed = trace(network, image, keep=keep)
+            require_all_to_all(routed.require("couplings"))
+            uniform = trace(network, image, keep=keep, couplings="uniform")
+            own, control = measures.evidence_of(routed), measures.evidence_of(uniform)
+            couplings = routed.require("couplings")[-1, 0]
+            parents = measures.entropy(couplings).exp()
             looks[name] = {
-                "couplings": alone.couplings[-1],
+                "couplings": measures.by_type(couplings, routed.grid).numpy(),
                 "effective": float(parents.mean()),
-                "effective_band": np.quantile(parents, [0.05, 0.95]),
-                "coupling_sd": float(alone.coupling_sd[-1]),
-                "activations": alone.activations,
-                "uniform_activations": alone.uniform_activations,
-                "maps": alone.maps,
-                "uniform_maps": alone.uniform_maps,
-                "type_evidence": alone.type_evidence,
-                "uniform_type_evidence": alone.uniform_type_evidence,
-                "sums": alone.map_sums,
-                "uniform_sums": alone.uniform_map_sums,
-                "quantities": words_of(alone.quantity),
-                "extents_px": alone.extent_px,
+                "effective_band": np.quantile(parents.numpy(), [0.05, 0.95]),
+                "coupling_sd": float(coupling_sd(couplings)),
+                "activations": routed.require("lengths")[0].float().numpy(),
+                "uniform_activations": uniform.require("lengths")[0].float().numpy(),
+                "maps": own.maps,
+                "uniform_maps": control.maps,
+                "type_evidence": own.types,
+                "uniform_type_evidence": control.types,
+                "sums": own.sums,
+                "uniform_sums": control.sums,
+                "quantities": words_of(own.quantity),
+                "extents_px": None if own.maps is None else list(routed.extent or ()),
             }
         named = ("couplings", "maps", "uniform_maps", "type_evidence", "uniform_type_evidence",
                  "quantities", "extents_px")  # fmt: skip
@@ -106,7 +109,7 @@ class OneImage(Analysis):
             each = {name: look[field] for name, look in looks.items()}
             fields[field] = each if field in named else np.stack(list(each.values()))
         return Result(
-            image=alone.image,
+            image=to_uint8(image[0]),
             networks=list(networks),
             words=[routing_words(network) for network in networks.values()],
             **fields,

@@ -196,18 +196,18 @@ def assert_refused(outcome, *words):
 
 
 def test_train_then_draw_then_evaluate(run, tmp_path):
-    trained = run("train", *DIGITS, "--limit", 100, "--epochs", 1)
+    trained = run("train", *DIGITS, "--limit", 360, "--epochs", 1)
     assert trained.exit_code == 0, trained.output
     assert "trained with uniform couplings" in trained.stdout
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
-    assert card["results"]["test"]["n"] == card["training"]["images"] == 100
+    assert card["results"]["test"]["n"] == card["training"]["images"] == 360
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
     assert_refused(run("train", *DIGITS, "--limit", 60), "is there already", "--output")
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
     drawn = run(*DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "Predicted as 3" in drawn.stdout
     assert sorted(p.suffix for p in (tmp_path / "runs/figures").iterdir()) == [".json", ".png"]
-    many = run(*DIGITS, *decoder, "--n", 100, "--json")
+    many = run(*DIGITS, *decoder, "--n", 360, "--json")
     assert json.loads(many.stdout)["sse"]["value"] == pytest.approx(
         card["results"]["test"]["sse"]["value"], rel=1e-4
     )

@@ -7,7 +7,7 @@ from conftest import build_strong, build_tiny
 from helpers.figure_checks import assert_redrawn
 
 from capsviz import checkpoint
-from capsviz.analyses import side_by_side
+from capsviz.analyses import routing, side_by_side
 from capsviz.nn import models
 from capsviz.tracing import measures, trace
 
@@ -24,6 +24,21 @@ def pair():
 
 def many(pair, images, labels):
     return side_by_side.OverImages().measure(pair, images, labels, classes=CLASSES, dataset="noise")
+
+
+def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
+    result = one_image(pair, tiny_images[:1], 1, classes=CLASSES)
+    for k, (name, model) in enumerate(pair.items()):
+        alone = routing.OneImage().measure(model, tiny_images[:1], 1, classes=CLASSES)
+        np.testing.assert_array_equal(result.activations[k], alone.activations)
+        np.testing.assert_allclose(result.couplings[name], alone.couplings[-1], rtol=1e-6)
+        np.testing.assert_array_equal(result.uniform_maps[name], alone.uniform_maps)
+        np.testing.assert_allclose(result.maps[name].sum((1, 2)), result.sums[k], rtol=1e-6)
+        assert result.effective[k] == pytest.approx(np.exp(alone.entropy_nats[-1]).mean())
+    assert "Dynamic" in result.words[0] and "Gaussians" in result.words[1]
+    assert result.quantities["one"]["words"] == "s·v̂"
+    assert result.quantities["two"]["words"].startswith("the logit")
+    assert result.shown[0] == result.activations[0].argmax() != result.shown[1]
 
 
 def read(model, images, couplings):
