@@ -146,8 +146,8 @@ class Analysis:
     # along their first axis; None: all short ones
 
     def __init_subclass__(cls) -> None:
-        """Give results the method `to_frame`."""
-        if "Result" in vars(cls):
+        """Give results the method `to_frame`; what is no result is refused by `of`."""
+        if hasattr(vars(cls).get("Result"), "_fields"):
             cls.Result.to_frame = _to_frame  # type: ignore[attr-defined]
 
     def measure(self, *given, **options):
@@ -321,7 +321,7 @@ def explanation(name: str) -> str:
     """Return the page of an analysis, in Markdown; without one, the docstring of its module.
 
     The page is explain.md in its folder, or NAME.md beside NAME.py: a title that asks the question,
-    and the sections "Method", "What to see", "What not to conclude" and "Sources".
+    and the sections "Method", "What to see" and "What not to conclude", at the end maybe "Sources".
     """
     source = discovery.source(PACKAGE, name)
     folder = source.name == "__init__.py"

@@ -98,10 +98,12 @@ def test_a_data_set_is_called_by_the_name_of_its_file(plugin):
     assert capsviz.data.load("mine", "test").name == "mine"
 
 
-def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin):
+@pytest.mark.parametrize("body", ["pass", "Result = dict"])
+def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin, body):
     path = plugin(
         "analyses/silent.py",
-        '"""Nothing."""\nfrom capsviz.analysis import Analysis\n\nclass Silent(Analysis): pass\n',
+        '"""Nothing."""\nfrom capsviz.analysis import Analysis\n\n'
+        f"class Silent(Analysis): {body}\n",
     )
     result = CliRunner().invoke(main, ["silent", "--checkpoint", "digits"])
     assert result.exit_code == 2
@@ -176,4 +178,4 @@ def test_a_check_that_is_none_is_refused_or_judges_nothing(plugin):
         checks.run(network, only="late")
     plugin("pitfalls/silent.py", CHECK.format(after="", body="pass"))
     verdict = checks.run(network, only="silent").verdict("silent")
-    assert verdict.status == "SKIPPED" and "returns NoneType" in verdict.message
+    assert verdict.status == "SKIPPED" and "returns nothing, expected passes" in verdict.message

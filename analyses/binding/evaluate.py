@@ -9,7 +9,7 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.analyses.binding import measure
-from capsviz.analyses.binding.measure import CEILING, COUPLING, FLOOR, SEES
+from capsviz.analyses.binding.measure import CAPSULES, CEILING, COUPLING, FLOOR, SEES
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.statistics.comparison import compare_explained, draw_resamples
@@ -38,19 +38,35 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     except ValueError as error:
         fresh, left_out = None, [f"no untrained network: {error}"]
 
-    areas = measure.assignment(model, two, grid, progress=progress)
-    areas[measure.PRIOR] = measure.prior(model, known, two, grid)
+    seen, found = measure.see(two, grid), measure.of_positions(model, two, progress=progress)
+    elsewhere = measure.of_positions(model, known, (COUPLING,))
+    scores = {name: found[name] for name in measure.OF_ROUTING}
+    scores[measure.PRIOR] = elsewhere[COUPLING].sum(0).expand_as(found[COUPLING])
     if fresh is not None:
-        areas[measure.UNTRAINED] = measure.assignment(fresh, two, grid, (COUPLING,))[COUPLING]
-    areas[measure.ALONE] = measure.alone(model, known, two, grid, seed)
+        scores[measure.UNTRAINED] = measure.of_positions(fresh, two, (COUPLING,))[COUPLING]
+    scores[measure.ALONE] = measure.alone(
+        elsewhere[CAPSULES], known, measure.see(known, grid), found[CAPSULES], grid, seed
+    )
+    areas = {
+        name: measure.right(measure.between(one, two.classes), two, seen)
+        for name, one in scores.items()
+    }
     for name, poses in ((CEILING, True), (FLOOR, False)):
         areas[name] = measure.of_truth(two, parts, apart, poses)
 
-    own = measure.context(model, one, grid, progress)
+    seen = measure.see(one, grid)
+    own = measure.context(model, one, seen, grid, progress)
     pairs = {name: (change, own.spread) for name, change in zip(SEES, own.change, strict=True)}
+    fit = assemblies.make("validation", n, **options, seed=seed)
+
+    def said(network, within):  # of the images of the fit, inside and outside
+        return [measure.answered(network, fit), within, measure.answered(network, outside)]
+
+    answers = {"pose": said(model, own.answers)}
     if fresh is not None:
-        other = measure.context(fresh, one, grid)
+        other = measure.context(fresh, one, seen, grid)
         pairs[f"{SEES[0]}, untrained"] = other.change[0], other.spread
+        answers["pose, untrained network"] = said(fresh, other.answers)
     rounds = own.change.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = measure.true_context(one, parts, apart, poses)
@@ -64,12 +80,11 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     some, few = _first(one, SERIES), _first(one, MAPPED)
     turned = measure.when_turned(model, some)
     accuracy, agreement = measure.when_moved(model, some, grid)
-    explained, vectors = _poses(model, fresh, one, outside, options, n, seed)
+    vectors = {name: [each.poses for each in rows] for name, rows in answers.items()}
+    vectors[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
     maps, names, lacking = measure.relevance(model, few, grid, seed, progress)
     angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
-    right = torch.cat(
-        [measure.predicted(model, x.images) == x.classes[:, 0] for x in (one, outside)]
-    )
+    right = torch.cat([each.right for each in answers["pose"][1:]])
     bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
     in_bins = np.stack([np.where(chosen, right.numpy(), np.nan) for chosen in bins])
     return dict(
@@ -87,9 +102,9 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         distances_px=list(measure.DISTANCES_PX),
         accuracy=_mean(accuracy, 0, 1),
         agreement=_mean(agreement, -1, 1),
-        vectors=vectors,
+        vectors=list(vectors),
         pose=list(measure.POSE),
-        explained=explained,
+        explained=_explained(vectors, (fit, one, outside), seed),
         ranges=["rotations of training", "other rotations"],
         maps=names,
         relevance=_mean(maps, 0, 1),
@@ -127,19 +142,13 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
     return Estimate(means.reshape(shape), ends.reshape(*shape, 2), values.shape[-1])
 
 
-def _poses(model, fresh, one, outside, options, n, seed):
-    """R² of true poses from poses, those of an untrained network, and pixels."""
-    fit = assemblies.make("validation", n, **options, seed=seed)
-    made = fit, one, outside
-    rows = {"pose": [measure.poses(model, x) for x in made]}
-    if fresh is not None:
-        rows["pose, untrained network"] = [measure.poses(fresh, x) for x in made]
-    rows[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
-    counts, found = draw_resamples(n, seed=seed), []
-    for vectors in rows.values():
-        errors = measure.pose_errors(list(zip(vectors, made, strict=True)))
+def _explained(vectors, made, seed: int) -> Estimate:
+    """R² of true poses from vectors of three sets of images, of which the first is fitted on."""
+    counts, found = draw_resamples(len(made[1].images), seed=seed), []
+    for rows in vectors.values():
+        errors = measure.pose_errors(list(zip(rows, made, strict=True)))
         found.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
-    return stack(found), list(rows)
+    return stack(found)
 
 
 def _first(made, n: int):
@@ -150,7 +159,7 @@ def _example(model, two, grid) -> dict:
     """The first image of two wholes of unlike parts, and the wholes of its positions."""
     unlike = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
     one = type(two)(*(values[unlike][:1] for values in two))
-    less = measure.of_classes(model, to_float(one.images), (COUPLING,))[COUPLING]
+    less = measure.of_positions(model, one, (COUPLING,))[COUPLING]
     less, true = measure.between(less, one.classes)[0], measure.see(one, grid).whole[0]
     found = torch.where(true < 0, -1, (less < 0).long())
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,12 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.data.assemblies import Assemblies, render
+from capsviz.data.assemblies import CLASSES, SIDE, Assemblies, render
 from capsviz.experiments import maps as attribution
 from capsviz.experiments import wholes as truth
 from capsviz.experiments.wholes import Grid
 from capsviz.statistics.detection import auroc
-from capsviz.tracing import evidence, scores, trace
+from capsviz.tracing import Trace, evidence, parents, scores, trace
 from capsviz.transforms.augment import to_float
 
 CHUNK = 50  # images of a pass that keeps votes
@@ -27,7 +27,7 @@ COUPLING, LONG, EVIDENCE = "coupling", "coupling times length of the vote", "evi
 AGREEMENT, UNIFORM = "agreement", "evidence with uniform couplings"
 OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
 CEILING, FLOOR = "votes from the true poses", "votes from part types alone"
-UNTRAINED = "coupling, untrained network"
+UNTRAINED, CAPSULES = "coupling, untrained network", "capsules"
 ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
 SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
 SEES = ("positions of the other part", "positions of a distractor")
@@ -67,36 +67,43 @@ def by_position(values: Tensor, grid) -> Tensor:
     return values.double().cpu().unflatten(1, grid).sum(1)
 
 
-def of_classes(model, images: Tensor, names: Collection[str]) -> dict[str, Tensor]:
-    """Return what positions have for classes, (N, rows, columns, J), of these names."""
-    traced = trace(model, images, keep=("couplings",) if [*names] == [COUPLING] else evidence.PARTS)
-    couplings, found = traced.require("couplings")[-1], {}
-    if COUPLING in names:
-        found[COUPLING] = couplings
-    if LONG in names:
-        found[LONG] = couplings * traced.require("votes").norm(dim=-1)
-    if EVIDENCE in names:
-        found[EVIDENCE] = evidence.of_children(traced)
-    if AGREEMENT in names:
-        direction = normalize(traced.require("poses")[-1], dim=-1)
-        found[AGREEMENT] = torch.einsum("bije,bje->bij", traced.require("votes"), direction)
-    if UNIFORM in names:
-        other = trace(model, images, keep=evidence.PARTS, couplings="uniform")
-        found[UNIFORM] = evidence.of_children(other)
-    return {name: by_position(one, traced.grid) for name, one in found.items()}
+def score(traced: Trace, name: str) -> Tensor:
+    """Return a score of `OF_ROUTING` that positions have for classes, (N, rows, columns, J).
 
-
-def assignment(
-    model, made: Assemblies, grid: Grid, names: Collection[str] = OF_ROUTING, progress=iter
-) -> dict[str, np.ndarray]:
-    """Return the AUROC of scores for the whole that a position sees, (3, N) of `SUBSETS`.
-
-    In an image of wholes of two classes A and B a score is that of A less that of B, at positions
-    that see a part of A or B most of all. NaN where a subset has no positions of both wholes.
+    `UNIFORM` is `EVIDENCE` of a trace with uniform couplings.
     """
-    found = collected(lambda x, _: of_classes(model, x, names), made.images, progress)
-    seen = see(made, grid)
-    return {k: right(between(one, made.classes), made, seen) for k, one in found.items()}
+    values = traced.require("couplings")[-1]
+    if name == LONG:
+        values = values * traced.require("votes").norm(dim=-1)
+    elif name in (EVIDENCE, UNIFORM):
+        values = evidence.of_children(traced)
+    elif name == AGREEMENT:
+        direction = normalize(traced.require("poses")[-1], dim=-1)
+        values = torch.einsum("bije,bje->bij", traced.require("votes"), direction)
+    return by_position(values, traced.grid)
+
+
+def capsules(traced: Trace) -> Tensor:
+    """Return the capsules of each position with their activations, (N, rows, columns, F)."""
+    children, active = traced.require("children"), traced.require("child_activations")
+    joined = torch.cat([children, active[..., None]], 2).cpu().float()
+    return joined.unflatten(1, traced.grid).permute(0, 2, 3, 1, 4).flatten(3)
+
+
+def of_positions(model, made: Assemblies, names=OF_ROUTING, progress=iter) -> dict[str, Tensor]:
+    """Return scores of all positions by their names, and `CAPSULES`, by one pass over images."""
+    parts = ("couplings",) if [*names] == [COUPLING] else evidence.PARTS
+
+    def look(images, _):
+        whole = trace(model, images, keep=(*parts, "children", "child_activations"))
+        found = {CAPSULES: capsules(whole)}
+        for name in names:
+            how = "uniform" if name == UNIFORM else None
+            traced = whole if how is None else trace(model, images, keep=parts, couplings=how)
+            found[name] = score(traced, name)
+        return found
+
+    return collected(look, made.images, progress)
 
 
 def between(values: Tensor, classes: Tensor) -> Tensor:
@@ -123,45 +130,29 @@ def _right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.
     return areas
 
 
-def alone(model, known: Assemblies, made: Assemblies, grid: Grid, seed: int) -> np.ndarray:
-    """Return AUROC as `assignment`, of a probe that knows one position alone.
+def alone(known: Tensor, made: Assemblies, seen: Seen, capsules: Tensor, grid: Grid, seed: int):
+    """Return what one position alone tells of its class (N, rows, columns, J), by a probe.
 
-    A logistic regression from the capsules and the coordinates of one position to the class of the
-    whole that it sees, fitted on positions of other images.
+    A logistic regression from the capsules (N, rows, columns, F) and the coordinates of a position
+    to the class of the whole that it sees, fitted on the images `made`, of which these are `known`.
     """
-    x = _alone(model, known, grid)
-    seen = see(known, grid).whole.flatten()
-    chosen = (seen >= 0).nonzero().flatten()
+    whole = seen.whole.flatten()
+    chosen = (whole >= 0).nonzero().flatten()
     draw = torch.Generator().manual_seed(seed)
     chosen = chosen[torch.randperm(len(chosen), generator=draw)[:PROBED]]
     image = chosen // grid.centres[..., 0].numel()
     probe = LogisticRegression(max_iter=300)
-    probe.fit(x[chosen].numpy(), known.classes[image, seen[chosen]].numpy())
-    values = np.full((len(made.images), *grid.centres.shape[:2], model.config["classes"]), -np.inf)
-    logits = probe.predict_log_proba(_alone(model, made, grid).numpy())
-    values[..., probe.classes_] = logits.reshape(*values.shape[:3], -1)
-    return right(between(torch.from_numpy(values), made.classes), made, see(made, grid))
+    probe.fit(_at_places(known, grid)[chosen].numpy(), made.classes[image, whole[chosen]].numpy())
+    values = torch.full((*capsules.shape[:3], len(CLASSES)), -torch.inf, dtype=torch.double)
+    logits = probe.predict_log_proba(_at_places(capsules, grid).numpy())
+    values[..., probe.classes_] = torch.from_numpy(logits).double().unflatten(0, values.shape[:3])
+    return values
 
 
-def _alone(model, made: Assemblies, grid: Grid) -> Tensor:
-    """Capsules of each position, of all types, their activations and its coordinates."""
-    rows = []
-    for _, images in batches(made.images):
-        traced = trace(model, images, keep=("children", "child_activations"))
-        capsules, active = traced.require("children"), traced.require("child_activations")
-        joined = torch.cat([capsules, active[..., None]], 2).cpu().float()
-        rows.append(joined.unflatten(1, traced.grid).permute(0, 2, 3, 1, 4).flatten(3))
-    x = torch.cat(rows)
-    centres = grid.centres.float() / made.images.shape[-1]
-    return torch.cat([x, centres.expand(len(x), *centres.shape)], 3).flatten(0, 2)
-
-
-def prior(model, known: Assemblies, made: Assemblies, grid: Grid) -> np.ndarray:
-    """Return AUROC as `assignment`, of mean couplings over other images."""
-    look = collected(lambda x, _: of_classes(model, x, (COUPLING,)), known.images)
-    total = look[COUPLING].sum(0)
-    values = total.expand(len(made.images), *total.shape)
-    return right(between(values, made.classes), made, see(made, grid))
+def _at_places(capsules: Tensor, grid: Grid) -> Tensor:
+    """Capsules and coordinates of each position of each image."""
+    centres = (grid.centres.float() / SIDE).expand(len(capsules), -1, -1, -1)
+    return torch.cat([capsules, centres], 3).flatten(0, 2)
 
 
 def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
@@ -172,15 +163,30 @@ def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.n
     return _right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
 
 
+class Answers(NamedTuple):
+    """What a network says of N images."""
+
+    poses: Tensor  # (N, E) of the true class
+    right: Tensor  # (N,) whether that is predicted
+
+
+def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> Answers:
+    """Return what poses (N, J, E) and activations (N, J) say of images of classes (N, W)."""
+    own = classes[:, 0]
+    right = activations.argmax(1) == own
+    return Answers(poses[torch.arange(len(own)), own].cpu().double(), right)
+
+
 class Context(NamedTuple):
     """Pairs of images in which what a position sees is equal, and its whole is not."""
 
     change: np.ndarray  # (2, R, N) of `SEES`: how far couplings follow; NaN: no such position
     spread: float  # standard deviation of the couplings of a position
     unequal: float  # largest difference of a capsule between the two images
+    answers: Answers  # to the first images
 
 
-def context(model, made: Assemblies, grid: Grid, progress=iter) -> Context:
+def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> Context:
     """Measure whether couplings of a position change with a part that it does not see.
 
     In the other image of a pair the second part is turned, which makes its class A the partner B.
@@ -188,13 +194,17 @@ def context(model, made: Assemblies, grid: Grid, progress=iter) -> Context:
     the positions that see equal pixels, and there the first part most, or a distractor.
     """
     other = truth.turned(made)
-    same, seen = truth.same_field(made.images, other.images, grid), see(made, grid)
+    same = truth.same_field(made.images, other.images, grid)
     masks = [same & (seen.part == 0), same & (seen.part >= 0) & (seen.whole < 0)]
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
-    changes, spread, unequal = [], [], 0.0
+    changes, spread, unequal, said = [], [], 0.0, []
     for rows, images in batches(made.images, progress):
-        pair = [trace(model, x, keep=("couplings", "children"))
-                for x in (images, to_float(other.images[rows]))]  # fmt: skip
+        pair = [
+            trace(model, x, keep=("couplings", "children", "poses", "lengths"))
+            for x in (images, to_float(other.images[rows]))
+        ]
+        last = pair[0].require("poses")[-1], pair[0].require("lengths")
+        said.append(answers(*last, made.classes[rows]))
         layers = pair[0].require("couplings"), pair[1].require("couplings")
         less = [
             torch.stack([between(by_position(c, t.grid), classes[rows]) for c in layer])
@@ -208,7 +218,8 @@ def context(model, made: Assemblies, grid: Grid, progress=iter) -> Context:
         apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
         unequal = max(unequal, float((apart * masks[0][rows]).max()))
     joined = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
-    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal)
+    all_said = Answers(*map(torch.cat, zip(*said, strict=True)))
+    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal, all_said)
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
@@ -229,16 +240,12 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
     return change[..., 0].numpy()
 
 
-def predicted(model, images: Tensor) -> Tensor:
-    """Return the classes (N,) that a network predicts for images (N, 1, H, W) uint8."""
-    return torch.cat([scores(model, x).argmax(1) for _, x in batches(images)])
-
-
 def when_turned(model, made: Assemblies) -> np.ndarray:
     """Return predictions (3, A, N) 0 or 1: the class, its partner, any other; by angle."""
     own, rows = made.classes[:, 0], []
     for angle in ANGLES_DEG:
-        found = predicted(model, truth.turned(made, math.radians(angle)).images)
+        images = to_float(truth.turned(made, math.radians(angle)).images)
+        found = scores(model, images).argmax(1)
         is_own, is_partner = found == own, found == truth.partner(own)
         rows.append(torch.stack([is_own, is_partner, ~(is_own | is_partner)]))
     return torch.stack(rows, 1).double().numpy()
@@ -251,23 +258,24 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     """
     whole, own = truth.inside(truth.moved(made, DISTANCES_PX[-1])), made.classes[:, 0]
     accuracy, agreement = [], []
+
+    def look(images, rows):
+        traced = trace(model, images, keep=(*evidence.PARTS, "lengths"))
+        agreed = score(traced, AGREEMENT)[torch.arange(len(images)), ..., own[rows]]
+        return {"agreed": agreed, "right": traced.require("lengths").argmax(1) == own[rows]}
+
     for distance in DISTANCES_PX:
         one = truth.moved(made, distance)
-        mask, right = see(one, grid).part == 0, predicted(model, one.images) == own
-        agreed = collected(lambda x, _: of_classes(model, x, (AGREEMENT,)), one.images)[AGREEMENT]
-        agreed = agreed[torch.arange(len(own)), ..., own]
-        accuracy.append(torch.where(whole, right.double(), torch.nan))
-        agreement.append(torch.where(whole, _mean_where(agreed[None], mask)[0], torch.nan))
+        mask = see(one, grid).part == 0
+        found = collected(look, one.images)
+        accuracy.append(torch.where(whole, found["right"].double(), torch.nan))
+        agreement.append(torch.where(whole, _mean_where(found["agreed"][None], mask)[0], torch.nan))
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
-def poses(model, made: Assemblies) -> Tensor:
-    """Return the pose (N, E) of the true class."""
-    rows = []
-    for part, images in batches(made.images):
-        last = trace(model, images, keep=("poses",)).require("poses")[-1]
-        rows.append(last[torch.arange(len(last)), made.classes[part, 0]].cpu().double())
-    return torch.cat(rows)
+def answered(model, made: Assemblies) -> Answers:
+    """Return what a network says of images."""
+    return answers(*parents(model, to_float(made.images)), made.classes)
 
 
 def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -321,10 +329,9 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
 
     def look(images, rows):
         classes = own[rows]
-        values = of_classes(model, images, OF_ROUTING[:-1])
-        maps = {n: v[torch.arange(len(v)), ..., classes] for n, v in values.items()}
-        children = trace(model, images, keep=("children",)).require("children")
-        maps[LENGTH] = by_position(children.norm(dim=2), model.grid)
+        traced, n = trace(model, images, keep=(*evidence.PARTS, "children")), torch.arange(len(own))
+        maps = {k: score(traced, k)[n[: len(images)], ..., classes] for k in OF_ROUTING[:-1]}
+        maps[LENGTH] = by_position(traced.require("children").norm(dim=2), traced.grid)
         pixels = {f"{n} (pixels)": method(images, classes).order for n, method in methods.items()}
         return maps | pixels
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from capsviz.analyses.faithfulness.units import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import name_rows, points, room, rule, show, split, wrapped
@@ -20,7 +21,6 @@ CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
 LABELS = {"ink": "brightness"}
 WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two
-WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import decode, score_name, scores, trace
+from capsviz.tracing import decode, parents, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
 from capsviz.transforms.augment import to_uint8
 
@@ -21,8 +21,8 @@ RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
 
 def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return poses (N, J, E) after the last iteration, and the predicted classes (N,)."""
-    traced = trace(model, images, keep=("poses", "lengths"))
-    return traced.require("poses")[-1], traced.require("lengths").argmax(1)
+    poses, activations = parents(model, images)
+    return poses, activations.argmax(1)
 
 
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:

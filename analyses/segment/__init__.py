@@ -91,20 +91,22 @@ class Segment(Analysis):
         measured = inputs.dataset.sample(n)
         require_two(len(measured))
         draw = measures.draws(measured, seed)
-        hits, sse, iou, worst = [], [], [], []
+        hits, sse, iou, confident = [], [], [], []
         for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
             drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
             hits.append(right.sum(1))
             sse.append(measures.errors(drawn))
             iou.append(measures.overlaps(drawn))
-            longest = drawn.lengths.masked_fill(right, 0).amax(1)
-            for i in (~right).any(1).nonzero().flatten():
-                worst.append((-float(longest[i]), int(rows[i]), drawn.only(i)))
-            worst = sorted(worst, key=lambda one: one[:2])[:failures]
+            confident.append(drawn.lengths.masked_fill(right, -1).amax(1))
+        longest = torch.cat(confident)  # wrong capsule; -1 where both are right
+        worst = longest.argsort(descending=True, stable=True)[:failures]
+        worst = worst[longest[worst] >= 0]
         examples = part.take(slice(index, index + count))
-        pairs = measures.look(network, examples, measures.draws(examples, seed))
-        pairs = pairs.join([one for *_, one in worst])
+        looks = [measures.look(network, examples, measures.draws(examples, seed))]
+        if len(worst):
+            looks.append(measures.look(network, measured.take(worst), draw[worst]))
+        pairs = measures.Drawn(*map(torch.cat, zip(*looks, strict=True)))
         correct, n = torch.cat(hits), len(measured)
         counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
         shares = Estimate(counts / n, wilson_each(counts, n), n)

@@ -29,14 +29,6 @@ class Drawn(NamedTuple):
     from_labels: Tensor  # (N, 2, C, H, W) decoded from labels
     from_absent: Tensor  # (N, C, H, W)
 
-    def only(self, i: int) -> Drawn:
-        """One of the images."""
-        return Drawn(*(value[i : i + 1].clone() for value in self))
-
-    def join(self, others: list[Drawn]) -> Drawn:
-        """With others behind it."""
-        return Drawn(*map(torch.cat, zip(self, *others, strict=True)))
-
 
 def require_pairs(part) -> None:
     """Raise ValueError unless images show two objects each, of at least 5 classes."""

@@ -151,5 +151,8 @@ def _examine(check: Check, *parts) -> Judgement:
     except Exception as error:  # a user's code may raise anything
         return skipped(f"it raises {in_words(error)}")
     if not isinstance(judgement, Judgement):
-        return skipped(f"it returns {type(judgement).__name__}, expected a judgement")
+        what = "nothing" if judgement is None else f"a {type(judgement).__name__}"
+        return skipped(
+            f"its `examine` returns {what}, expected passes(...), fails(...) or warns(...)"
+        )
     return judgement

@@ -156,18 +156,18 @@ def make(
             if name in whole and not force and _intact(output, before):
                 report(f"{name}: kept, {len(before)} drawn before")
                 continue
-            if why := left_out(name, inputs):
-                report(f"{name} left out: {why}")
-                continue
             free = None if force else {entry.name for entry in before} | set(begun)
 
             def begin(stem):  # whose files may lie there if this is stopped
                 begun.append(stem)
                 record()
 
-            whole = [other for other in whole if other != name]
             drawn: list[Entry] = []
             try:
+                if why := left_out(name, inputs):
+                    report(f"{name} left out: {why}")
+                    continue
+                whole = [other for other in whole if other != name]
                 each = _drawn(name, inputs, output, settings, free, formats, width, begin)
                 for several in each:
                     begun.pop()

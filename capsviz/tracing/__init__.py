@@ -31,6 +31,7 @@ from capsviz.tracing.outputs import scores as scores
 from capsviz.tracing.record import KEEP as KEEP
 from capsviz.tracing.record import Trace as Trace
 from capsviz.tracing.rerouting import from_children as from_children
+from capsviz.tracing.rerouting import parents as parents
 from capsviz.tracing.rerouting import parents_under as parents_under
 from capsviz.tracing.rerouting import routes_again as routes_again
 from capsviz.tracing.rerouting import under_couplings as under_couplings

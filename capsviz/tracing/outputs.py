@@ -12,6 +12,7 @@ from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.needs import require
 from capsviz.tracing.network import abilities, inference, inputs_of
 from capsviz.tracing.record import last_activations, require_finite
+from capsviz.tracing.rerouting import parents
 
 LENGTH = "capsule length"
 
@@ -99,8 +100,7 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
     last linear layer of a network without capsules; ValueError for a network that has neither.
     """
     if abilities(model).has_capsules:
-        poses = trace(model, images, keep=("poses",)).require("poses")
-        return poses[-1][torch.arange(len(classes)), classes.cpu()].double()
+        return parents(model, images).poses[torch.arange(len(classes)), classes.cpu()].double()
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise ValueError("this network has neither capsules nor a linear layer at its end")

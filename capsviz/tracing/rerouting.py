@@ -21,11 +21,29 @@ from capsviz.tracing.interventions import of_some
 from capsviz.tracing.needs import require
 from capsviz.tracing.network import abilities, check_layer, evaluating, inference, inputs_of
 from capsviz.tracing.record import require_finite_parts
+from capsviz.tracing.verification import verify_once
 
 
 def routes_again(model) -> bool:
     """Return whether a network's children can be routed again without its stem."""
     return abilities(model).routes_again
+
+
+def parents(model, images: Tensor) -> Parents:
+    """Return poses (N, J, E) and activations (N, J) of the classes, after the last iteration.
+
+    They are those of a trace, within rounding; no votes are made where a routing can do without.
+    NotFiniteError for poses or activations that are NaN or infinite.
+    """
+    if not routes_again(model):
+        traced = trace(model, images, keep=("poses", "lengths"))
+        return Parents(traced.require("poses")[-1], traced.require("lengths"))
+    images = inputs_of(model, images)
+    verify_once(model, images)
+    each = [model.capsules.couple(*children) for _, *children in chunks(model, images)]
+    joined = Parents(*(torch.cat(part).cpu() for part in zip(*each, strict=True)))
+    require_finite_parts(joined._asdict(), abilities(model).name)
+    return joined
 
 
 def parents_under(

@@ -94,13 +94,6 @@ def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
     assert len(result.maps) == len(result.relevance.value)
 
 
-def test_components_of_pixels_are_the_best_of_their_number_and_draw_nothing(one):
-    (found,) = measure.components(one, [])
-    pixels = one.images.flatten(1).double()
-    kept = torch.linalg.svdvals(pixels - pixels.mean(0))[: measure.COMPONENTS]
-    torch.testing.assert_close(found.norm(dim=0), kept)
-
-
 def test_networks_for_other_images_are_refused_in_a_line():
     digits = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2)
     with pytest.raises(ValueError, match=r"images \(1, 64, 64\) of 10 classes.*got \(1, 28, 28\)"):

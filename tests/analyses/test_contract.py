@@ -94,6 +94,7 @@ def impure(node):
         ("probes --digit 9 --index 3", "digits-9-3-to-4"),
         ("probes --n 60 --fit 20", "digits-60-images-fit-20"),
         ("reconstruct --n 30", "digits-30-images"),
+        ("routing --digit 3", "digits-3-0"),
         ("transplant", "digits-2-0-3-0"),
         ("transplant --n 40", "digits-40-images"),
         ("transplant --n 40 --by capsules", "digits-couplings-by-capsules-40-images"),
@@ -131,18 +132,21 @@ def test_what_a_network_lacks_is_told_before_anything_is_computed(monkeypatch):
     ("key", "options"),
     [
         ("affine-Affine", {"trained_px": 2}),
+        ("faithfulness-OverImages", {"steps": 3}),
         ("reconstruct-Reconstruct", {}),
+        ("routing-OverImages", {}),
         ("sweep-Sweep", {"step": 90.0, "grid": 1}),
+        ("transplant-OverPairs", {}),
         ("tsne-Tsne", {"method": "pca"}),
     ],
 )
 def test_images_may_be_on_another_device(key, options, digits):
-    network, names = Foreign(), [str(k) for k in range(10)]
-    given = {"network": network, "networks": {"a": network}, "classes": names, "dataset": "x"}
-    given = {name: one for name, one in given.items() if name in ANALYSES[key].given} | options
-    sample = [part[:40] for part in digits]
-    here, there = (
-        ANALYSES[key].measure(images=at[0], labels=at[1], **given)
-        for at in (sample, elsewhere(*sample))
-    )
-    assert same(here, there)
+    network, names, sample = Foreign(), [str(k) for k in range(10)], [part[:40] for part in digits]
+    known = {"network": network, "networks": {"a": network}, "classes": names, "dataset": "x"}
+
+    def measured(images, labels):
+        every = known | {"images": images, "labels": labels}
+        own = {name: one for name, one in every.items() if name in ANALYSES[key].given}
+        return ANALYSES[key].measure(**own, **options)
+
+    assert same(measured(*sample), measured(*elsewhere(*sample)))

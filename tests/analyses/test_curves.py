@@ -99,15 +99,6 @@ def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
     assert labels == ["a", "b", "best validation epoch"]
 
 
-def test_what_no_run_has_gets_no_panel(tmp_path):
-    with_sse, without = make(tmp_path / "a"), make(tmp_path / "b", sse=False)
-    shown = {}
-    for runs in ([without], [with_sse, without]):
-        figure = results.draw("curves", joined(files.read(runs)))
-        shown[len(runs)] = [axes.get_title() for axes in figure.axes if axes.axison]
-    assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
-
-
 def test_the_command_writes_figure_and_numbers(blank, tmp_path):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", sse=False)]
     out = tmp_path / "out"

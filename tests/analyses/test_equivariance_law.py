@@ -12,7 +12,6 @@ from capsviz.analyses import equivariance
 from capsviz.analyses.equivariance import fits, law, measure
 from capsviz.analyses.equivariance.measure import Data
 from capsviz.nn import models
-from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.transforms.warps import family_matrix
 
@@ -133,26 +132,6 @@ def test_two_halves_of_a_warp_are_the_whole(name):
         )
     assert torch.equal(matrix(sizes[0])[:2], family_matrix(name, sizes[0], (28, 28))[0])
     assert sizes[4] == pytest.approx({"scale": 1.3, "rotation": 30, "shear": 0.6}.get(name, 3.0))
-
-
-def test_controls_are_means_over_draws_and_intervals_are_over_these_too():
-    counts = draw_resamples(N, resamples=100)
-    draw = np.random.default_rng(0)
-
-    def errors(share, scale):
-        spread = scale * draw.uniform(1, 2, N)
-        return fits.LawErrors(np.stack([spread * share] * 6), spread, 2 * spread)
-
-    kinds = [[errors(0.2, 1)], [errors(0.4, 1), errors(0.8, 1000)]]
-    fields = fits.explained([kinds], fits.law_fields, counts)
-    fields = {name: one[:, 0] for name, one in fields.items()}
-    assert fields["explained"].value[:, 0] == pytest.approx([0.8, 0.4])
-    assert fields["change"].value[:, 0] == pytest.approx([0.9, 0.7])
-    assert fields["explained"].difference.value[1, 0] == pytest.approx(-0.4)
-    wide = fields["explained"].ci95[1, 0] - fields["explained"].value[1, 0]
-    assert abs(wide).min() > 12 * 0.2  # Student's quantile of two draws
-    assert np.ptp(fields["explained"].ci95[0, 0]) < 0.1  # the same in both draws
-    assert fields["to_own"].value == pytest.approx(0)
 
 
 def measured(networks, images, training, **options):

@@ -6,9 +6,7 @@ import torch
 from conftest import build_strong
 from helpers.linear_capsnet import CLASSES as J
 from helpers.linear_capsnet import SHAPE, Exact
-from helpers.other_devices import elsewhere, same
 
-from capsviz import results
 from capsviz.analyses.faithfulness import (
     OneImage,
     OverImages,
@@ -78,6 +76,7 @@ def test_one_image_is_judged_by_the_predicted_class_or_the_true_one(model, image
         one(model, images[:1], target="true")
 
 
+@pytest.mark.usefixtures("two_draws")
 def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model, images):
     before = [weight.clone() for weight in model.parameters()]
     model.train()
@@ -97,16 +96,8 @@ def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model,
     routed = gap[result.names.index(maps.ROUTED)]
     np.testing.assert_allclose(result.routed_less.value, routed - gap, atol=1e-6)
     assert result.sanity.value.shape == (len(result.names), 3)
-    assert result.sanity.n == 5 and result.stages[-1] == "conv1"
+    assert result.sanity.n == 2 and result.stages[-1] == "conv1"
     np.testing.assert_allclose(result.sanity.value[1], 1)
-
-
-@pytest.mark.usefixtures("two_draws")
-def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(model, images):
-    few = images[:2], LABELS[:2]
-    first = over(model, *few)
-    assert results.to_json(first) == results.to_json(over(model, *elsewhere(*few)))
-    assert not same(first.gap, over(model, *few, seed=1).gap)
 
 
 def test_a_faithful_map_is_named_and_one_that_is_not(generator):

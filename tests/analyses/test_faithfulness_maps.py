@@ -6,7 +6,6 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients, LayerGradCam, Occlusion
 from captum.metrics import infidelity
-from conftest import build_tiny
 from helpers.linear_capsnet import SHAPE, Exact, Plain
 from helpers.plain_capsnet import Closed, Foreign
 
@@ -14,7 +13,6 @@ from capsviz.analyses.faithfulness import measures
 from capsviz.experiments import maps
 from capsviz.experiments.attacks import frozen
 from capsviz.nn import models
-from capsviz.nn import routing as routings
 from capsviz.nn.models import Scores
 from capsviz.tracing import evidence, remember, scores
 
@@ -249,11 +247,3 @@ def test_scores_without_a_gradient_are_refused(images):
 
     with pytest.raises(ValueError, match="no gradient by the image"):
         maps.methods(Detached(), images[:1])
-
-
-@pytest.mark.parametrize("routing", [n for n in routings.available() if n != "dynamic"])
-def test_other_routings_have_maps_too(routing, tiny_images):
-    model = build_tiny(routing=routing)
-    found, left_out = maps_of(model, tiny_images[:2], torch.tensor([0, 1]))
-    assert maps.ROUTED in found and maps.UNIFORM in found and left_out == []
-    assert all(torch.isfinite(one.contributions).all() for one in found.values())

@@ -8,7 +8,7 @@ import torch
 from conftest import build_strong, build_tiny
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
-from helpers.plain_capsnet import Closed, Foreign
+from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
 from capsviz import data, results
@@ -17,7 +17,6 @@ from capsviz.analyses.importance import measure
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import squash
-from capsviz.statistics import replicates
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
 
@@ -231,36 +230,6 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     assert bare.kinds == ["children"] and len(bare.activation_change["children"]) == 12
     for one in (bare, one_image(model, images[:1])):
         assert_fits(results.draw("importance", one, "single"))
-
-
-def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels, others):
-    model = Closed((1, 21, 19), 3).eval()
-    with pytest.raises(ValueError, match="couplings cannot be replaced"):
-        measured(model, images, labels, others)
-    with pytest.raises(ValueError, match="couplings cannot be replaced"):
-        one_image(model, images[:1])
-
-
-def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_another_order(
-    images, labels, others
-):
-    each = []
-    for seed in range(2):
-        torch.manual_seed(seed)
-        each.append(measured(build_strong(), images, labels, others))
-    each[1] = each[1]._replace(first=dict.fromkeys(each[1].first, 1))
-    each[0] = each[0]._replace(first=dict.fromkeys(each[0].first, 0))
-    whole, of_first = replicates.over_runs(each, importance.Statistics.over_runs)
-    for name in ("activation_change", "accuracy_change"):
-        own = getattr(whole, name)
-        assert own["types"].runs is None and own["dimensions"].runs is None
-        assert f"{name} (types, dimensions)" in of_first
-    assert len(whole.activation_change["places"].runs) == 2
-    said = [one.rank_agreement["types"] for one in each]
-    assert whole.rank_agreement["types"] == pytest.approx(np.mean(said))
-    assert "most important" not in importance.OverImages().verdict(whole)
-    for one in (whole.base, *whole.curve_accuracy.values(), *whole.area_accuracy.values()):
-        assert one.low.min() >= 0 and one.high.max() <= 1
 
 
 def test_other_images_are_of_another_split():

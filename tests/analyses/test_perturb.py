@@ -10,9 +10,6 @@ from torch import nn
 from capsviz import results
 from capsviz.analyses import perturb
 from capsviz.analyses.perturb import measure as statistics_of
-from capsviz.data import Dataset
-from capsviz.inputs.opening import Inputs, open_inputs
-from capsviz.results import sets as paperset
 from capsviz.statistics.comparison import holm
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.moments import moments
@@ -241,22 +238,6 @@ def test_images_whose_reconstruction_is_black_are_left_out(boxes):
     assert found.n == 20 and np.isfinite(found.effect.value).all()
     with pytest.raises(ValueError, match="at least 2 images"):
         statistics_of.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
-
-
-def test_the_figure_set_shows_what_the_commands_show():
-    opened = open_inputs(checkpoint="digits")
-    made = paperset.results_of("perturb", opened, paperset.Settings(n=360))
-    (first, sheet), (second, table) = made
-    assert (first, second) == ("perturb-digits-2-0", "perturb-digits-2-35-images")
-    assert sheet.n == table.n == 35  # all there are, fewer than the default
-    assert sheet.captions == [perturb.captions(table)[d] for d in sheet.dimensions]
-
-
-def test_more_images_of_a_class_than_there_are_are_refused(tiny, tiny_images):
-    images = (tiny_images[:2] * 255).byte()
-    part = Dataset(images, torch.zeros(2, dtype=torch.long), ("a", "b", "c"), "made", "test")
-    with pytest.raises(ValueError, match="has 2 images of class 0: expected at least 2 of them"):
-        perturb.measure_class(Inputs(tiny, part, "tiny"), 0, 5)
 
 
 def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, twos):

@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 from scipy import stats
 
-from capsviz import checkpoint, results
+from capsviz import results
 from capsviz.analyses.reconstruct import Reconstruct
-from capsviz.cli import main
-from capsviz.nn import models
 
 NAMES = [str(k) for k in range(10)]
 
@@ -129,17 +126,3 @@ def test_colour_images_are_drawn_with_and_without_failures(right, generator):
         assert_fits(figure)
     texts = " ".join(text.get_text() for one in figures for text in one.findobj(Text))
     assert ("misclassified" in texts) is not right
-
-
-def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
-    card = {"name": "x", "dataset": {"name": "digits"}}
-    model = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2, reconstruction_weight=0.0)
-    path = checkpoint.save(tmp_path / "x.safetensors", model, card)
-    for name in ("reconstruct", "perturb", "detect"):
-        arguments = [name, "--checkpoint", str(path), "--output", str(tmp_path / "out")]
-        done = CliRunner().invoke(main, arguments)
-        assert done.exit_code == 2 and "no decoder" in done.stderr, name
-        assert len(done.stderr.strip().splitlines()) == 1
-    done = CliRunner().invoke(main, ["view", str(path), "--change", "1", "0.1"])
-    assert done.exit_code == 2 and "no decoder" in done.stderr
-    assert not (tmp_path / "out").exists()

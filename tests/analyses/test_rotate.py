@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_tiny
-from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
@@ -12,7 +11,6 @@ from capsviz.analyses import rotate
 from capsviz.analyses.rotate import draw
 from capsviz.analyses.rotate.draw import frames
 from capsviz.nn import models
-from capsviz.results import files as results
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate as turn
 
@@ -81,7 +79,7 @@ def test_pictures_of_one_angle_no_label_and_colour_are_drawn():
     assert found.inputs.shape == (1, 3, 20, 24)
 
 
-def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images, tmp_path):
+def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
     found = ONE.measure(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
     assert found.reconstructions is None and found.sse is None
@@ -90,11 +88,7 @@ def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images
     assert np.allclose(found.lengths[1], lengths[0], atol=1e-6)
     strip = ONE.draw(found).axes[0]
     assert [label.get_text() for label in strip.get_yticklabels()] == ["input"]
-    pictures = list(frames(found, 300))
-    assert len(pictures) == 6 and (pictures[0] != pictures[3]).any()
-    about = {"analysis": "rotate", "kind": "Result", "width": 7.16}
-    *_, path = results.write_result(tmp_path / "x", found, about)
-    assert same(results.read_result(path)[0], found)
+    assert len(list(frames(found, 300))) == 6
 
 
 def test_a_network_without_capsules_is_turned_by_its_probabilities(tiny_images):
@@ -102,10 +96,5 @@ def test_a_network_without_capsules_is_turned_by_its_probabilities(tiny_images):
     found = ONE.measure(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
     assert found.score == "probability" and np.allclose(found.lengths.sum(1), 1, atol=1e-5)
     assert ONE.draw(found).axes[-1].get_ylabel() == "probability"
-    options = {"dataset": "x", "step": 90.0}
-    over = MANY.measure(model, tiny_images, torch.arange(8) % 3, **options)
+    over = MANY.measure(model, tiny_images, torch.arange(8) % 3, dataset="x", step=90.0)
     assert over.score == "probability"
-    turned = turn(tiny_images, 90.0).clamp(0, 1)
-    with torch.no_grad():
-        right = (model(turned).lengths.argmax(1) == torch.arange(8) % 3).float().mean()
-    assert over.accuracy.value[1] == float(right)

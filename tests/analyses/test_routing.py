@@ -3,7 +3,6 @@ import pytest
 import torch
 from conftest import build_self_routing, build_tiny
 from helpers.figure_checks import assert_redrawn
-from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
@@ -221,9 +220,8 @@ def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_im
     assert result.accuracy.value[0] == pytest.approx(expected)
     assert result.coupling_sd.value[0] > 0.01 > result.control_sd.value[0]
     assert "in one pass" in routing.OverImages().verdict(result)
-    for width in ("single", "double"):
-        results.draw("routing", result, width)
-        results.draw("routing", one(model, tiny_images[:1]), width)
+    for drawn in (result, one(model, tiny_images[:1])):
+        results.draw("routing", drawn, "single")
 
 
 def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
@@ -278,50 +276,22 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     assert whole.type_coupling.value.shape == (3, 24, 3)
     assert results.parts("routing", result) == ("", "evidence")
     np.testing.assert_allclose(result.type_evidence.sum(0), result.map_sums, rtol=1e-5)
-    for width in ("single", "double"):
-        for part in results.parts("routing", result):
-            results.draw("routing", result, width, part)
-        for part in results.parts("routing", whole):
-            results.draw("routing", whole, width, part)
-
-
-def test_images_may_be_on_another_device(tiny, tiny_images):
-    labels = torch.arange(8) % 3
-    result = measured(tiny, *elsewhere(tiny_images, labels))
-    assert results.to_json(result) == results.to_json(many(tiny, tiny_images)[0])
-    assert same(one(tiny, elsewhere(tiny_images[:1])[0]), one(tiny, tiny_images[:1]))
-
-
-def test_every_image_gets_its_own_draws_and_every_seed_others(foreign, tiny_images):
-    taken = []
-
-    class Recording(Foreign):
-        def look(self, images, *, keep, couplings=None, iterations=None):
-            if couplings is not None and couplings.dim() == 3:
-                taken.append(couplings)
-            return super().look(images, keep=keep, couplings=couplings, iterations=iterations)
-
-    model = Recording((1, 21, 19), 3)
-    first, _ = many(model, tiny_images, seed=3)
-    again, _ = many(model, tiny_images, seed=3)
-    other, _ = many(model, tiny_images, seed=4)
-    for draws in taken[1:4]:
-        assert len(torch.unique(draws[:, 0], dim=0)) == 8
-    spread = [r.control_effective_parents.value[1] for r in (first, again, other)]
-    assert spread[0] == spread[1] != spread[2]
+    for drawn in (result, whole):
+        for part in results.parts("routing", drawn):
+            results.draw("routing", drawn, "single", part)
 
 
 def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     """In EM the activation depends on the number of the iteration, whatever the couplings."""
     model, labels = build_tiny(routing="em"), torch.arange(8) % 3
     for rounds in (1, 5):
-        one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
-        one.add(tiny_images, labels)
-        uniform = one.fields()["control_true_activation"].value[0]
+        options = {"iterations": rounds, "most": rounds, "seed": 0}
+        fields = survey.survey(model, tiny_images, labels, **options)
+        uniform = fields["control_true_activation"].value[0]
         traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
         expected = traced.lengths[torch.arange(8), labels].double().mean()
         assert uniform == pytest.approx(float(expected), abs=1e-5)
-    assert abs(uniform - one.fields()["true_activation"].value[0]) > 1e-4
+    assert abs(uniform - fields["true_activation"].value[0]) > 1e-4
 
 
 def test_a_capsule_that_is_active_in_one_image_is_alive(foreign, tiny_images):
@@ -340,26 +310,17 @@ def test_more_iterations_can_be_asked_for_than_the_network_has(foreign, tiny_ima
 
 
 def test_the_interval_of_a_mean_of_what_lies_in_0_to_1_does_too():
-    mean, wider = survey.Mean(), survey.Mean()
-    mean.add(torch.tensor([0.01, 0.0, 0.4]))
-    wider.add(torch.tensor([0.01, 0.0, 1.4]))
-    assert mean.estimate.low < 0 and mean.within_one.low == 0
-    assert mean.within_one.high == mean.estimate.high
-    assert wider.within_one.low == wider.estimate.low < 0
+    values = torch.tensor([0.01, 0.0, 0.4])
+    mean, share = survey.mean(values), survey.mean(values, share=True)
+    assert mean.low < 0 and share.low == 0 and share.high == mean.high
+    wider = torch.tensor([0.01, 0.0, 1.4])
+    assert survey.mean(wider, share=True).low == survey.mean(wider).low < 0
 
 
 def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     result, _ = many(tiny, tiny_images[:3])
     assert result.images_of_class.tolist() == [1, 1, 1]
     assert np.isnan(result.coupling.ci95).all()
-
-
-def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
-    done = analyse("routing", "--digit", "3")
-    assert done.exit_code == 0, done.output
-    assert "effective parents" in done.stdout
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
 
 
 def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):

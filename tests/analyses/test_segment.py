@@ -1,17 +1,15 @@
 """Segment: pairs, drawings and measures are those of single images looked at one by one."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from helpers.figure_checks import NARROWEST, assert_fits
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
-from capsviz import checkpoint, data, results
+from capsviz import checkpoint, data
 from capsviz.analyses.segment import Segment
 from capsviz.analyses.segment import measure as measures
 from capsviz.cli import main
@@ -175,13 +173,6 @@ def test_misclassified_images_with_the_longest_wrong_capsule_follow(result, part
         check_example(result, row, part.labels[place], slowly[place])
 
 
-@pytest.mark.parametrize(("shown", "failures"), [(1, 1), (9, 6)])
-def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
-    found = measured(model, part, count=shown, failures=failures)
-    for part_name, width in product(results.parts("segment", found), NARROWEST):
-        assert_fits(results.draw("segment", found, width, part_name))
-
-
 def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):
     digits = data.load("digits", "test")
     with pytest.raises(ValueError, match=r"digits does not show two objects.*train multimnist"):
@@ -211,22 +202,6 @@ def run(tmp_path, monkeypatch):
         return CliRunner().invoke(main, [name, *map(str, [*output, *given])])
 
     return invoke
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "words"),
-    [
-        ("segment", ["--index", 360], "index from 0 to 354 for 6 of them, got 360"),
-        ("rotate", ["--n", 20], "multimnist shows 2 things in each image"),
-        ("primary", [], "multimnist shows 2 things in each image"),
-        ("figures", ["--only", "rotate"], "multimnist shows 2 things in each image"),
-    ],
-)
-def test_what_cannot_be_shown_is_one_line_and_writes_nothing(run, tmp_path, name, given, words):
-    done = run(name, *given)
-    assert done.exit_code in (1, 2) and isinstance(done.exception, SystemExit)
-    assert len(done.stderr.strip().splitlines()) == 1 and words in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):

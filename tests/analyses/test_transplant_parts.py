@@ -293,19 +293,3 @@ def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, i
     assert joined.partner_change["types"].runs is None
     assert any("types" in field for field in of_first)
     assert "(number" not in transplant.ByCapsules().verdict(joined)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--by", "classes"), "'classes' is not one of"),
-        (("--of", "children", "--digit", "2"), "drop"),
-        (("--of", "poses", "--by", "iterations"), "beside --of poses: expected --by capsules"),
-        (("--iterations", "2", "--n", "20", "--by", "capsules"), "drop one of them"),
-        (("--layer", "4", "--n", "20"), "expected layer 0 or -1, got 4"),
-        (("--of", "children"), "no way from other children to its classes"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, said, analyse):
-    done = analyse("transplant", *options)
-    assert done.exit_code == 2 and said in done.stderr, done.output

@@ -67,11 +67,14 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkey
         raise ValueError("no luck")
 
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", broken)
-    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path / "x")
+    monkeypatch.setattr(Detect, "left_out", broken)
+    asked = ["--only", "detect", "--only", "rotate", "--n", 5, "--format", "png"]
+    result = run(*asked, "--output", tmp_path / "x")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
+    assert result.stderr.splitlines()[-1] == "Error: 2 failed: detect, rotate"
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["failed"] == {"rotate": "ValueError: no luck"} and len(manifest["figures"]) == 1
+    assert manifest["failed"]["rotate"] == manifest["failed"]["detect"] == "ValueError: no luck"
+    assert len(manifest["figures"]) == 1
 
 
 def test_the_set_leaves_out_an_analysis_that_says_why(blank, tmp_path, monkeypatch):
