@@ -3,10 +3,9 @@
 import sys
 
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import discovery
-from capsviz.cli import main
 
 DATA = "capsviz.data"
 
@@ -94,7 +93,7 @@ def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, t
     plugin("commands/good.py", '"""Good."""\n')
     (tmp_path / "commands/dangling.py").symlink_to(tmp_path / "nowhere.py")
     installed("[capsviz.commands]\ngone = gonepkg.sub.thing\n")
-    said = CliRunner().invoke(main, ["--help"])
+    said = run("--help")
     assert said.exit_code == 0, said.output
     lines = {line.split()[0]: line for line in said.stdout.splitlines() if line.split()}
     assert "Good." in lines["good"] and "rotate" in lines
@@ -104,7 +103,7 @@ def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, t
 
 def test_commands_and_analyses_share_their_names(plugin):
     plugin("analyses/train.py", "")
-    said = CliRunner().invoke(main, ["--help"])
+    said = run("--help")
     assert said.exit_code == 2 and "a command and an analysis are called 'train'" in said.stderr
 
 
@@ -116,7 +115,7 @@ def test_a_file_that_no_import_can_name_is_refused(plugin):
 
 def test_a_command_that_is_none_is_refused(plugin):
     plugin("commands/number.py", "command = 3")
-    said = CliRunner().invoke(main, ["number"])
+    said = run("number")
     assert said.exit_code == 2 and "offers no command" in said.stderr
 
 

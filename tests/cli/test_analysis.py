@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import analysis, discovery, results
-from capsviz.cli import main
 
 MODULE = '''"""How bright are the images?
 
@@ -92,7 +91,7 @@ def bright(tmp_path, monkeypatch):
     (tmp_path / "plugins/analyses/bright.py").write_text(MODULE)
     monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "plugins"))
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(main, ["bright", *map(str, words)])
+    return lambda *words: run("bright", *words)
 
 
 SMALL = ("--checkpoint", "digits", "--output", "out", "--format", "png")
@@ -156,7 +155,7 @@ def test_help_has_the_question_its_own_options_first_and_the_common_ones(bright)
 def test_a_parameter_that_nothing_gives_a_value_for_is_named(bright, tmp_path):
     path = tmp_path / "plugins/analyses/dull.py"
     path.write_text(MODULE.replace("image, picture,", "image, weather,"))
-    done = CliRunner().invoke(main, ["dull", *SMALL])
+    done = run("dull", *SMALL)
     assert done.exit_code == 2 and "takes 'weather', which is neither given nor" in done.stderr
 
 

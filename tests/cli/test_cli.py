@@ -9,11 +9,11 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from PIL import Image
 
 from capsviz import checkpoint, discovery
-from capsviz.cli import PACKAGES, main, options
+from capsviz.cli import PACKAGES, options
 
 DIGITS = ["--checkpoint", "digits"]
 COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
@@ -26,11 +26,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
-
-    def invoke(*args):
-        return CliRunner().invoke(main, [str(a) for a in args], prog_name="capsviz")
-
-    return invoke
+    return command_line.run
 
 
 def assert_refused(result, *words):

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 from helpers.plain_capsnet import Foreign
 
-from capsviz.cli import main, options
+from capsviz.cli import options
 from capsviz.inputs.opening import Inputs
 
 
@@ -31,7 +31,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
     words = [name, *COMMANDS[name], "--format", "svg", "--output", tmp_path]
-    done = CliRunner().invoke(main, [str(word) for word in words])
+    done = run(*words)
     assert done.exit_code == 0, done.output
     assert list(tmp_path.glob("*-parity-1-*.json"))
 
@@ -39,6 +39,6 @@ def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
 @pytest.mark.parametrize("name", [*COMMANDS, "report"])
 def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
     words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
-    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "out")])
+    done = run(*words, "--output", tmp_path / "out")
     assert done.exit_code == 2
     assert "--digit: parity has no class 2, expected 0 to 1, or even, odd\n" in done.stderr

@@ -1,12 +1,6 @@
 """A run in which nothing was learned says so, with the likely causes."""
 
-from click.testing import CliRunner
-
-from capsviz.cli import main
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
+from helpers.command_line import run
 
 
 def test_training_and_evaluation_say_that_nothing_was_learned(tmp_path, monkeypatch):

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import data, files
-from capsviz.cli import main
 from capsviz.results import sets
 from capsviz.training.history import read_history
 
@@ -24,10 +23,6 @@ TRAIN += ["--limit", 32, "--output", "out"]
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*words, **how):
-    return CliRunner(**how).invoke(main, [str(word) for word in words])
 
 
 @contextmanager

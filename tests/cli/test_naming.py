@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 
 from capsviz.cli import main, naming
 
@@ -17,7 +17,7 @@ SMALL = ("--step", 90, "--format", "png", "--output", "out")
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+    return command_line.run
 
 
 def names(folder):

@@ -3,9 +3,8 @@
 import re
 
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
-from capsviz.cli import main
 from capsviz.commands.new import TEMPLATES
 
 GOOD = (TEMPLATES / "analysis.txt").read_text(encoding="utf-8")
@@ -29,17 +28,16 @@ WRONG = {
 }  # fmt: skip
 
 
-def run(tmp_path):
-    words = ["mine", "--checkpoint", "digits", "--n", 40, "--format", "svg"]
-    words += ["--output", tmp_path / "out"]
-    return CliRunner().invoke(main, [str(word) for word in words])
+def mine(tmp_path):
+    words = ("mine", "--checkpoint", "digits", "--n", 40, "--format", "svg", "--output")
+    return run(*words, tmp_path / "out")
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case):
     old, new, words = WRONG[case]
     path = plugin("analyses/mine.py", GOOD.replace(old, new))
-    done = run(tmp_path)
+    done = mine(tmp_path)
     assert done.exit_code == 2, done.exception
     words = words.replace("{}", re.escape(str(path)))
     assert re.search(f"^Error: .*{words}$", done.stderr, re.MULTILINE)
@@ -47,10 +45,10 @@ def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case
 
 def test_an_analysis_that_is_right_is_run_and_can_be_ended(plugin, tmp_path):
     plugin("analyses/mine.py", GOOD)
-    assert run(tmp_path).exit_code == 0
-    assert CliRunner().invoke(main, ["mine", "--help"]).exit_code == 0
+    assert mine(tmp_path).exit_code == 0
+    assert run("mine", "--help").exit_code == 0
     plugin("commands/halt.py", HALT)
-    done = CliRunner().invoke(main, ["halt"])
+    done = run("halt")
     assert (done.exit_code, done.output) == (7, "")
 
 
@@ -59,4 +57,4 @@ def test_an_error_in_a_part_of_a_folder_is_told_by_its_own_line(plugin, tmp_path
     text = GOOD.replace("rows = [", "rows = part.look(), [")
     text = text.replace("from typing", "from . import part\nfrom typing")
     plugin("analyses/mine/__init__.py", text)
-    assert "fails (KeyError: 'x', line 7 of part.py)" in run(tmp_path).stderr
+    assert "fails (KeyError: 'x', line 7 of part.py)" in mine(tmp_path).stderr

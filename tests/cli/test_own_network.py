@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from PIL import Image
 
 from capsviz import data
-from capsviz.cli import main
 
 FILE = """
 import capsviz
@@ -59,11 +58,7 @@ def run(tmp_path, monkeypatch):
     (tmp_path / "networks.py").write_text(FILE)
     torch.save({"fc.weight": torch.ones(2)}, "other.pt")
     Image.fromarray(data.load("digits", "test").images[3, 0].numpy()).save("seven.png")
-
-    def invoke(*args):
-        return CliRunner().invoke(main, [*map(str, args)], prog_name="capsviz")
-
-    return invoke
+    return command_line.run
 
 
 WRONG = {

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers.command_line import run
 from helpers.training_runs import SMALL, train
 
 from capsviz import checkpoint, results
 from capsviz.analyses.transplant import OverPairs
-from capsviz.cli import main
 from capsviz.inputs.runs import check
 
 
@@ -26,12 +25,8 @@ def runs(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def invoke(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
 def transplant(*words):
-    return invoke("transplant", *words, "--n", 40, "--format", "png", "--output", "out")
+    return run("transplant", *words, "--n", 40, "--format", "png", "--output", "out")
 
 
 def refused(outcome, *parts):
@@ -64,7 +59,7 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
 
 def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
-    done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
+    done = run("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
     assert done.exit_code == 0, done.output
     assert "3 training runs of small" in done.stdout and "of each other network one" in done.stdout
     (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
@@ -119,18 +114,18 @@ def test_one_run_twice_or_alone_or_of_one_seed_is_refused(runs):
 
 def test_several_runs_are_refused_where_no_statistic_is_made(runs):
     both = ["--seeds-of", "runs/x-*"]
-    refused(invoke("transplant", *both), "one image is shown: add --n N")
-    refused(invoke("view", *both), "no statistic with an interval: expected one training run")
-    refused(invoke("perturb", *both, "--n", 20), "differs between training runs")
+    refused(run("transplant", *both), "one image is shown: add --n N")
+    refused(run("view", *both), "no statistic with an interval: expected one training run")
+    refused(run("perturb", *both, "--n", 20), "differs between training runs")
     refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
 
 
 def test_the_accuracy_of_several_runs_is_their_mean(runs):
-    done = invoke("evaluate", "--seeds-of", "runs/x-*", "--n", 50)
+    done = run("evaluate", "--seeds-of", "runs/x-*", "--n", 50)
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("3 training runs of small (seeds 0, 1, 2) on 50 images")
     assert "interval over runs and images" in done.stdout
-    about = json.loads(invoke("evaluate", "--seeds-of", "runs/x-*", "--n", 50, "--json").stdout)
+    about = json.loads(run("evaluate", "--seeds-of", "runs/x-*", "--n", 50, "--json").stdout)
     each = [run["accuracy"] for run in about["runs"]]
     assert about["accuracy"]["runs"] == each and np.isclose(
         about["accuracy"]["value"], sum(each) / 3

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from benchmarks import leaderboard as page
 from benchmarks.shipped import shipped
 from capsviz import checkpoint
-from capsviz.cli import main
 from capsviz.provenance import provenance
 from capsviz.results import leaderboard
 from capsviz.results.files import write_result
@@ -181,7 +180,7 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
 ):
     words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
     words += ["--no-worst", "--step", "90", "--format", "png", "--output", str(tmp_path)]
-    done = CliRunner().invoke(main, words)
+    done = run(*words)
     assert done.exit_code == 0, done.output
     (path,) = tmp_path.glob("*.json")
     about = json.loads(path.read_text())
@@ -243,7 +242,7 @@ def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_pa
 
 
 def compare(*words):
-    return CliRunner().invoke(main, ["compare", *(str(word) for word in words)])
+    return run("compare", *words)
 
 
 def test_the_command_prints_and_writes_the_table(tmp_path):

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 
-from capsviz.cli import main
 from capsviz.results import paired
 from capsviz.results.paired import Recipe
 
@@ -39,7 +38,7 @@ def run(folder, seed, accuracy, **fields):
 
 
 def compare(*words):
-    return CliRunner().invoke(main, ["compare", "--paired", *(str(word) for word in words)])
+    return command_line.run("compare", "--paired", *words)
 
 
 def test_runs_of_a_recipe_and_a_broken_one_are_different(tmp_path):
@@ -101,5 +100,5 @@ def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
         done = compare(*words)
         assert done.exit_code == 2 and part in done.stderr, done.output
         assert len(done.stderr.strip().splitlines()) == 1
-    done = CliRunner().invoke(main, ["compare", str(good), "--margin", "0.1"])
+    done = command_line.run("compare", good, "--margin", "0.1")
     assert done.exit_code == 2 and "--paired" in done.stderr

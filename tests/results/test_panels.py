@@ -5,12 +5,11 @@ from unittest import TestCase
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 from matplotlib.figure import Figure
 
 from capsviz import analysis as contract
 from capsviz import arrangement, discovery, results
-from capsviz.cli import main
 
 SHIPPED = discovery.root() / "figures"
 ROUTING = SHIPPED / "routing-mnist-1000-images.json"
@@ -56,22 +55,22 @@ def test_wrong_panels_are_refused_with_those_that_there_are(routing):
     axes = Figure().subplots()
     with pytest.raises(ValueError, match="axes take one panel, got 0: accuracy, changed"):
         results.draw("routing", routing, axes=axes)
-    run = CliRunner().invoke(main, ["routing", "--n", "9", "--panel", "x"])
-    assert run.exit_code == 2 and len(run.stderr.splitlines()) == 1
-    assert "unknown panel 'x', expected one of: accuracy, changed" in run.stderr
+    refused = run("routing", "--n", 9, "--panel", "x")
+    assert refused.exit_code == 2 and len(refused.stderr.splitlines()) == 1
+    assert "unknown panel 'x', expected one of: accuracy, changed" in refused.stderr
 
 
 def test_the_list_of_panels_says_what_each_draws():
-    run = CliRunner().invoke(main, ["routing", "--n", "9", "--panel", "list"])
-    lines = dict(line.split(maxsplit=1) for line in run.stdout.splitlines())
+    listed = run("routing", "--n", 9, "--panel", "list")
+    lines = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
     assert list(lines)[:3] == ["accuracy", "changed", "activation"]
     assert "polarisation" in lines and all(text.startswith("Draw ") for text in lines.values())
 
 
 def test_a_panel_is_redrawn_beside_the_whole_figure(tmp_path):
     words = ["redraw", ROUTING, "--panel", "accuracy", "--width", "single", "--format", "png"]
-    run = CliRunner().invoke(main, [*map(str, words), "--output", str(tmp_path)])
-    assert run.exit_code == 0, run.stderr
+    done = run(*words, "--output", tmp_path)
+    assert done.exit_code == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
 
 

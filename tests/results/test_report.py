@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers.browser import NEEDED, browser
+from helpers.command_line import run
 
-from capsviz.cli import main
 from capsviz.results import report as reports
 from capsviz.results.report import choose
 from capsviz.statistics import numbers
@@ -17,7 +16,7 @@ from capsviz.statistics.estimate import Estimate
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+    return run("report", *arguments)
 
 
 @pytest.fixture(scope="module")
