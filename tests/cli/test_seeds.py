@@ -73,7 +73,7 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
         train(runs / f"y-{seed}", seed, options={**SMALL, "types": 3})
     words = ["--n", 40, "--steps", 1, "--queries", 1, "--eps", 0.1, "--only", "square"]
     words += ["--format", "png", "--output", "out", "--seeds-of", "runs/x-*"]
-    done = invoke("attack", *words, "--seeds-of", "runs/y-*")
+    done = run("attack", *words, "--seeds-of", "runs/y-*")
     assert done.exit_code == 0, done.output
     assert "2 training runs of x (seeds 1, 2) and y (seeds 1, 2): values are" in done.stdout
     (path,) = Path("out").glob("attack-*.json")
@@ -81,7 +81,7 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
     assert result.networks == ["x", "y"] and about["runs"]["others"][0]["seeds"] == [1, 2]
     clean = result.clean
     assert np.allclose(clean.difference.runs[:, 1], clean.runs[:, 1] - clean.runs[:, 0])
-    refused(invoke("attack", *words, "--seeds-of", "runs/y-[17]"), "no two seeds in common")
+    refused(run("attack", *words, "--seeds-of", "runs/y-[17]"), "no two seeds in common")
 
 
 def test_a_glob_without_runs_is_refused(runs):
