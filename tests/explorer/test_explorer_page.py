@@ -147,6 +147,7 @@ def test_any_two_networks_are_chosen_and_a_link_holds_the_state(visit):
     wait_for(page, lambda: "mnist-attention: predicted as" in text(page, "scores"))
     assert page.locator("#pose-15").is_visible()
 
+    page = visit()
     choose(page, "first", "digits")
     wait_for(page, lambda: "network=digits" in page.url)
     draw(page, TWO)

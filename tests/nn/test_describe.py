@@ -176,7 +176,8 @@ def test_the_size_is_read_where_the_files_are(run, tmp_path):
     for split in ("train", "test"):
         for kind in ("cat", "dog", "owl"):
             (tmp_path / "mine" / split / kind).mkdir(parents=True)
-            Image.new("L", (40, 40)).save(tmp_path / "mine" / split / kind / "a.png")
+            for name in ("a.png", "b.png"):
+                Image.new("L", (40, 40)).save(tmp_path / "mine" / split / kind / name)
     args = ("--dataset", "folder", "--data-dir", "mine", "--image-size", 20)
     assert "images 1 × 20 × 20 of 3 classes" in run(*args).stdout
 
