@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean
+from capsviz.statistics.replicates import mean, within_one
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
 EPS = {  # where none is given, by norm and whether images are grey
@@ -65,7 +65,11 @@ class Result(NamedTuple):
         "flagged": "original images flagged by the detector",
         "square_alone": "fooled by Square alone, less by APGD alone",
     }
-    over_runs = dict.fromkeys(("unbounded", "zero", "stuck", "curve", "margin"), mean)
+    over_runs = {
+        **dict.fromkeys(("unbounded", "zero", "stuck", "curve", "margin"), mean),
+        **dict.fromkeys(("clean", "accuracy", "worst", "flagged"), within_one),
+        "warnings": lambda runs: [*dict.fromkeys(text for one in runs for text in one)],
+    }
 
 
 class Attack(Analysis):

@@ -113,6 +113,8 @@ PANELS = {
 def rows(result) -> list[list[str]]:
     """Rows of the robustness table: APGD is the strongest of its losses at a bound."""
     losses = [a for a, name in enumerate(result.attacks) if name.startswith("apgd-")]
+    runs = 1 if result.clean.runs is None else len(result.clean.runs)
+    images = f"{result.dataset}, {result.n}" + f", {runs} runs" * (runs > 1)
     made = []
     for k, e in np.ndindex(len(result.networks), len(result.eps)):
         each = {name: result.accuracy[k, a, e] for a, name in enumerate(result.attacks)}
@@ -120,7 +122,7 @@ def rows(result) -> list[list[str]]:
         if np.isfinite(under).any():
             each["apgd"] = result.accuracy[k, losses[int(np.nanargmin(under))], e]
         made.append([
-            names(result)[k], f"{result.dataset}, {result.n}", f"{result.eps[e]:.3g}",
+            names(result)[k], images, f"{result.eps[e]:.3g}",
             _cell(result.clean[k]),
             *(_cell(each.get(name)) for name in ("apgd", "vote", "square", "transfer")),
             _cell(result.worst[k, e]),
@@ -134,14 +136,16 @@ def about(result) -> str:
     """Return what the rows of a table mean, and all that they were made of."""
     each = zip(names(result), result.parameters, result.weights, strict=True)
     weights = "; ".join(f"{name} {count:,} parameters, {sha}" for name, count, sha in each)
+    several = result.clean.runs is not None
     random = f"{result.restarts} random start{'s' if result.restarts > 1 else ''}"
     texts = [
         f"Accuracy in percent on {result.n} {result.dataset} images, with 95 % intervals over "
-        f"images, within {NORMS[result.norm]} bounds: APGD (the strongest of its losses), vote and "
-        f"adaptive attack with {result.steps} steps and {random}, Square with {result.queries} "
-        f"queries, seed {result.seed}, capsviz {result.version}. Worst: correct under every attack "
-        "but the adaptive one. Adaptive: correct or flagged by the detector. Networks and SHA-256 "
-        f"of their weights: {weights}.",
+        f"{'runs and ' * several}images, within {NORMS[result.norm]} bounds: APGD (the strongest "
+        f"of its losses), vote and adaptive attack with {result.steps} steps and {random}, Square "
+        f"with {result.queries} queries, seed {result.seed}, capsviz {result.version}. Worst: "
+        "correct under every attack but the adaptive one. Adaptive: correct or flagged by the "
+        "detector. Networks and SHA-256 of their weights"
+        f"{' (of the first run)' * several}: {weights}.",
         *(f"{one}." for one in named(result.warnings) or ["No check of the attacks fails"]),
     ]
     if result.source:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +173,8 @@ def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
 
     It is that of the card, or where another network has it, what the folders' names begin with.
     """
-    folders = os.path.commonprefix([Path(run).name for run in runs]).strip("-_.")  # noqa: RUF071
+    folders = os.path.commonprefix([Path(run).name for run in runs])  # noqa: RUF071
+    folders = re.sub(r"\d*$", "", folders).strip("-_.")  # of the seeds 10 and 11 a digit is common
     opened = [replace(first, alias=first.name if first.alias is None else folders or first.name)]
     for run in runs[1:]:
         model = checkpoints.load(run, device=first.device)
