@@ -273,7 +273,7 @@ def attacks() -> str:
     found = [read_result(path)[0] for path in sorted((ROOT / "figures").glob("attack-*.json"))]
     rows = [[f"`{name}`", *cells] for one in found for name, *cells in attack.rows(one)]
     table = markdown(attack.HEADER, rows)
-    warnings = [f"- {text}." for one in found for text in attack.named(one.warnings)]
+    warnings = [f"- {text}." for one in found for text in one.warnings]
     none = "No check of the attacks fails."
     return f"{table}\nWarnings of the checks:\n\n" + ("\n".join(warnings) or none)
 

@@ -150,9 +150,7 @@ class Attack(Analysis):
         return text.partition(";")[0] if part else text  # checks have no intervals
 
     def verdict(self, result) -> str:
-        from capsviz.analyses.attack import draw
-
-        texts = [f"Warning: {one}." for one in draw.named(result.warnings)]
+        texts = [f"Warning: {one}." for one in result.warnings]
         texts = texts or ["No check of the attacks fails."]
         return " ".join([*texts, *(f"{one}." for one in result.missing)])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 import numpy as np
@@ -26,20 +25,10 @@ HEADER = (  # of docs/robustness.md
 )  # fmt: skip
 
 
-def named(texts) -> list[str]:
-    """Return texts with the names of runs, which shipped results call "mnist (FOLDER)"."""
-    return [re.sub(r"mnist \((mnist-\S+)\)", r"\1", text) for text in texts]
-
-
-def names(result) -> list[str]:
-    """Return the names of the networks."""
-    return named(result.networks)
-
-
 def curves(axes, result):
     """Draw the accuracy of each network under the worst of all attacks against the bound."""
     bounds = [0.0, *result.eps]
-    for k, network in enumerate(names(result)):
+    for k, network in enumerate(result.networks):
         value = np.append(result.clean.value[k], result.worst.value[k])
         ends = np.concatenate([result.clean.ci95[k : k + 1], result.worst.ci95[k]])
         band(axes, bounds, Estimate(value, ends), label=network, **look(k))
@@ -52,7 +41,7 @@ def by_attack(axes, result):
     """Draw the accuracy under each attack at the smallest bound."""
     rows = [*(NAMES[one] for one in result.attacks), "worst of all"]
     each = [result.accuracy[:, a, 0] for a in range(len(result.attacks))]
-    groups(axes, [*each, result.worst[:, 0]], rows, names(result))
+    groups(axes, [*each, result.worst[:, 0]], rows, result.networks)
     axes.set(xlim=(-0.02, 1.02), xlabel=f"accuracy at ε = {result.eps[0]:.3g}")
 
 
@@ -67,7 +56,7 @@ def by_step(field, label, axes, result):
         axes.plot([], [], style, color=GREY, label=NAMES[result.attacks[a]], **each)
         for k in range(len(result.networks)):
             axes.plot(shares, values[k, a], style, color=look(k)["color"], **each)
-    for k, network in enumerate(names(result)):
+    for k, network in enumerate(result.networks):
         axes.plot([], [], label=network, **look(k))
     axes.set(xlabel="steps or queries", ylabel=label, xlim=(0, 1))
     percent(axes.xaxis)
@@ -78,7 +67,7 @@ def by_step(field, label, axes, result):
 def without_gradient(axes, result):
     """Draw shares of images without a gradient: hollow before the attack, filled during all."""
     drawn, K = _steep(result), len(result.networks)
-    for k, network in enumerate(names(result)):
+    for k, network in enumerate(result.networks):
         rows = np.arange(len(drawn)) + (k - (K - 1) / 2) * 0.5 / K
         own = {"linestyle": "none", "clip_on": False, **look(k)}
         axes.plot(result.stuck[k, drawn], rows, label=network, **own)
@@ -122,7 +111,7 @@ def rows(result) -> list[list[str]]:
         if np.isfinite(under).any():
             each["apgd"] = result.accuracy[k, losses[int(np.nanargmin(under))], e]
         made.append([
-            names(result)[k], images, f"{result.eps[e]:.3g}",
+            result.networks[k], images, f"{result.eps[e]:.3g}",
             _cell(result.clean[k]),
             *(_cell(each.get(name)) for name in ("apgd", "vote", "square", "transfer")),
             _cell(result.worst[k, e]),
@@ -134,7 +123,7 @@ def rows(result) -> list[list[str]]:
 
 def about(result) -> str:
     """Return what the rows of a table mean, and all that they were made of."""
-    each = zip(names(result), result.parameters, result.weights, strict=True)
+    each = zip(result.networks, result.parameters, result.weights, strict=True)
     weights = "; ".join(f"{name} {count:,} parameters, {sha}" for name, count, sha in each)
     several = result.clean.runs is not None
     random = f"{result.restarts} random start{'s' if result.restarts > 1 else ''}"
@@ -146,10 +135,10 @@ def about(result) -> str:
         "correct under every attack but the adaptive one. Adaptive: correct or flagged by the "
         "detector. Networks and SHA-256 of their weights"
         f"{' (of the first run)' * several}: {weights}.",
-        *(f"{one}." for one in named(result.warnings) or ["No check of the attacks fails"]),
+        *(f"{one}." for one in result.warnings or ["No check of the attacks fails"]),
     ]
     if result.source:
-        texts.append(f"Transfer: images of APGD on {named([result.source])[0]}.")
+        texts.append(f"Transfer: images of APGD on {result.source}.")
     return " ".join(texts)
 
 

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +91,19 @@ class Assemblies(NamedTuple):
         return best, wholes.where(best >= 0, -1)
 
 
+class Layout(NamedTuple):
+    """The options of `load`."""
+
+    objects: int = 1
+    parts: int = 2
+    distance: str = "near"
+    jitter: float = 0.5
+    distractors: int = 1
+    overlap: bool = True
+    rotation: int = 30
+    seed: int = 0
+
+
 def load(
     split, root=None, *, objects=1, parts=2, distance="near", jitter=0.5, distractors=1,
     overlap=True, rotation=30, seed=0,
@@ -116,14 +128,11 @@ def load(
 
     ValueError for values that are not possible together.
     """
-    values = objects, parts, distance, jitter, distractors, overlap, rotation, seed
-    made = make(split, SIZES[split], **dict(zip(OPTIONS, values, strict=True)))
+    layout = Layout(objects, parts, distance, jitter, distractors, overlap, rotation, seed)
+    made = make(split, SIZES[split], **layout._asdict())
     alone = torch.stack([made.alone(k) for k in range(objects)], 1) if objects > 1 else None
     labels = made.classes if objects > 1 else made.classes[:, 0]
     return Dataset(made.images, labels, CLASSES, "assemblies", split, parts=alone)
-
-
-OPTIONS = load.__kwdefaults__ or {}  # by name, with their defaults
 
 
 def truth(split, **options):
@@ -138,9 +147,7 @@ def make(split: str, n: int, **options) -> Assemblies:
 
     Parameters and errors are those of `load`.
     """
-    if unknown := options.keys() - OPTIONS:
-        raise TypeError(f"unknown {', '.join(unknown)}: expected {', '.join(OPTIONS)}")
-    layout = SimpleNamespace(**OPTIONS | options)
+    layout = Layout(**options)
     _check(split, layout)
     chunks = []
     for number in range(-(-n // CHUNK)):
@@ -154,7 +161,9 @@ def make(split: str, n: int, **options) -> Assemblies:
     return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
 
 
-def _check(split: str, layout: SimpleNamespace) -> None:
+def _check(split: str, layout: Layout) -> None:
+    if split not in SPLITS:
+        raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
     ranges = {
         "objects": (1, 2), "parts": (2, 4), "jitter": (0, 3), "distractors": (0, 6),
         "rotation": (0, OUTSIDE_DEG),
@@ -181,13 +190,13 @@ def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor
     return (pair + number) % len(KINDS), torch.stack(poses, 1)
 
 
-def _draw_truth(draw, split: str, options: SimpleNamespace) -> tuple[Tensor, ...]:
+def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
     """Draw a chunk of images: the fields of `Assemblies` but the images."""
 
     def uniform(low, high, *shape):
         return low + (high - low) * torch.rand(*shape, generator=draw)
 
-    objects, parts, distance, jitter, distractors, overlap, rotation, _ = vars(options).values()
+    objects, parts, distance, jitter, distractors, overlap, rotation, _ = options
     N, P = CHUNK, objects * parts + distractors
     kinds, layout = (
         torch.stack(x)
