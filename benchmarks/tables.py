@@ -358,7 +358,13 @@ def couplings(over: str) -> str:
     ]  # fmt: skip
     accuracy = percent(over_seeds([run["accuracy"] for run in runs]))
     table = markdown(["map", "AUROC", "order", "loud"], rows)
-    return f"{table}\nAccuracy on the test rows: {accuracy}; {len(runs)} runs."
+    known = runs[0]["maps"]
+    first, gradient = next(iter(known)), next(name for name in known if "gradient" in name)
+    more = [run["maps"][gradient][0] - run["maps"][first][0] for run in runs]
+    return (
+        f"{table}\nAccuracy on the test rows: {accuracy}; {len(runs)} runs. AUROC of the gradient "
+        f"less that of the first row, paired: {plain(over_seeds(more, -1), '+.2f')}."
+    )
 
 
 def reproduced(words: str) -> str:
