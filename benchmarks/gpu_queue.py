@@ -11,6 +11,7 @@ leaves its error in NAME/failed.txt.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import tarfile
 import time
@@ -18,18 +19,18 @@ import traceback
 from itertools import product
 from pathlib import Path
 
+from capsviz import checkpoint
 from capsviz.nn import routing
+from capsviz.nn.functional import predict
+from capsviz.tracing import scores
 from capsviz.training import run as pipeline
+from capsviz.training.recipe import Recipe
+from capsviz.transforms.augment import to_float
 
 ARCHIVE_BYTES, MOST = 15_500_000, 4  # of one archive before compression, and archives
 
+SLIM = "mnist-slim-{}-10-epochs"
 NARROW = {"batch_size": 128, "learning_rate": 2e-3, "schedule": "linear", "warmup_epochs": 0.25}
-PLAIN = {"reconstruction_weight": 0.0}
-SLIM = {"stem": "slim", "decoder": "deconvolution"}
-SLIM_RECIPE = {
-    "dataset": "mnist", "limit": 10_000, "epochs": 6, "batch_size": 64, "learning_rate": 2e-3,
-    "schedule": "linear", "warmup_epochs": 0.25, "ema": 0.999, "precision": "bf16",
-}  # fmt: skip
 OWN_OPTIONS = {"em": {"floor": 1.0}, "variational": {"vote_std": 0.01}}  # as in `routings`
 POSITIONS = 24**2  # of the narrow stem on images of `assemblies`
 
@@ -37,21 +38,22 @@ POSITIONS = 24**2  # of the narrow stem on images of `assemblies`
 def jobs() -> dict[str, tuple[str | None, dict]]:
     """Return source and flags of `training.run.prepare` by name, in order of priority."""
     found: dict[str, tuple[str | None, dict]] = {}
-    for seed, iterations in product(range(10, 30), (3, 1)):
-        found[f"iterations-{iterations}-{seed}"] = "digits", {
-            "dataset": "mnist", "limit": 10_000, "epochs": 4, "precision": "bf16", "seed": seed,
-            "options": {"iterations": iterations, "transform": "own"},
-        }  # fmt: skip
     for seed in range(3):
         found[f"strong-{seed}"] = "mnist-attention", {
-            "epochs": 150, "batch_size": 256, "learning_rate": 3e-3, "warmup_epochs": 1.0,
-            "shift_px": 2, "rotation_deg": 15.0, "scale": 0.1, "shear_deg": 10.0,
-            "precision": "bf16", "seed": seed,
+            "epochs": 150, "batch_size": 128, "warmup_epochs": 1.0,
+            "shift_px": 2, "rotation_deg": 15.0, "scale": 0.1, "shear_deg": 10.0, "seed": seed,
         }  # fmt: skip
-    for distance, seed, transform in product(("far", "near"), range(3), ("own", "type")):
+    for seed, name in product(range(3, 6), (*routing.available(), "pooled")):
+        found[f"{SLIM.format(name)}-{seed}"] = SLIM.format(name), {"seed": seed}
+    for seed in range(3, 6):  # without capsules, of as many parameters
+        equal = {
+            "pooled-equal": {"options": {"types": 65}},
+            "resnet-equal": {"model": "resnet", "options": {"channels": [18, 36, 75]}},
+        }
+        for name, more in equal.items():
+            found[f"{SLIM.format(name)}-{seed}"] = SLIM.format("pooled"), {**more, "seed": seed}
+    for distance, transform, seed in product(("far", "near"), ("own", "type"), range(3)):
         found |= on_assemblies(distance, seed, transform)
-    for seed, decoder, kind in product(range(10, 20), (0, 1), ("capsules", "pooling")):
-        found |= pooling_or_capsules(kind, bool(decoder), seed)
     return found
 
 
@@ -59,22 +61,20 @@ def on_assemblies(distance: str, seed: int, transform: str) -> dict[str, tuple[N
     """Return all routings on the narrow stem, and two networks with as many weights."""
     terms = {
         **NARROW, "dataset": "assemblies", "dataset_options": {"distance": distance},
-        "epochs": EPOCHS, "shift_px": 0, "precision": "bf16", "seed": seed,
+        "epochs": 12, "shift_px": 0, "precision": "bf16", "seed": seed,
     }  # fmt: skip
     found = {}
     for name in routing.available():
-        options = {"channels": 64, "types": 4, "transform": transform, **PLAIN, "routing": name}
-        options |= OWN_OPTIONS.get(name, {})
+        options = {"channels": 32, "types": 4, "transform": transform, "routing": name}
+        options |= {"reconstruction_weight": 0.0} | OWN_OPTIONS.get(name, {})
         if transform == "type":  # votes of all positions add up
             options["vote_std"] = options.get("vote_std", 0.1) / POSITIONS**0.5
-        found[f"assemblies-{distance}-{transform}-{name}-{seed}"] = (
-            None,
-            terms | {"options": options},
-        )
+        label = f"assemblies-{distance}-{transform}-{name}-{seed}"
+        found[label] = None, terms | {"options": options}
     large = transform == "own"
     others = {
-        "average": {"channels": [128, 300] if large else [64, 33]},
-        "resnet": {"channels": [54, 108, 216] if large else [13, 26, 52]},
+        "average": {"channels": AVERAGE[large]},
+        "resnet": {"channels": RESNET[large]},
     }
     for model, options in others.items():
         found[f"assemblies-{distance}-{transform}-{model}-{seed}"] = None, terms | {
@@ -83,17 +83,8 @@ def on_assemblies(distance: str, seed: int, transform: str) -> dict[str, tuple[N
     return found
 
 
-EPOCHS = 10
-
-
-def pooling_or_capsules(kind: str, decoder: bool, seed: int) -> dict[str, tuple[None, dict]]:
-    """Return one run of experiment b of docs/preregistered.md."""
-    if kind == "pooling":
-        more = {"model": "pooled", "options": {"stem": "slim", "types": 65 if decoder else 22}}
-    else:
-        more = {"options": SLIM | ({} if decoder else PLAIN)}
-    name = f"{kind}-{'decoder' if decoder else 'plain'}-{seed}"
-    return {name: (None, {**SLIM_RECIPE, **more, "seed": seed})}
+AVERAGE = {True: [128, 300], False: [37, 29]}
+RESNET = {True: [54, 108, 216], False: [9, 18, 37]}
 
 
 def work(folder: Path, seconds: float, guess: float, only: str, device: str, trial: dict) -> None:
@@ -112,12 +103,26 @@ def work(folder: Path, seconds: float, guess: float, only: str, device: str, tri
             _, recipe = pipeline.prepare(source, flags | trial)
             splits = {s: pipeline.load(recipe, s) for s in ("train", "validation", "test")}
             _, card = pipeline.run(name, recipe, splits, place, device=device)
+            if recipe.dataset == "assemblies":
+                card["results"]["outside"] = outside(place, recipe, device)
             took = time.time() - begin
             (place / "seconds.txt").write_text(f"{took}")
             print(f"{name}: {card['results']['test']['accuracy']:.4f}, {took:.1f} s", flush=True)
         except Exception:  # the next one may do
             (place / "failed.txt").write_text(traceback.format_exc())
             print(f"{name}: {traceback.format_exc().splitlines()[-1]}", flush=True)
+
+
+def outside(place: Path, recipe: Recipe, device: str) -> dict[str, float]:
+    """Return the accuracy on other rotations and other pairs of parts, and write it beside."""
+    (path,) = place.glob(f"{place.name}.safetensors")
+    model, found = checkpoint.load(path, device=device), {}
+    for split in ("test-outside", "test-combinations"):
+        part = pipeline.load(recipe, split).single()
+        right = predict(scores(model, to_float(part.images))) == part.labels
+        found[split] = float(right.float().mean())
+    (place / "outside.json").write_text(json.dumps(found))
+    return found
 
 
 def expected(folder: Path, group: str, guess: float) -> float:
@@ -136,7 +141,7 @@ def pack(folder: Path, output: Path, only: str, weights: str) -> None:
         for place in sorted(folder.iterdir())
         if re.match(only, place.name)
         for path in sorted(place.iterdir())
-        if path.name in ("epochs.csv", "failed.txt", "seconds.txt")
+        if path.name in ("epochs.csv", "failed.txt", "seconds.txt", "outside.json")
         or path.name == f"{place.name}.json"
         or (path.name == f"{place.name}.safetensors" and re.match(weights, place.name))
     ]

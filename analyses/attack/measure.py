@@ -70,10 +70,11 @@ class Work:
             if strict and name not in self.names:
                 raise ValueError(f"{name}: {why}")
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
+        self.held_out = None
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
-                held_out = other_images(inputs, attacks.HELD_OUT).images
-                self.limits[k] = threshold(attacks.distances(model, held_out))
+                self.held_out = other_images(inputs, attacks.HELD_OUT).images
+                self.limits[k] = threshold(attacks.distances(model, self.held_out))
                 self.flagged[row] = attacks.distances(model, images) > self.limits[k]
 
     def _lacks(self, k: str, name: str, inputs) -> str:
@@ -119,12 +120,14 @@ class Work:
         first = [(pair, places[pair][:FIRST]) for pair in pairs]
         others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]
         terms = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
-        terms += [self.digests, self.limits, self.plan, self.labels.tolist()]
-        own = _digest([(repr(terms), self.images)])[:24]
+        terms += [self.plan, self.labels.tolist()]
+        shared = _digest([(repr(terms), self.images), ("held out", self.held_out)])
 
         def kept(pair, some) -> Path | None:
-            name = f"{own}-{[*self.networks].index(pair[0])}-{pair[1]}-{some[0]}.npz"
-            return None if scratch is None else scratch / name
+            networks = [self.digests[pair[0]]]
+            networks += [self.digests[self.source]] if pair[1] == "transfer" else []
+            own = _digest([(repr([shared, networks, pair[1]]), some)])[:24]
+            return None if scratch is None else scratch / f"{own}-{pair[1]}.npz"
 
         pieces = dict[tuple[str, str], list[dict]]()
         bar = iter(progress(range(sum(map(len, places.values())))))  # counts images
