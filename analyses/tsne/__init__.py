@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
 from capsviz.statistics.estimate import Estimate, stack
 
 Part = Literal["poses", "all-poses", "couplings", "primary"]
@@ -34,6 +34,7 @@ class Result(NamedTuple):
     classes: list[str]
     dataset: str
     below: str = "primary capsules"  # what the capsules below the classes are called
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {"scores": (("capsules", "pixels"), "score_names")}
     formats = {"scores": ".3f"}
@@ -72,6 +73,7 @@ class Tsne(Analysis):
             "Perplexity of t-SNE, about the number of neighbours that count.",
             Default("30, or a third of the images if these are fewer than 90"),
         ] = None,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
         """Map N images (N, C, H, W) by their capsules and by their pixels."""
@@ -87,7 +89,7 @@ class Tsne(Analysis):
         vectors, predicted = by.features(network, images, of, progress)
         both = [vectors, images.flatten(1).numpy()]
         if trajectories:
-            rotated = by.rotated(images[firsts])
+            rotated = by.rotated(images[firsts], fill)
             more, rotated_predicted = by.features(network, rotated, of)
             predicted = np.concatenate([predicted, rotated_predicted])
             both = [np.concatenate(p) for p in zip(both, (more, rotated.flatten(1)), strict=True)]
@@ -113,6 +115,7 @@ class Tsne(Analysis):
             n=n,
             classes=list(classes),
             dataset=dataset,
+            fill=fill,
             below=children_words(network),
         )
 
@@ -147,7 +150,7 @@ class Tsne(Analysis):
         return (
             f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
             f"({result.of}) and of their pixels.{' Rings: misclassified images.' * bool(wrong)}"
-            f"{lines}"
+            f"{lines}{outside(result) if lines else ''}"
         )
 
     def stem(self, base, result) -> str:
