@@ -46,6 +46,7 @@ class Tsne(Analysis):
 
     Result = Result
     needs = ("poses",)
+    any_input = True
     examples = """
     capsviz tsne --trajectories 3 --n 1000  # 15 s
     """
@@ -82,7 +83,9 @@ class Tsne(Analysis):
         from capsviz.transforms.augment import to_uint8
 
         images, labels = images.cpu(), labels.cpu().numpy()
-        n = len(images)
+        n, drawn = len(images), images.dim() == 4
+        trajectories *= drawn  # other inputs are not rotated
+        shown = np.empty((0, 1, 1, 1), np.uint8)
         perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
         by.check(labels, method, trajectories, perplexity)
         firsts = np.unique(labels, return_index=True)[1][:trajectories]
@@ -95,14 +98,17 @@ class Tsne(Analysis):
             both = [np.concatenate(p) for p in zip(both, (more, rotated.flatten(1)), strict=True)]
         maps = np.stack([by.embed(part, method, perplexity, seed) for part in progress(both)])
         positions = maps[:, :n]
-        chosen = by.thumbnails(positions[0], labels, predicted[:n])
+        chosen = np.empty(0, int)
+        if drawn:
+            chosen = by.thumbnails(positions[0], labels, predicted[:n])
+            shown = to_uint8(images[chosen])
         scores = [by.scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)]
         return Result(
             positions=positions,
             labels=labels,
             predicted=predicted[:n],
             thumbnails=chosen,
-            thumbnail_images=to_uint8(images[chosen]),
+            thumbnail_images=shown,
             paths=np.stack([by.along(part, firsts, n) for part in maps]),
             path_labels=labels[firsts],
             path_predicted=by.along(predicted[:, None], firsts, n)[:, :, 0],
