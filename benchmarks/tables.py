@@ -31,6 +31,7 @@ from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
 from capsviz.results import read_result
+from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
@@ -303,7 +304,7 @@ def binding(words: str) -> str:
     """Return how often the "routings" on `assemblies` are right, or the "maps" of one network."""
     if words == "maps":
         return _maps_of_wholes()
-    header = ["routing", "matrices", "accuracy, %", "other rotations, %", "coupling: AUROC",
+    header = ["routing", "matrices", "runs", "accuracy, %", "other rotations, %", "coupling: AUROC",
               "types in both wholes", "one position alone", "follows the unseen part, %",
               "distractor follows, %"]  # fmt: skip
     rows = []
@@ -321,18 +322,14 @@ def binding(words: str) -> str:
         )
         shares = [*result.viewpoint, result.follows[0, -1], result.follows[1, -1]]
         inside, outside, *follow = (percent(one).removesuffix(" %") for one in shares)
-        rows.append([routing, matrices, inside, outside,
+        rows.append([routing, matrices, str(number_of_runs(result.viewpoint)), inside, outside,
                      *map(plain, (coupling[0], coupling[1], alone[0])), *follow])  # fmt: skip
     return markdown(header, rows).rstrip()
 
 
 def _maps_of_wholes() -> str:
-    results = [
-        read_result(
-            ROOT / f"figures/binding/binding-far-own-{name}-0-assemblies-300-images-far.json"
-        )[0]
-        for name in ("dynamic", "uniform")
-    ]
+    places = [f"binding-far-own-{name}-*.json" for name in ("dynamic", "uniform")]
+    results = [read_result(*(ROOT / "figures/binding").glob(one))[0] for one in places]
     header = ["map", "dynamic routing", "uniform couplings"]
     rows = [
         [name.removesuffix(" (pixels)").replace("ink", "brightness"),

@@ -209,9 +209,19 @@ class Analysis:
                 raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")
             arrangement.into(axes, shown[names[0]], result)
             return typing.cast("Figure", axes.get_figure(root=True))
-        names = names or [name for name, one in shown.items() if one.figure == part]
-        chosen = {name: shown[name] for name in names}
+        chosen = {name: shown[name] for name in names} or self._of_part(result, part)
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
+
+    def _of_part(self, result, part: str) -> dict[str, Panel]:
+        every = self.all_panels.items()
+        return {name: one for name, one in every if one.figure == part and one.of(result)}
+
+    def without_room(self, result, width: float, part: str = "") -> list[str]:
+        """Names of the panels that `draw` leaves out of a figure, as it would be too tall."""
+        from capsviz import arrangement
+
+        chosen = self._of_part(result, part)
+        return arrangement.left_out(chosen, result, width) if chosen else []
 
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""

@@ -31,15 +31,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
 
     Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them.
     """
-    rows = _rows(panels, width)
-    talls = {name: one.tall for name, one in panels.items()}
-    heights = [
-        max(tall(result, width * s) if callable(tall := talls[k]) else tall for k, s in row)
-        for row in rows
-    ]
-    count = len(rows)
-    while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
-        count -= 1
+    rows, heights, count = _fitted(panels, result, width)
     figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
     ends: list[tuple] = []
@@ -60,8 +52,28 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     if any(axes.get_aspect() != "auto" for axes in figure.axes):  # pictures shrink in a first
         figure.get_layout_engine().execute(figure)  # layout, and texts below them move in the next
     label_lines(figure, ends)
-    figure.left_out = [name for row in rows[count:] for name, _ in row]
+    figure.left_out = left_out(panels, result, width)
     return figure
+
+
+def left_out(panels: Mapping[str, Any], result, width: float) -> list[str]:
+    """Return the names of panels for which `arranged` has no room."""
+    rows, _, count = _fitted(panels, result, width)
+    return [name for row in rows[count:] for name, _ in row]
+
+
+def _fitted(panels, result, width) -> tuple[list, list[float], int]:
+    """Return rows of panels, their heights in inches, and how many of them are drawn."""
+    rows = _rows(panels, width)
+    talls = {name: one.tall for name, one in panels.items()}
+    heights = [
+        max(tall(result, width * s) if callable(tall := talls[k]) else tall for k, s in row)
+        for row in rows
+    ]
+    count = len(rows)
+    while count > 1 and SQUEEZED * sum(heights[:count]) > tallest(width) - KEY:
+        count -= 1
+    return rows, heights, count
 
 
 def into(axes, panel, result) -> None:

@@ -117,7 +117,10 @@ def _environments(stem, result, about, kinds, inches, column, panel):
     yield r"% needs \usepackage{graphicx}"
     for part in [""] if panel else results.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
-        text = results.caption(about["analysis"], result, part, notice=about.get("notice"))
+        text = results.caption(
+            about["analysis"], result, part, notice=about.get("notice"),
+            width=None if panel else inches,
+        )  # fmt: skip
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
         file = next((place for place in places if place.is_file()), places[0])
         if not file.is_file():

@@ -67,11 +67,20 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     return contract.of_result(analysis, type(result).__name__).parts(result)
 
 
-def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
-    """Return what a picture of a result shows, in sentences, and a note on the data."""
+def caption(
+    analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None,
+    width: str | float | None = None,
+) -> str:  # fmt: skip
+    """Return what a picture of a result shows, in sentences, and a note on the data.
+
+    With its `width` also panels for which it has no room.
+    """
     _require_part(analysis, result, part)
-    text = contract.of_result(analysis, type(result).__name__).caption(result, part)
-    return text if notice is None else f"{text} Note: {notice}."
+    own = contract.of_result(analysis, type(result).__name__)
+    texts = [own.caption(result, part)]
+    if width is not None and (missing := own.without_room(result, inches(width), part)):
+        texts.append(f"Left out for lack of room: {', '.join(missing)}.")
+    return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
 def _require_part(analysis: str, result: NamedTuple, part: str) -> None:

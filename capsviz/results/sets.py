@@ -239,7 +239,7 @@ def _drawn(
             else:
                 others = {one for key, one in names.items() if key}
                 files = [path.name for path in paths if path.stem not in others]
-            text = results.caption(name, result, part, notice=notice)
+            text = results.caption(name, result, part, notice=notice, width=width)
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
         yield entries

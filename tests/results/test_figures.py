@@ -76,7 +76,9 @@ def test_shipped_captions_are_those_of_their_numbers():
         (numbers,) = (name for name in entry["files"] if name.endswith(".json"))
         made, about = results.read_result(FIGURES / numbers)
         part = entry.get("part", "")
-        assert entry["caption"] == results.caption(entry["analysis"], made, part)
+        assert entry["caption"] == results.caption(
+            entry["analysis"], made, part, width=about["width"]
+        )
         assert not re.search(r"capsviz |--\w|pip |(^|\s)/\w", entry["caption"]), "a command, a path"
         assert entry["commit"] == about["provenance"]["commit"]
         assert typeset(entry["caption"]) in latex

@@ -83,7 +83,7 @@ def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
     complaints = []
     for result in at(width, name, every):
         for part in results.parts(name, result):
-            text = results.caption(name, result, part)
+            text = results.caption(name, result, part, width=width)
             with TestCase().assertNoLogs("matplotlib.image"):  # of colours out of range
                 figure = results.draw(name, result, width, part)
             with results.style():
@@ -92,6 +92,8 @@ def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
                 defects.append(f"is {tall:.2f} in tall: no float of a paper")
             if width == WIDEST and figure.left_out:
                 defects.append(f"has no room for {figure.left_out}")
+            if unsaid := [one for one in figure.left_out if one not in text.split("Left out")[-1]]:
+                defects.append(f"leaves out {unsaid}, and its caption does not say so")
             texts = [text.get_text() for text in figure.findobj(Text)]
             defects += [
                 f"a hyphen for a minus: {one!r}"
