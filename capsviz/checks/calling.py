@@ -25,7 +25,7 @@ from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import ChangePass, Recipe, Tap, called
+from capsviz.wrapping.taps import Recipe, Tap, TapPass, called, of_outputs
 from capsviz.wrapping.wrapping import first_pass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -195,9 +195,9 @@ class Caller:
         SkippedError if the pass never reaches those events, or a tap.
         """
         taps = list(taps)
-        mode = ChangePass(self.network, taps, events, change, until)
+        mode = TapPass(self.network, taps, of_outputs(events, change), until)
         output = self.run(mode, images) if call is None else mode.run(lambda: call(images))
-        if not mode.count or {tap.part for tap in taps} - mode.readings.keys():
+        if not mode.reached or {tap.part for tap in taps} - mode.readings.keys():
             raise SkippedError("a pass with other features or sums does not reach the same code")
         return output, mode.readings
 

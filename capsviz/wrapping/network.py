@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from capsviz.tracing.needs import missing, required
 from capsviz.wrapping.grid import NOWHERE, Places
 from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
+    Change,
     ChildEntry,
     Entry,
     OfModule,
@@ -233,13 +235,8 @@ class Wrapped(Bare):
             raise ValueError("couplings of single iterations of this network cannot be replaced")
         images = children.new_zeros(len(children), *self.recipe.image_shape)
         keep, own = ("poses", "lengths"), self.at(layer)
-        known = replace(
-            self.inferred,
-            entries=own.inferred.entries,
-            child_entry=own.inferred.child_entry,
-            children=own.inferred.children,
-            places=own.inferred.places,
-        )
+        ends = self.inferred
+        known = replace(own.inferred, readers=ends.readers, scores=ends.scores)
         put = Wrapped(self.network, own.recipe, known)
         traced = put.look(images, keep=keep, couplings=couplings, children=children)
         poses: Any = traced["poses"][-1] if "poses" in traced else None
@@ -270,13 +267,14 @@ class Wrapped(Bare):
             names.add("poses")
         wanted = {part: reader for part, reader in known.readers.items() if part in names}
         listeners = {part: one for part, one in wanted.items() if not isinstance(one, tuple)}
+        puts: dict[str, list[Change]] = {}
         if couplings is not None:
             couplings = self._in_own_layout(couplings, count)
-        put = None
+            puts["couplings"] = [entry.put(couplings) for entry in known.entries]
         if children is not None:
             if known.child_entry is None:
                 raise ValueError("children of this network can be read at most, not replaced")
-            put = (known.child_entry, self._in_own_order(children, count))
+            puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
         with ExitStack() as stack:
             if known.iterations or any(
                 isinstance(one, OfModule | Watched) for one in known.readers.values()
@@ -288,14 +286,9 @@ class Wrapped(Bare):
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
             heard |= stack.enter_context(watching(variables))
             taps = taps_of(known.readers, names)
-            output, mode = self.passed(
-                images, taps, entries=known.entries, couplings=couplings, children=put
-            )
-        for what, given, count_put in (
-            ("couplings", couplings, mode.exchanges),
-            ("children", put, mode.puts),
-        ):
-            if given is not None and not count_put:
+            output, mode = self.passed(images, taps, changes=chain(*puts.values()))
+        for what, changes in puts.items():
+            if mode.reached.isdisjoint((one.site, one.name) for one in changes):
                 raise ValueError(f"{what} were not put in: this pass did not come where they enter")
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)
