@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.checks.calling import Caller
-from capsviz.checks.capsules import Capsules
+from capsviz.checks.capsules import Capsules, PrimaryCapsules
 from capsviz.checks.losses import Loss
-from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.tracing import abilities
 from capsviz.validation import whole_number
 from capsviz.wrapping import outputs
-from capsviz.wrapping.environment import in_words, on_cpu
+from capsviz.wrapping.environment import in_words, without_cuda
 from capsviz.wrapping.given import by_hand
 from capsviz.wrapping.network import Wrapped
 
@@ -131,7 +130,7 @@ class Candidate:
         if self.given_decode is False:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
-            return on_cpu(self.given_decode)
+            return without_cuda()(self.given_decode)
         if self.caller.way == "look" and abilities(self.network).decodes:
             return self.network.decode
         images, output, *_ = self.caller.recorded

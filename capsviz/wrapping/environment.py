@@ -136,11 +136,6 @@ def without_cuda() -> Iterator[None]:
             yield
 
 
-def on_cpu(function: Callable) -> Callable:
-    """Return a function that runs `without_cuda`."""
-    return without_cuda()(function)
-
-
 class _OnCPU(TorchFunctionMode):
     """Send every call to the CPU."""
 

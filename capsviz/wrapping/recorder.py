@@ -210,10 +210,10 @@ def inputs_of(args: tuple, kwargs: dict) -> list[Tensor]:
     return tensors((args, {name: value for name, value in kwargs.items() if name != "out"}))
 
 
-def memory(tensor: Tensor) -> int:
-    """Return what tells tensors that share memory from others."""
+def memory(tensor: Tensor, *, whole: bool = True) -> int:
+    """Return what tells tensors that share memory from others, or those that begin elsewhere."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        return (tensor.untyped_storage() if whole else tensor).data_ptr()
     except RuntimeError:  # inside `vmap`
         return id(tensor)
 

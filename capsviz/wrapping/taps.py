@@ -267,7 +267,8 @@ class TapPass(Pass):
         self.taps, self.changes, self.until = list(taps), list(changes), until
         self.readings: dict[str, list[Tensor]] = {}
         self.reached: set[tuple[Site, str]] = set()
-        known = [(one.site, one.name) for one in (*self.taps, *self.changes)]
+        known = [(tap.site, tap.name) for tap in self.taps]
+        known += [(change.site, change.name) for change in self.changes]
         self.names = {name for _, name in known}
         self.innermost = {site.stack[0] for site, _ in known}
 

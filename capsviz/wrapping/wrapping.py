@@ -33,12 +33,12 @@ from capsviz.wrapping.environment import (
     required,
     restored,
 )
-from capsviz.wrapping.flow import Flow, storage
+from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
-from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
+from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers, seen
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
-from capsviz.wrapping.recorder import record
+from capsviz.wrapping.recorder import memory, record
 from capsviz.wrapping.taps import (
     ChildEntry,
     Entry,
@@ -127,6 +127,7 @@ def wrap(
                 (it names the option and the line), several candidates for one part (it lists
                 them), scores out of [0, 1], or scores that depend on the other images of a batch.
     """
+    options = {name: value for name, value in locals().items() if name not in ("network", "card")}
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
@@ -136,24 +137,21 @@ def wrap(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"
         )
-    again: dict[str, Any] = {
-        "image_shape": image_shape, "classes": classes, "capsules": capsules, "example": example,
-        "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
-        "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
-    }  # fmt: skip
     call, pair, card = by_hand(call=call, pair=pair, card=card)
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
-    options = Options(whole_grid(grid), *parts)
+    asked = Options(whole_grid(grid), *parts)
     network = as_written(network)
-    given = {"capsules": capsules, "example": example, "normalise": normalise, "call": call}
-    recipe = recipe_of(network, image_shape, classes, pair=pair, **given)
+    recipe = recipe_of(
+        network, image_shape, classes, capsules=capsules, example=example, normalise=normalise,
+        call=call, pair=pair,
+    )  # fmt: skip
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
         named = couplings if isinstance(couplings, str) and ":" not in couplings else None
         recipe, recorded = _record(network, recipe, named)
-        inferred = infer(network, recipe, recorded, options)
+        inferred = infer(network, recipe, recorded, asked)
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
         inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
         recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
@@ -162,7 +160,7 @@ def wrap(
         wrapped = kind(network, recipe, inferred, card)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
-    wrapped.again = partial(wrap, **again)
+    wrapped.again = partial(wrap, **options)
     return wrapped
 
 
@@ -311,12 +309,7 @@ def _no_capsules(
             f"TorchScript runs {name}, which cannot be recorded: wrap the network that was "
             "scripted or traced"
         )
-    places = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
-    softmaxes = [e.place for e in flow.events if e.name == weighing and e.place not in places]
-    words = (
-        f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
-    )
-    words += "".join(f"; {layer}" for layer in tried)
+    words = seen(flow, tried, weighing)
     if tried:
         words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
@@ -559,5 +552,6 @@ def setters(network: nn.Module, values: range, rounds: list[Round], call: Callab
 
 
 def _bytes(flow: Flow) -> int:
-    sizes = {storage(t): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
+    made = (t for event in flow.events for t in event.outputs)
+    sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
     return max(1, sum(sizes.values()))

@@ -12,7 +12,7 @@ from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.environment import draws, in_words, names_gpu
-from capsviz.wrapping.leaves import leaves, named_tensors, tensors
+from capsviz.wrapping.leaves import mapped, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 
 NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may change the next one"
@@ -191,8 +191,9 @@ class Requests(Pass):
         self.lines: list[str] = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        named = [leaf for leaf in leaves((args, kwargs or {})) if _is_gpu(leaf)]
-        if function is Tensor.cuda or (named and self.device.type != "cuda"):
+        named: list[bool] = []
+        mapped((args, kwargs or {}), lambda leaf: named.append(_is_gpu(leaf)) or leaf)
+        if function is Tensor.cuda or (any(named) and self.device.type != "cuda"):
             frame = self.frame()
             self.lines.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
         return super().__torch_function__(function, types, args, kwargs)

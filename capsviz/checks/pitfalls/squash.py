@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import Capsules, squeezed
-from capsviz.checks.primary import GROWTH, Change, PrimaryCapsules, noise
+from capsviz.checks.capsules import GROWTH, Capsules, Change, PrimaryCapsules, noise, squeezed
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.outputs import values_of_scores

@@ -1,8 +1,10 @@
 """What networks share: settings that are checked, what training minimises, parts of a trace."""
 
+import json
 import math
 from collections.abc import Collection
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
@@ -10,14 +12,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz.discovery import parameters, unknown
-from capsviz.nn import decoders, functional, routing
+from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.models import Objective, Output, Scores
-from capsviz.nn.models._pretrained import Pretrained
 from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import RoutingLayer, by_round
 from capsviz.validation import check
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"  # as Hugging Face's hub has them
 
 
 def settings_from(kind: type, image_shape, classes: int, options: dict):
@@ -68,8 +71,12 @@ def require_known(settings, **known: list[str]) -> None:
             raise ValueError(unknown(name, getattr(settings, name), names))
 
 
-class Network(Pretrained):
-    """A network that `settings` fix: a frozen dataclass, the `Config` of its file."""
+class Network(nn.Module):
+    """A network that `settings` fix: a frozen dataclass, the `Config` of its file.
+
+    It is written into a folder as Hugging Face's hub has it. `capsviz.save` writes more: what the
+    network is of, and how it was trained.
+    """
 
     settings: Any
 
@@ -83,6 +90,65 @@ class Network(Pretrained):
         expected = self.settings.image_shape
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the network into a folder, which is made."""
+        from safetensors.torch import save_model
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        about = {"name": models.name_for(self), "config": self.config}
+        Path(folder, CONFIG).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        save_model(self, str(Path(folder, WEIGHTS)))
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **options):
+        """Load a network, in evaluation mode.
+
+        Parameters
+        ----------
+        name     a folder that `save_pretrained` or `capsviz export --to folder` wrote, or a
+                 repository of the hub, which needs `pip install huggingface_hub`.
+        options  of `huggingface_hub.snapshot_download`, as `revision`.
+
+        Raises
+        ------
+        ValueError  if a file is missing or damaged, for another class of network, or without the
+                    package or the repository.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_model
+
+        folder = Path(name) if Path(name).is_dir() else _downloaded(str(name), options)
+        for file in (CONFIG, WEIGHTS):
+            if not (folder / file).is_file():
+                there = ", ".join(sorted(one.name for one in folder.iterdir())) or "nothing"
+                raise ValueError(f"{folder} has no {file}: found {there}; pickles are not opened")
+        try:
+            about = json.loads((folder / CONFIG).read_text("utf-8"))
+            model = models.of_config(about["name"], about["config"])
+            if isinstance(model, cls):
+                load_model(model, str(folder / WEIGHTS))
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{folder} holds no network of capsviz: {reason}") from error
+        if not isinstance(model, cls):
+            found = type(model).__name__
+            raise ValueError(f"{folder} holds a {found}, not a {cls.__name__}")
+        return model.eval()
+
+
+def _downloaded(name: str, options: dict) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ValueError(
+            f"{name} is no folder, and a repository needs pip install huggingface_hub"
+        ) from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS], **options))
+    except Exception as error:  # it raises errors of several packages
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise ValueError(f"{name} is no folder, and no repository was opened: {reason}") from error
 
 
 class ClassPoses(Network):
@@ -122,7 +188,7 @@ class ClassPoses(Network):
         parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
         if capsules.weighs:
             parts["weights"] = capsules.weights(routed.couplings, children)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
+        if "evidence" in keep and hasattr(routing.get(self.settings.routing), "evidence"):
             parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
             parts["quantity"] = routing.quantity(capsules.routing_name)
         return parts

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from capsviz import memory
 from capsviz.discovery import parameters, unknown
-from capsviz.nn import allocator, children, convolution, functional, routing, stems
+from capsviz.nn import children, convolution, functional, routing, stems
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
@@ -174,7 +174,7 @@ class CapsNet(ClassPoses):
             self.stem = stems.build(
                 config.stem, config.image_shape, types, dim, channels=config.channels
             )
-            self.to_capsules = children.build(config.primary, types, dim)
+            self.to_capsules = children.ToCapsules(config.primary, types, dim)
             if config.primary in children.WITH_LOGITS:
                 kernel, stride, padding = stems.layers(config.stem)[-1]
                 self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
@@ -216,7 +216,7 @@ class CapsNet(ClassPoses):
         features = self.stem.last(before).to(exact)
         with without_autocast(images.device):
             logits = None if logits is None else logits.to(exact)
-            return self.to_capsules(features, self.settings.types, logits)
+            return self.to_capsules(features, logits)
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
@@ -291,8 +291,6 @@ class CapsNet(ClassPoses):
         features = torch.empty(shape, dtype=kernels.dtype, device="meta")
         work += convolution.workspace_bytes(features, kernels, 2)
         work += routing.workspace_bytes(kernels.device)
-        if allocator.kept() and not kernels.is_cuda:
-            work *= 2  # some lies in pieces too small to use again
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:

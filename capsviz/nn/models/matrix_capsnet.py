@@ -150,7 +150,7 @@ class MatrixCapsNet(ClassPoses):
         if kind in children.WITH_LOGITS:
             self.logits = nn.Conv2d(config.channels, types, 1)
             nn.init.normal_(self.logits.weight, std=3.0)
-        self.to_capsules = children.build(kind, types, numbers)
+        self.to_capsules = children.ToCapsules(kind, types, numbers)
         parents = (*config.types[1:], config.classes)
         kernels, strides = (KERNELS[2][0], KERNELS[3][0], None), (KERNELS[2][1], KERNELS[3][1], 1)
         self.layers = cast(
@@ -188,7 +188,7 @@ class MatrixCapsNet(ClassPoses):
         poses = self.poses(features).to(exact)
         logits = None if self.logits is None else self.logits(features).to(exact)
         with without_autocast(images.device):
-            return self.to_capsules(poses, self.settings.types[0], logits)
+            return self.to_capsules(poses, logits)
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
@@ -208,7 +208,7 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, in that layer alone.
         """
-        first = self._number(layer)
+        first = range(len(self.layers))[layer]
         parents = self.layers[first](children, activations, couplings)
         for n in range(first + 1, len(self.layers)):
             parents = self.layers[n](*parents)
@@ -227,7 +227,7 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, and iterations changed, in that layer alone.
         """
-        number = self._number(layer)
+        number = range(len(self.layers))[layer]
         capsules = self.layers[number]
         poses, active = self.encode(images)
         for n in range(number):
@@ -244,16 +244,6 @@ class MatrixCapsNet(ClassPoses):
                 poses, active = self.from_children(poses, active, layer=number + 1)
             parts["reconstruction"] = self.decode(poses, functional.predict(active))
         return parts
-
-    def _number(self, layer: int) -> int:
-        """Of a routed layer by any index; ValueError for one that is not there."""
-        count = len(self.layers)
-        if not -count <= layer < count:
-            raise ValueError(
-                f"this network has {count} routed layers: expected layer {-count} to {count - 1}, "
-                f"got {layer}"
-            )
-        return layer % count
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:
