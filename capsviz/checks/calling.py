@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
-from capsviz.nn.images import check_images, like_of
+from capsviz.nn.images import check_images, like_of, require_shape
 from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping.environment import as_written, draws
 from capsviz.wrapping.given import recipe_of
@@ -71,11 +71,6 @@ class Caller:
                 image_shape = config.get("image_shape")
             if classes is None and capsules is None:
                 classes = config.get("classes")
-            if (classes or capsules) is None or (image_shape is None and example is None):
-                raise ValueError(
-                    f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, "
-                    "W) or example=, and classes= or capsules="
-                )
             given = {"capsules": capsules, "example": example, "normalise": normalise}
             recipe = recipe_of(network, image_shape, classes, call=call, **given)
         self.recipe, self.image_shape, self.classes = recipe, recipe.image_shape, recipe.classes
@@ -83,9 +78,7 @@ class Caller:
             images = recipe.example.rows(images)
         elif images is not None:
             check_images(images)
-            if tuple(images.shape[1:]) != self.image_shape:
-                expected = f"(N, {', '.join(map(str, self.image_shape))})"
-                raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
+            require_shape(images, self.image_shape)
         self.own_images = images
         self.end = time.process_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__

@@ -14,6 +14,7 @@ from capsviz.nn.computation import is_literal, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.links import Links, fuse_places, of_slots, route_places
 from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._parts import check_shape
 
 CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
@@ -157,11 +158,7 @@ class RoutingLayer(nn.Module):
         ValueError for iterations that the routing does not have, and activations of another shape,
         also where it reads none.
         """
-        if activations is not None and activations.shape != children.shape[:2]:
-            raise ValueError(
-                f"activations must be (B, I) = {tuple(children.shape[:2])}, got the shape "
-                f"{tuple(activations.shape)}"
-            )
+        check_shape("activations", activations, "B, I", children.shape[:2])
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)

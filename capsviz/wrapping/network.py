@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import analysis, discovery
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
@@ -150,11 +151,7 @@ class Bare(nn.Module):
         `more` are further arguments of `TapPass`.
         """
         recipe = self.recipe
-        if tuple(images.shape[1:]) != recipe.image_shape:
-            raise ValueError(
-                f"expected images (B, {', '.join(map(str, recipe.image_shape))}), "
-                f"got {tuple(images.shape)}"
-            )
+        require_shape(images, recipe.image_shape)
         if len(images) < recipe.smallest:
             images = torch.cat([images] * recipe.smallest)[: recipe.smallest]
         mode = TapPass(self.network, taps, **more)

@@ -15,6 +15,7 @@ from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
 from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import RoutingLayer, by_round
@@ -84,12 +85,6 @@ class Network(nn.Module):
     def config(self) -> dict:
         """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
-
-    def require_images(self, images: Tensor) -> None:
-        """Raise ValueError for images of another shape than (B, C, H, W) of the settings."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the network into a folder, which is made."""
@@ -280,7 +275,7 @@ class Classifier(Network):
 
     def forward(self, images: Tensor) -> Scores:
         """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         logits = self.scores(channels_last(images))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return Scores(logits.softmax(1), logits)

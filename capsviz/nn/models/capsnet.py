@@ -22,6 +22,7 @@ from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import Convolution
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
@@ -101,11 +102,10 @@ def preset_values(preset: str, classes: int) -> dict:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    if config.stem != "paper" and config.preset != "paper":
-        raise ValueError(f"the preset '{config.preset}' has the paper's stem, not '{config.stem}'")
-    if config.primary != "squash" and config.preset != "paper":
+    if config.preset != "paper" and (config.stem, config.primary) != ("paper", "squash"):
         raise ValueError(
-            f"the preset '{config.preset}' is of squashed capsules, not '{config.primary}'"
+            f"the preset '{config.preset}' has the paper's stem and squashed capsules, got stem "
+            f"'{config.stem}' and primary '{config.primary}'"
         )
     require_class_poses(config)
     require_positive(
@@ -205,7 +205,7 @@ class CapsNet(ClassPoses):
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         if self.settings.standardised:
             images = functional.standardise(images)
         if self.of_paper:

@@ -24,6 +24,7 @@ from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
@@ -76,14 +77,8 @@ def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
     require_positive(config, "channels", "types", "hidden")
     require_class_poses(config)
-    if min(config.pose) < 2:
-        raise ValueError(
-            f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
-        )
-    if config.pose[0] != config.pose[1]:
-        raise ValueError(
-            f"a pose is multiplied by matrices of its size: got {config.pose}, no square"
-        )
+    if min(config.pose) < 2 or config.pose[0] != config.pose[1]:
+        raise ValueError(f"pose must be a square matrix, at least 2 x 2, got {config.pose}")
     sides = [min(grid[1:]) for grid in config.grids]
     channels, height, width = config.image_shape
     if channels < 1 or min(height, width) < 1 or sides[1] < KERNELS[3][0] - 2 or sides[2] < 1:
@@ -182,7 +177,7 @@ class MatrixCapsNet(ClassPoses):
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
         poses = self.poses(features).to(exact)
