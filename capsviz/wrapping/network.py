@@ -54,12 +54,12 @@ class Setter(NamedTuple):
     name: str  # from the network on
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inferred:
     """The parts of a network: how each is read, found in the recorded pass or given."""
 
-    readers: Mapping[str, Reader] = field(default_factory=dict)
-    facts: tuple[Fact, ...] = ()
+    readers: dict[str, Reader] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
     scores: Callable | None = None  # output -> (B, J); None: norms of the poses
     entries: tuple[Entry, ...] = ()  # where couplings can be put in
     child_entry: ChildEntry | None = None  # where children can be put in
@@ -69,9 +69,13 @@ class Inferred:
     passes: int | None = None  # routing iterations in the recorded pass
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
-    peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
+    peculiar: dict[str, str] = field(default_factory=dict)  # `verification.differences`
     parents: int = 0  # of a layer that is not that of the classes
-    below: tuple[Inferred, ...] = ()  # the routed layers that lead to this one, in order
+    below: list[Inferred] = field(default_factory=list)  # routed layers that lead to it, in order
+
+    def say(self, name: str, finding: str) -> None:
+        """Add a line to the report."""
+        self.facts.append(Fact(name, finding))
 
 
 class Bare(nn.Module):
@@ -83,7 +87,7 @@ class Bare(nn.Module):
         self,
         network: nn.Module,
         recipe: Recipe,
-        inferred: Inferred = Inferred(),
+        inferred: Inferred,
         card: Mapping | None = None,
     ):
         super().__init__()

@@ -264,6 +264,8 @@ def require_class_poses(settings) -> None:
 class Classifier(Network):
     """A network whose `scores(images) -> (B, J)` become probabilities by a softmax."""
 
+    width: int  # numbers that are held for each pixel, at most about
+
     def __init__(self, kind: type, image_shape, classes: int, options: dict):
         super().__init__()
         self.settings = settings_from(kind, image_shape, classes, options)
@@ -272,6 +274,12 @@ class Classifier(Network):
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         raise NotImplementedError
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        _, height, width = self.settings.image_shape
+        return 4 * 4 * self.width * height * width
 
     def forward(self, images: Tensor) -> Scores:
         """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
@@ -296,13 +304,7 @@ class Classifier(Network):
 
 
 class PlainClassifier(Classifier):
-    """Convolutions of `settings.channels` and no batch norm: a batch may be computed in parts."""
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 4 * sum(c.channels) * height * width
+    """Convolutions without batch norm: a batch may be computed in parts."""
 
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""

@@ -37,6 +37,7 @@ class AverageConvNet(PlainClassifier):
                 f"images of {height} x {width} are too small for two {k}x{k} convolutions: "
                 f"expected at least {k + (k - 1) * step1} pixels"
             )
+        self.width = first + second
         self.conv1 = nn.Conv2d(channels, first, k, step1)
         self.conv2 = nn.Conv2d(first, second, k, step2)
         self.classes = nn.Linear(second, settings.classes)

@@ -35,9 +35,9 @@ class CNN(PlainClassifier):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
         rows, columns = _check(settings)
-        image_channels = settings.image_shape[0]
+        self.width = sum(settings.channels)
         layers: list[nn.Module] = []
-        for before, after in pairwise((image_channels, *settings.channels)):
+        for before, after in pairwise((settings.image_shape[0], *settings.channels)):
             layers += [nn.Conv2d(before, after, settings.kernel, padding=settings.padding)]
             layers += [nn.ReLU()]
         layers += [nn.Flatten()]

@@ -33,17 +33,12 @@ class Pooled(Classifier):
         sizes = settings.types, settings.primary_dimensions
         stem = stems.build(settings.stem, settings.image_shape, *sizes)
         self.stem = stem.without_last()
-        self.classes = nn.Linear(stem.inner, settings.classes)
+        self.width = stem.inner
+        self.classes = nn.Linear(self.width, settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         return self.classes(self.stem.before(images).mean((2, 3)))
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        _, height, width = self.settings.image_shape
-        return 4 * 4 * self.classes.in_features * height * width
 
 
 build = Pooled

@@ -37,18 +37,13 @@ class ResNet(Classifier):
             nn.BatchNorm2d(width),
             nn.ReLU(),
         )
+        self.width = 4 * settings.blocks * width
         self.groups = residual_groups(width, settings.channels, settings.blocks)
         self.classes = nn.Linear(settings.channels[-1], settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         return self.classes(self.groups(self.stem(images)).mean((2, 3)))
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 8 * c.blocks * c.channels[0] * height * width * 2
 
 
 build = ResNet
