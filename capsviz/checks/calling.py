@@ -6,10 +6,10 @@ import copy
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of, require_shape
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, draws
+from capsviz.wrapping.environment import ANY, as_written, beside_images, draws
 from capsviz.wrapping.given import recipe_of
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
@@ -31,7 +31,6 @@ from capsviz.wrapping.wrapping import first_pass
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
           "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
-ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
 SECONDS = 90  # of computing, for all checks of one network
 SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
 
@@ -213,24 +212,17 @@ class Caller:
             torch.set_default_dtype(default)
 
 
-class Labels(NamedTuple):
-    """The argument of `forward` that takes labels."""
-
-    name: str
-    needed: bool
-
-
-def labels_of(network: nn.Module) -> Labels | None:
+def labels_of(network: nn.Module) -> inspect.Parameter | None:
     """Find the argument for labels: one with such a name, or the second one if it is needed."""
-    others = [p for p in _beside_images(network) if p.kind not in ANY]
+    others = [p for p in beside_images(network) if p.kind not in ANY]
     named = [p for p in others if p.name.lower() in LABELS]
     needed = [p for p in others[:1] if p.default is p.empty]
-    return next((Labels(p.name, p.default is p.empty) for p in named + needed), None)
+    return next(iter(named + needed), None)
 
 
 def unknown_arguments(network: nn.Module) -> list[str]:
     """Return arguments of `forward` that may be labels: their default is None, or they are any."""
-    others = _beside_images(network)
+    others = beside_images(network)
     named = [p.name for p in others if p.default is None]
     return named + [str(p) for p in others if p.kind in ANY]
 
@@ -246,16 +238,6 @@ def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
     return call
 
 
-def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
-    """The arguments of `forward` after the images."""
-    if isinstance(network, nn.DataParallel):
-        network = network.module
-    with suppress(TypeError, ValueError):
-        own = list(inspect.signature(network.forward).parameters.values())
-        return own if own and own[0].kind in ANY else own[1:]
-    return []
-
-
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
     """A way of calling that works, and the recipe with it; else ValueError with the first error."""
     ways: dict[str, Callable] = {"images": called}
@@ -265,7 +247,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif recipe.example is not None:
         ways = {"example": called}
-    elif (labels := labels_of(network)) is not None and labels.needed:
+    elif (labels := labels_of(network)) is not None and labels.default is labels.empty:
         kinds = ("one-hot", "index")
         ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
     errors: list[Exception] = []

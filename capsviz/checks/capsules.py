@@ -89,10 +89,11 @@ class Capsules:
                     f"pair '{self.pair}' names none: no softmax weighs votes for {classes} parents"
                 )
             chosen(own, flow, self.pair)
+        sizes = {n for tensor in tensors(output) for n in tensor.shape[1:]}
         # an axis of the classes without a layer of theirs: they are routed in an unknown way
-        unknown = any(classes in tensor.shape[1:] for tensor in tensors(output))
-        if known and not own and not unknown:
-            raise ValueError(f"expected {classes} classes, the network has {known[-1]}")
+        for layer in [] if own or classes in sizes else reversed(known):
+            if layer.parents in sizes:
+                raise ValueError(f"expected {classes} classes, the network has {layer}")
 
     @property
     def rounds(self) -> list[Round]:

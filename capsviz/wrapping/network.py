@@ -38,13 +38,6 @@ ALONE = threading.RLock()  # held while attributes of a network are set, or its 
 OF_FILES = ("affnist", "curves")  # analyses of results, without a network
 
 
-class Fact(NamedTuple):
-    """One line of a report: a part, and how it was found, or why not."""
-
-    name: str
-    finding: str
-
-
 class Setter(NamedTuple):
     """An attribute of a module that sets the number of routing iterations."""
 
@@ -59,7 +52,7 @@ class Inferred:
     """The parts of a network: how each is read, found in the recorded pass or given."""
 
     readers: dict[str, Reader] = field(default_factory=dict)
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)  # parts, and how they were found
     scores: Callable | None = None  # output -> (B, J); None: norms of the poses
     entries: tuple[Entry, ...] = ()  # where couplings can be put in
     child_entry: ChildEntry | None = None  # where children can be put in
@@ -75,7 +68,7 @@ class Inferred:
 
     def say(self, name: str, finding: str) -> None:
         """Add a line to the report."""
-        self.facts.append(Fact(name, finding))
+        self.facts.append((name, finding))
 
 
 class Bare(nn.Module):
@@ -134,7 +127,7 @@ class Bare(nn.Module):
         kind, of = type(self.network).__name__, "images" if self.draw is None else "inputs"
         kinds = "classes" if self.config["classes"] else "capsules"
         lines = [f"{kind}, {count:,} weights, {of} ({shape}), {self.recipe.classes} {kinds}"]
-        lines += [f"  {fact.name:<12}{fact.finding}" for fact in self.inferred.facts]
+        lines += [f"  {name:<12}{finding}" for name, finding in self.inferred.facts]
         by_lack: dict[str, list[str]] = {"": ["evaluate"] if self.config["classes"] else ["trace"]}
         for name in discovery.names(analysis.PACKAGE):
             if name not in OF_FILES:

@@ -101,6 +101,8 @@ class Pass(TorchFunctionMode):
     `network` names the modules; tensors that the code sends to a GPU go to the network's device.
     """
 
+    inputs: Any = None  # of the network
+
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network = network

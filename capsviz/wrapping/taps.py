@@ -87,23 +87,21 @@ class Recipe:
 
     def run(self, mode: Pass, images: Tensor) -> Any:
         """Return the output for images or rows; None where the mode ends the pass."""
-        return self._output(mode, self.normalised(images))
-
-    def record(self, network: nn.Module, images: Tensor) -> tuple[Any, Flow]:
-        """Return the output for images or rows, and the graph of the pass."""
-        recorder, inside = Recorder(network), self.normalised(images)
-        output = self._output(recorder, inside)
-        return output, Flow(recorder.events, inside)
-
-    def _output(self, mode: Pass, inside: Any) -> Any:
+        mode.inputs = self.normalised(images)
         with (
             without_cuda() if self.cuda else nullcontext(),
             on_stderr() if self.aside else nullcontext(),
         ):
             try:
-                return mode.run(lambda: self.call(mode.network, inside))
+                return mode.run(lambda: self.call(mode.network, mode.inputs))
             except PassEnd:
                 return None
+
+    def record(self, network: nn.Module, images: Tensor) -> tuple[Any, Flow]:
+        """Return the output for images or rows, and the graph of the pass."""
+        recorder = Recorder(network)
+        output = self.run(recorder, images)
+        return output, Flow(recorder.events, recorder.inputs)
 
 
 class Tap(NamedTuple):

@@ -26,18 +26,18 @@ from capsviz.tracing import abilities, evaluating, verification, verify
 from capsviz.wrapping import grid as grids
 from capsviz.wrapping import outputs, vectors
 from capsviz.wrapping.environment import (
+    ANY,
     as_written,
-    names_cuda,
+    beside_images,
     one_line,
     raised_at,
-    required,
     restored,
 )
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers, seen
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
+from capsviz.wrapping.network import Bare, Inferred, Setter, Wrapped
 from capsviz.wrapping.recorder import memory, record
 from capsviz.wrapping.taps import (
     ChildEntry,
@@ -151,7 +151,7 @@ def wrap(
         recipe, recorded = _record(network, recipe, named)
         wrapped = kind(network, recipe, infer(network, recipe, recorded, asked), card)
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
-        wrapped.inferred.facts.insert(0, Fact("call", how))
+        wrapped.inferred.facts.insert(0, ("call", how))
         _try(wrapped, recorded)
         _look_below(wrapped, recorded)
         wrapped.config["classes"] = classes
@@ -203,7 +203,7 @@ def _look_below(top: Bare, recorded: Recorded) -> None:
                 _try(shown, own)
                 if wrong := next(verification.mistakes(shown, recorded.images), None):
                     raise ValueError(wrong)
-                doubts = [one.finding for one in shown.inferred.facts if "in doubt" in one.finding]
+                doubts = [said for _, said in shown.inferred.facts if "in doubt" in said]
                 said = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
                 shown.inferred.parents = one.parents
                 known.below.append(shown.inferred)
@@ -272,11 +272,12 @@ def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Reci
         return recipe, *recipe.record(network, images)
     except Exception as error:
         reason = one_line(error)
-        if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
+        of_gpu = any(word in reason.lower() for word in ("cuda", "nvidia"))
+        if of_gpu and not recipe.cuda and not torch.cuda.is_available():
             return first_pass(network, replace(recipe, cuda=True), images)
         alone = recipe.call is called and recipe.example is None
-        more = required(network.forward)[1:] if alone else []
-        if isinstance(error, TypeError) and more:
+        needed = [p.default is p.empty and p.kind not in ANY for p in beside_images(network)]
+        if isinstance(error, TypeError) and alone and any(needed):
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
                 f"the network cannot be called with images alone: {needs}; give "

@@ -146,7 +146,8 @@ def label_leak(candidate: Candidate) -> Judgement:
                 "'labels', or give call= as it is called at test"
             )
         return passes("it takes images alone")
-    for kind in [way] if labels.needed else ["one-hot", "index"]:
+    needed = labels.default is labels.empty
+    for kind in [way] if needed else ["one-hot", "index"]:
         with suppress(Exception):  # it takes the other kind of label
             first, second = (_outputs(candidate, kind, label, labels.name) for label in (0, 1))
             break
@@ -161,7 +162,7 @@ def label_leak(candidate: Candidate) -> Judgement:
     if off <= SAME:
         return passes(f"in evaluation mode '{labels.name}' changes nothing ({off:.1g})", change=off)
     message = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
-    end = ", which must be given" if labels.needed else ", if it is given"
+    end = ", which must be given" if needed else ", if it is given"
     return fails(message + end, change=off)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.discovery import parameters, unknown
+from capsviz.discovery import parameters
 from capsviz.nn import children, convolution, functional, routing, stems
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
@@ -89,19 +89,18 @@ class Config:
 
 
 def preset_values(preset: str, classes: int) -> dict:
-    """Return what a preset sets; raise ValueError for an unknown one."""
-    if preset == "paper":
+    """Return what a preset sets."""
+    if preset != "authors":
         return {}
-    if preset == "authors":
-        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
-        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
-        # they add the reconstruction losses up, here it is their mean: half as much for two.
-        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
-    raise ValueError(unknown("preset", preset, list(PRESETS)))
+    # Their margin loss is halved and averaged over J classes, so beside a sum over classes
+    # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
+    # they add the reconstruction losses up, here it is their mean: half as much for two.
+    return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
 
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    require_known(config, preset=list(PRESETS), primary=["auto", *children.KINDS])
     if config.preset != "paper" and (config.stem, config.primary) != ("paper", "squash"):
         raise ValueError(
             f"the preset '{config.preset}' has the paper's stem and squashed capsules, got stem "
@@ -111,7 +110,6 @@ def check(config: Config) -> None:
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
-    require_known(config, primary=["auto", *children.KINDS])
     if config.transform == "type" and config.children == config.types:
         raise ValueError("transform=type is for several positions, got one: take own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions

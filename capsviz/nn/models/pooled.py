@@ -31,9 +31,9 @@ class Pooled(Classifier):
         settings = self.settings
         require_positive(settings, "types", "primary_dimensions")
         sizes = settings.types, settings.primary_dimensions
-        stem = stems.build(settings.stem, settings.image_shape, *sizes)
-        self.stem = stem.without_last()
-        self.width = stem.inner
+        self.stem = stems.build(settings.stem, settings.image_shape, *sizes)
+        delattr(self.stem, self.stem.final)  # `before` does not need it
+        self.width = self.stem.inner
         self.classes = nn.Linear(self.width, settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
