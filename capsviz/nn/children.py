@@ -4,12 +4,11 @@ The file of a routing names its own as CHILDREN: where a capsule's length is its
 a squash; elsewhere a free pose has an activation beside it.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.discovery import unknown
 from capsviz.nn.computation import normed
 from capsviz.nn.convolution import Convolution
 from capsviz.nn.functional import squash, squash_exp
@@ -71,12 +70,13 @@ class PrimaryCapsules(nn.Module):
 
 
 SQUASHES = {"squash": squash, "squash_exp": squash_exp}
-KINDS = (*SQUASHES, "layer_norm", "batch_norm", "free")
+Kind = Literal["squash", "squash_exp", "layer_norm", "batch_norm", "free"]
+KINDS = get_args(Kind)
 WITH_LOGITS = ("batch_norm", "free")
 
 
 class ToCapsules(nn.Module):
-    """What makes capsules of features; ValueError for an unknown kind.
+    """What makes capsules of features, by one of `KINDS`.
 
     squash, squash_exp  vectors whose length is their activation.
     layer_norm          every pose with mean 0 and variance 1, then one gain and shift; activations
@@ -89,8 +89,6 @@ class ToCapsules(nn.Module):
 
     def __init__(self, kind: str, types: int, dimensions: int):
         super().__init__()
-        if kind not in KINDS:
-            raise ValueError(unknown("children", kind, list(KINDS)))
         self.kind, self.types = kind, types
         if kind == "layer_norm":
             self.norm = nn.LayerNorm(dimensions)

@@ -242,13 +242,17 @@ def initial_std(transform: str, children: int) -> float:
     return 0.1 / math.sqrt(children) if transform == "shared" else 0.1
 
 
-def matrix_count(transform: str, children: int, types: int) -> int:
-    """Return how many children have a matrix of their own; ValueError for what cannot be."""
+def initial_matrices(
+    transform: str, children: int, types: int, size: tuple[int, int, int], std: float | None
+) -> nn.Parameter:
+    """Draw matrices (M, J, E, D), one for each child that has its own; ValueError for none."""
     if transform not in TRANSFORMS:
         raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
     if transform == "type" and (types < 1 or children % types):
         raise ValueError(f"types must divide the {children} children, got {types}")
-    return {"own": children, "type": types, "shared": 1}[transform]
+    count = {"own": children, "type": types, "shared": 1}[transform]
+    std = initial_std(transform, children) if std is None else std
+    return nn.Parameter(torch.randn(count, *size) * std)
 
 
 class ParentNorm(nn.Module):

@@ -228,9 +228,11 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         )
         return
     effect = float((whole - whole.mean(0)).abs().max())
-    for count in (3, 1):
+    batches = (images[:3], whole[:3]), (images[:1], whole[:1]), (images.flip(0), whole.flip(0))
+    for some, own in batches:
+        count = len(some)
         try:
-            few = lengths(images[:count])
+            few = lengths(some)
         except Exception as error:  # whatever a network does with one image
             reason = " ".join(str(error).split())[:120]
             yield f"a batch of {count} fails ({type(error).__name__}: {reason})"
@@ -241,12 +243,10 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
                 f"{(count, whole.shape[1])}: a squeeze() without an axis loses the batch"
             )
             return
-        if off := apart(few, whole[:count], effect=effect):
+        if off := apart(few, own, effect=effect):
             yield _depends("scores", off)
             return
-    if off := apart(lengths(images.flip(0)).flip(0), whole, effect=effect):
-        yield _depends("scores", off)
-    elif (couplings := traced.get("couplings")) is not None:
+    if (couplings := traced.get("couplings")) is not None:
         few = shown(model, images[:3], ("couplings",))["couplings"]
         if off := apart(few, couplings[:, :3], 1 / couplings.shape[3]):
             yield _depends("couplings", off)

@@ -1,7 +1,6 @@
 """What networks share: settings that are checked, what training minimises, parts of a trace."""
 
 import json
-import math
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
@@ -29,14 +28,16 @@ def settings_from(kind: type, image_shape, classes: int, options: dict):
 
     ValueError for an unknown option, or one whose value is not of the type of its field.
     """
-    known = get_type_hints(kind)
+    known = get_type_hints(kind, include_extras=True)
     del known["image_shape"], known["classes"]
+    if classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got {classes}")
     if strange := sorted(set(options) - set(known)):
         name = kind.__module__.rpartition(".")[2]
         raise ValueError(unknown(f"{name} option", strange[0], sorted(known)))
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     for option, value in options.items():
         check(option, value, known[option])
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     return kind(image_shape=tuple(image_shape), classes=classes, **options)
 
 
@@ -49,27 +50,6 @@ def routing_values(config, options: dict) -> dict:
     if config.objective == "auto":
         values["objective"] = getattr(module, "OBJECTIVE", "margin")
     return values
-
-
-def require_positive(settings, *names: str) -> None:
-    """Raise ValueError unless each named setting, or each number in it, is at least 1."""
-    for name in names:
-        value = getattr(settings, name)
-        if min(value if isinstance(value, tuple) else (value,), default=0) < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def require_classes(settings) -> None:
-    """Raise ValueError for fewer than two classes."""
-    if settings.classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
-
-
-def require_known(settings, **known: list[str]) -> None:
-    """Raise ValueError unless each named setting is one of the names that are known of it."""
-    for name, names in known.items():
-        if getattr(settings, name) not in names:
-            raise ValueError(unknown(name, getattr(settings, name), names))
 
 
 class Network(nn.Module):
@@ -235,30 +215,14 @@ class ClassPoses(Network):
 
 
 def require_class_poses(settings) -> None:
-    """Raise ValueError for classes, weights, margins, temperatures or names out of range.
-
-    A setting that a network lacks, or that is None, is fine.
-    """
-    require_classes(settings)
-    for name in ("reconstruction_weight", "absent_weight", "vote_std"):
-        value = getattr(settings, name, None)
-        if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number from 0, got {value}")
-    for name in ("final_temperature", "floor"):
-        value = getattr(settings, name, None)
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a number above 0, got {value}")
+    """Raise ValueError for margins out of range, or an unknown decoder."""
     if not 0 <= settings.margin_absent < settings.margin_present <= 1:
         raise ValueError(
             "expected 0 <= margin_absent < margin_present <= 1, "
             f"got {settings.margin_absent} and {settings.margin_present}"
         )
-    require_known(
-        settings,
-        decoder=decoders.available(),
-        objective=["auto", *functional.OBJECTIVES],
-        reconstruction_metric=functional.METRICS,
-    )
+    if settings.decoder not in decoders.available():
+        raise ValueError(unknown("decoder", settings.decoder, decoders.available()))
 
 
 class Classifier(Network):
@@ -269,7 +233,6 @@ class Classifier(Network):
     def __init__(self, kind: type, image_shape, classes: int, options: dict):
         super().__init__()
         self.settings = settings_from(kind, image_shape, classes, options)
-        require_classes(self.settings)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""

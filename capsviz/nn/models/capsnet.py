@@ -10,7 +10,7 @@ Two presets, because paper and code differ:
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +27,12 @@ from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
     require_class_poses,
-    require_known,
-    require_positive,
     routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import initial_std
+from capsviz.validation import Above, Positive, Sizes, Weight
 
 # Parts of a trace that need its votes
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
@@ -49,32 +48,32 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
+    preset: Literal["paper", "authors"] = "paper"  # initial weights, scale of primary votes
     standardised: bool = False  # each image to mean 0, deviation 1 first: the authors' CIFAR-10
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
-    channels: int = 256  # of the paper's first convolution
-    types: int = 32  # primary capsule types
-    primary_dimensions: int = 8  # D
-    class_dimensions: int = 16  # E
-    primary: str = "auto"  # what makes capsules of features, see nn/children.py; the routing's own
+    channels: Positive = 256  # of the paper's first convolution
+    types: Positive = 32  # primary capsule types
+    primary_dimensions: Positive = 8  # D
+    class_dimensions: Positive = 16  # E
+    primary: Literal["auto", children.Kind] = "auto"  # of the routing, see nn/children.py
     routing: str = "dynamic"  # a file in capsviz/nn/routing
     transform: str = "own"  # votes' matrices: "own" for each child, one for each "type", "shared"
-    vote_std: float | None = None  # standard deviation of their initial weights; None: the layer's
+    vote_std: Weight | None = None  # standard deviation of their initial weights; None: the layer's
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
-    final_temperature: float | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
-    floor: float | None = None  # of EM's variances, see its file; None: 0.0005
+    final_temperature: Above | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
+    floor: Above | None = None  # of EM's variances, see its file; None: 0.0005
     leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
-    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
-    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
-    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
-    reconstruction_weight: float = 0.0005  # of that sum, beside the margin loss; 0: no decoder
+    hidden: Sizes = (512, 1024)  # units of the fully connected decoder
+    objective: Literal["auto", functional.Objective] = "auto"  # the routing's own
+    reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
+    reconstruction_weight: Weight = 0.0005  # of that sum, beside the margin loss; 0: no decoder
     margin_present: float = 0.9  # m+: the length that the capsule of a present class should exceed
     margin_absent: float = 0.1  # m-: the length that those of absent classes should stay below
-    absent_weight: float = 0.5  # lambda, of absent classes in the margin loss
+    absent_weight: Weight = 0.5  # lambda, of absent classes in the margin loss
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -100,16 +99,12 @@ def preset_values(preset: str, classes: int) -> dict:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    require_known(config, preset=list(PRESETS), primary=["auto", *children.KINDS])
     if config.preset != "paper" and (config.stem, config.primary) != ("paper", "squash"):
         raise ValueError(
             f"the preset '{config.preset}' has the paper's stem and squashed capsules, got stem "
             f"'{config.stem}' and primary '{config.primary}'"
         )
     require_class_poses(config)
-    require_positive(
-        config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
-    )
     if config.transform == "type" and config.children == config.types:
         raise ValueError("transform=type is for several positions, got one: take own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions

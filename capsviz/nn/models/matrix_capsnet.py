@@ -13,7 +13,7 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,12 +29,12 @@ from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
     require_class_poses,
-    require_positive,
     routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import ParentNorm
+from capsviz.validation import Above, Positive, Sizes, Weight
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
@@ -46,21 +46,21 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    channels: int = 64  # A, of the convolution
-    types: tuple[int, int, int] = (8, 16, 16)  # B, C, D: primary and convolutional capsules
+    channels: Positive = 64  # A, of the convolution
+    types: tuple[Positive, Positive, Positive] = (8, 16, 16)  # B, C, D: primary, and two layers
     pose: tuple[int, int] = (4, 4)  # rows and columns of all poses
     routing: str = "em"  # a file in capsviz/nn/routing
     iterations: int = 2  # of routing, in every layer
-    final_temperature: float | None = None  # of EM routing, in every layer; None: J/I of each
-    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
+    final_temperature: Above | None = None  # of EM routing, in every layer; None: J/I of each
+    objective: Literal["auto", functional.Objective] = "auto"  # the routing's own
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
-    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
-    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
-    reconstruction_weight: float = 0.0  # of that sum, beside the loss; 0: no decoder, as published
+    hidden: Sizes = (512, 1024)  # units of the fully connected decoder
+    reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
+    reconstruction_weight: Weight = 0.0  # of that sum, beside the loss; 0: no decoder, as published
     margin_present: float = 0.9  # m+ of the margin loss
     margin_absent: float = 0.1  # m-
-    absent_weight: float = 0.5  # lambda
+    absent_weight: Weight = 0.5  # lambda
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:
@@ -75,7 +75,6 @@ class Config:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    require_positive(config, "channels", "types", "hidden")
     require_class_poses(config)
     if min(config.pose) < 2 or config.pose[0] != config.pose[1]:
         raise ValueError(f"pose must be a square matrix, at least 2 x 2, got {config.pose}")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from capsviz.nn import stems
-from capsviz.nn.models._bases import Classifier, require_positive
+from capsviz.nn.models._bases import Classifier
+from capsviz.validation import Positive
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     stem: str = "slim"  # a file in capsviz/nn/stems
-    types: int = 16  # of the capsules that the stem would make: sets its width
-    primary_dimensions: int = 8
+    types: Positive = 16  # of the capsules that the stem would make: sets its width
+    primary_dimensions: Positive = 8
 
 
 class Pooled(Classifier):
@@ -29,7 +30,6 @@ class Pooled(Classifier):
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
-        require_positive(settings, "types", "primary_dimensions")
         sizes = settings.types, settings.primary_dimensions
         self.stem = stems.build(settings.stem, settings.image_shape, *sizes)
         delattr(self.stem, self.stem.final)  # `before` does not need it
