@@ -7,9 +7,9 @@ import operator
 import re
 from contextlib import suppress
 from dataclasses import field
-from typing import Any, TypeVar, dataclass_transform, get_origin
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from capsviz.discovery import unknown
@@ -19,6 +19,11 @@ WORDS = {
     "less than or equal to": "at most",
     "a valid tuple": "a list",
 }
+Positive = Annotated[int, Field(ge=1)]
+Sizes = Annotated[tuple[Positive, ...], Field(min_length=1)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Part = Annotated[float, Field(ge=0, lt=1)]
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -46,10 +51,9 @@ def validated(kind: type[Kind]) -> type[Kind]:
 
 
 def check(name: str, value, kind) -> None:
-    """Raise ValueError unless a value has a type; a list is accepted as a tuple."""
-    plural = get_origin(kind) is tuple and isinstance(value, list)
+    """Raise ValueError unless a value has a type."""
     try:
-        TypeAdapter(kind).validate_python(tuple(value) if plural else value, strict=True)
+        TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
         raise ValueError(one_line(error, name)) from None
 
@@ -64,7 +68,7 @@ def one_line(error: ValidationError, name: str = "") -> str:
         return str(first["ctx"]["error"])
     if first["type"] == "literal_error" and isinstance(value, str):
         return unknown(name, value, re.findall("'([^']*)'", first["ctx"]["expected"]))
-    if first["type"] in ("missing", "too_long"):  # of a tuple of so many
+    if first["type"] in ("missing", "too_long", "too_short"):  # of a tuple of so many
         return f"{name}: {text}"
     text = text.removeprefix("Input should be ")
     for pydantic, ours in WORDS.items():

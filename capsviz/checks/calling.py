@@ -6,10 +6,10 @@ import copy
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,21 +17,20 @@ from torch.nn.functional import one_hot
 
 from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
-from capsviz.nn.images import check_images, like_of
+from capsviz.nn.images import check_images, like_of, require_shape
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import as_written, draws
+from capsviz.wrapping.environment import ANY, as_written, beside_images, draws
 from capsviz.wrapping.given import recipe_of
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import ChangePass, Recipe, Tap, called
+from capsviz.wrapping.taps import Recipe, Tap, TapPass, called, of_outputs
 from capsviz.wrapping.wrapping import first_pass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
           "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
-ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
 SECONDS = 90  # of computing, for all checks of one network
 SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
 
@@ -71,11 +70,6 @@ class Caller:
                 image_shape = config.get("image_shape")
             if classes is None and capsules is None:
                 classes = config.get("classes")
-            if (classes or capsules) is None or (image_shape is None and example is None):
-                raise ValueError(
-                    f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, "
-                    "W) or example=, and classes= or capsules="
-                )
             given = {"capsules": capsules, "example": example, "normalise": normalise}
             recipe = recipe_of(network, image_shape, classes, call=call, **given)
         self.recipe, self.image_shape, self.classes = recipe, recipe.image_shape, recipe.classes
@@ -83,9 +77,7 @@ class Caller:
             images = recipe.example.rows(images)
         elif images is not None:
             check_images(images)
-            if tuple(images.shape[1:]) != self.image_shape:
-                expected = f"(N, {', '.join(map(str, self.image_shape))})"
-                raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
+            require_shape(images, self.image_shape)
         self.own_images = images
         self.end = time.process_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
@@ -195,9 +187,9 @@ class Caller:
         SkippedError if the pass never reaches those events, or a tap.
         """
         taps = list(taps)
-        mode = ChangePass(self.network, taps, events, change, until)
+        mode = TapPass(self.network, taps, of_outputs(events, change), until)
         output = self.run(mode, images) if call is None else mode.run(lambda: call(images))
-        if not mode.count or {tap.part for tap in taps} - mode.readings.keys():
+        if not mode.reached or {tap.part for tap in taps} - mode.readings.keys():
             raise SkippedError("a pass with other features or sums does not reach the same code")
         return output, mode.readings
 
@@ -220,24 +212,17 @@ class Caller:
             torch.set_default_dtype(default)
 
 
-class Labels(NamedTuple):
-    """The argument of `forward` that takes labels."""
-
-    name: str
-    needed: bool
-
-
-def labels_of(network: nn.Module) -> Labels | None:
+def labels_of(network: nn.Module) -> inspect.Parameter | None:
     """Find the argument for labels: one with such a name, or the second one if it is needed."""
-    others = [p for p in _beside_images(network) if p.kind not in ANY]
+    others = [p for p in beside_images(network) if p.kind not in ANY]
     named = [p for p in others if p.name.lower() in LABELS]
     needed = [p for p in others[:1] if p.default is p.empty]
-    return next((Labels(p.name, p.default is p.empty) for p in named + needed), None)
+    return next(iter(named + needed), None)
 
 
 def unknown_arguments(network: nn.Module) -> list[str]:
     """Return arguments of `forward` that may be labels: their default is None, or they are any."""
-    others = _beside_images(network)
+    others = beside_images(network)
     named = [p.name for p in others if p.default is None]
     return named + [str(p) for p in others if p.kind in ANY]
 
@@ -253,16 +238,6 @@ def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
     return call
 
 
-def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
-    """The arguments of `forward` after the images."""
-    if isinstance(network, nn.DataParallel):
-        network = network.module
-    with suppress(TypeError, ValueError):
-        own = list(inspect.signature(network.forward).parameters.values())
-        return own if own and own[0].kind in ANY else own[1:]
-    return []
-
-
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
     """A way of calling that works, and the recipe with it; else ValueError with the first error."""
     ways: dict[str, Callable] = {"images": called}
@@ -272,7 +247,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif recipe.example is not None:
         ways = {"example": called}
-    elif (labels := labels_of(network)) is not None and labels.needed:
+    elif (labels := labels_of(network)) is not None and labels.default is labels.empty:
         kinds = ("one-hot", "index")
         ways = {kind: labelled(kind, recipe.classes, 0, labels.name) for kind in kinds}
     errors: list[Exception] = []

@@ -14,7 +14,7 @@ from torch import Tensor, einsum, nn
 from capsviz.nn.computation import CPU, kept
 from capsviz.nn.links import Links, convolution_links, of_slots
 from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
+from capsviz.nn.routing_layer import RoutingLayer, initial_matrices
 
 
 class CapsuleLayer(RoutingLayer):
@@ -66,15 +66,13 @@ class CapsuleLayer(RoutingLayer):
         if kernel is not None:
             window = kernel**2
             places = convolution_links(tuple(grid), kernel, stride, CPU)[1]  # before an exporter's
-        matrices = matrix_count(transform, types * window, types)
         super().__init__(routing, iterations, types * window)
         self.child_grid, self.grid = tuple(grid), (parents, *places)
         self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.parent_types = parents
-        shape = (matrices, parents, parent_pose[-1], child_pose[-1])
-        std = initial_std(transform, types * window) if std is None else std
-        self.weight = nn.Parameter(torch.randn(shape) * std)
+        size = parents, parent_pose[-1], child_pose[-1]
+        self.weight = initial_matrices(transform, types * window, types, size, std)
         numbers = prod(child_pose), prod(parent_pose)
         learned = self.initial(parents, *numbers, hidden=kernel is not None)
         self.learned = nn.ParameterDict(learned)

@@ -4,12 +4,11 @@ The file of a routing names its own as CHILDREN: where a capsule's length is its
 a squash; elsewhere a free pose has an activation beside it.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.discovery import unknown
 from capsviz.nn.computation import normed
 from capsviz.nn.convolution import Convolution
 from capsviz.nn.functional import squash, squash_exp
@@ -70,63 +69,43 @@ class PrimaryCapsules(nn.Module):
         return squash(out.to(torch.promote_types(self.convolution.weight.dtype, torch.float32)))
 
 
-class Squashed(nn.Module):
-    """Vectors whose length is their activation."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, features: Tensor, types: int, logits: Tensor | None) -> Capsules:
-        """Features -> squashed capsules."""
-        return Capsules(self.function(lay_out(features, types)))
-
-
-class Normalised(nn.Module):
-    """Layer norm of every pose, with one gain and shift: no activation (arXiv:2002.04764)."""
-
-    def __init__(self, dimensions: int):
-        super().__init__()
-        self.norm = nn.LayerNorm(dimensions)
-
-    def forward(self, features: Tensor, types: int, logits: Tensor | None) -> Capsules:
-        """Features -> poses of mean 0 and variance 1 before gain and shift, activations 1."""
-        poses = normed(self.norm, lay_out(features, types))
-        return Capsules(poses, torch.ones_like(poses[..., 0]))
-
-
-class Activated(nn.Module):
-    """Free poses with an activation beside them, the logistic of features of its own.
-
-    norm  batch norm of both, without gain and shift (self-routing, variational Bayes); else the
-          logistic's argument is less 1, so that a new network's capsules are not half on (EM, the
-          authors' code).
-    """
-
-    def __init__(self, types: int, dimensions: int, *, norm: bool):
-        super().__init__()
-        self.poses = nn.BatchNorm2d(types * dimensions, affine=False) if norm else None
-        self.logits = nn.BatchNorm2d(types, affine=False) if norm else None
-
-    def forward(self, features: Tensor, types: int, logits: Tensor) -> Capsules:
-        """Features and logits (B, types, rows, columns) -> poses and activations."""
-        if self.poses is not None and self.logits is not None:
-            features, logits = normed(self.poses, features), normed(self.logits, logits)
-        else:
-            logits = logits - 1
-        return Capsules(lay_out(features, types), logits.flatten(1).sigmoid())
-
-
-KINDS = ("squash", "squash_exp", "layer_norm", "batch_norm", "free")
+SQUASHES = {"squash": squash, "squash_exp": squash_exp}
+Kind = Literal["squash", "squash_exp", "layer_norm", "batch_norm", "free"]
+KINDS = get_args(Kind)
 WITH_LOGITS = ("batch_norm", "free")
 
 
-def build(kind: str, types: int, dimensions: int) -> nn.Module:
-    """Return what makes capsules of features; ValueError for an unknown kind."""
-    if kind not in KINDS:
-        raise ValueError(unknown("children", kind, list(KINDS)))
-    if kind == "layer_norm":
-        return Normalised(dimensions)
-    if kind in WITH_LOGITS:
-        return Activated(types, dimensions, norm=kind == "batch_norm")
-    return Squashed(squash if kind == "squash" else squash_exp)
+class ToCapsules(nn.Module):
+    """What makes capsules of features, by one of `KINDS`.
+
+    squash, squash_exp  vectors whose length is their activation.
+    layer_norm          every pose with mean 0 and variance 1, then one gain and shift; activations
+                        are 1 (arXiv:2002.04764).
+    batch_norm          free poses with an activation beside them, the logistic of features of its
+                        own: batch norm of both, without gain and shift (self-routing, variational).
+    free                the same without a norm; the logistic's argument is less 1, so that a new
+                        network's capsules are not half on (EM, the authors' code).
+    """
+
+    def __init__(self, kind: str, types: int, dimensions: int):
+        super().__init__()
+        self.kind, self.types = kind, types
+        if kind == "layer_norm":
+            self.norm = nn.LayerNorm(dimensions)
+        if kind == "batch_norm":
+            self.poses = nn.BatchNorm2d(types * dimensions, affine=False)
+            self.logits = nn.BatchNorm2d(types, affine=False)
+
+    def forward(self, features: Tensor, logits: Tensor | None = None) -> Capsules:
+        """Features, and logits (B, types, rows, columns) of `WITH_LOGITS`, -> capsules."""
+        if self.kind == "batch_norm" and logits is not None:
+            features, logits = normed(self.poses, features), normed(self.logits, logits)
+        poses = lay_out(features, self.types)
+        if self.kind in SQUASHES:
+            return Capsules(SQUASHES[self.kind](poses))
+        if self.kind == "layer_norm":
+            poses = normed(self.norm, poses)
+            return Capsules(poses, torch.ones_like(poses[..., 0]))
+        assert logits is not None
+        logits = logits - 1 if self.kind == "free" else logits
+        return Capsules(poses, logits.flatten(1).sigmoid())

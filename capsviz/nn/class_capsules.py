@@ -5,7 +5,7 @@ from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
 from capsviz.nn.routing import em
-from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_std, matrix_count
+from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_matrices
 
 
 class ClassCapsules(RoutingLayer):
@@ -54,10 +54,8 @@ class ClassCapsules(RoutingLayer):
             of_classes = em.class_parameters(parents, final, self.options.get("floor", em.FLOOR))
             learned |= {name: of_classes.get(name, value) for name, value in learned.items()}
         self.require_options([*self.options, *(["bias"] if bias else [])], learned)
-        matrices = matrix_count(transform, children, types)
-        shape = (matrices, parents, parent_dimensions, child_dimensions)
-        std = initial_std(transform, children) if std is None else std
-        self.weight = nn.Parameter(torch.randn(shape) * std)
+        size = parents, parent_dimensions, child_dimensions
+        self.weight = initial_matrices(transform, children, types, size, std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
         self.learned = nn.ParameterDict(learned)  # what the routing itself learns, by its names

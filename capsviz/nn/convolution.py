@@ -77,14 +77,13 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor | None, stride: int = 
 def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
     """Memory of what `convolve` holds in a training step and of its gradients, at most about.
 
-    On a CPU: transforms, if only in bfloat16, and where freed memory is kept patches in float32.
+    On a CPU: transforms under autocast, or where freed memory is kept, and then patches too.
     """
-    if weight.is_cuda:
+    kept, half = allocator.kept(), torch.is_autocast_enabled("cpu")
+    if weight.is_cuda or not (kept or half):
         return 0
-    transforms = fourier.workspace_bytes(images, weight, stride)
-    if not allocator.kept():
-        return transforms // 2
-    return transforms + 2 * 4 * ROWS_KEPT * weight[0].numel()
+    transforms = fourier.workspace_bytes(images, weight, stride) // (1 + half)
+    return transforms + kept * 2 * 4 * ROWS_KEPT * weight[0].numel()
 
 
 def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:

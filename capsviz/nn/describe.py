@@ -65,7 +65,7 @@ def describe(model: Any, *, batch_size: int = 128) -> Description:
     """
     C, H, W = model.config["image_shape"]
     shape = (C, H, W)
-    layers = _layers(_weightless(model), shape)
+    layers = _layers(copy.deepcopy(model).to("meta").eval(), shape)
     body = [layer for layer in layers if layer.name.partition(".")[0] != DECODER]
     unknown = [row.name for row in layers if row.multiply_adds is None and row.output is not None]
     stored = [*model.parameters(), *model.buffers()]
@@ -84,14 +84,6 @@ def describe(model: Any, *, batch_size: int = 128) -> Description:
         image_bytes=getattr(model, "image_bytes", None),
         not_counted=", ".join([NOT_COUNTED, *unknown]),
     )
-
-
-def _weightless(model: Any) -> Any:
-    """A copy in evaluation mode whose tensors have shapes, but no values."""
-    shapes = {id(b): b.to("meta") for b in model.buffers()}
-    for p in model.parameters():
-        shapes[id(p)] = nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad)
-    return copy.deepcopy(model, shapes).eval()  # what the memo holds is not copied
 
 
 def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:

@@ -12,14 +12,15 @@ weight (I,J,E,D). Images are float32 in [0, 1].
 Equation numbers are those of Sabour, Frosst & Hinton (2017), arXiv:1710.09829.
 """
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from capsviz.discovery import unknown
-
-OBJECTIVES = ("margin", "spread", "cross_entropy")  # the file of a routing names its own
-METRICS = ["l1", "l2"]  # of a reconstruction
+Objective = Literal["margin", "spread", "cross_entropy"]  # the file of a routing names its own
+OBJECTIVES = get_args(Objective)
+Metric = Literal["l1", "l2"]  # of a reconstruction
 WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
 FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
 TINY = 1e-7  # added to activations whose logarithm is taken
@@ -129,9 +130,7 @@ def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, *
         return margin_loss(activations, labels, **margin)
     if name == "spread":
         return spread_loss(activations, labels, progress=progress)
-    if name == "cross_entropy":
-        return cross_entropy(activations, labels)
-    raise ValueError(unknown("objective", name, list(OBJECTIVES)))
+    return cross_entropy(activations, labels)
 
 
 def _present(labels: Tensor, classes: int) -> Tensor:

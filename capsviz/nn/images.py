@@ -11,6 +11,13 @@ def like_of(network: nn.Module) -> Tensor:
     return next(network.parameters(), torch.zeros(()))
 
 
+def require_shape(images: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for images, or other inputs, that are not (B, *shape)."""
+    if tuple(images.shape[1:]) != tuple(shape):
+        expected = ", ".join(map(str, shape))
+        raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+
+
 def check_images(images: Tensor) -> None:
     """Raise ValueError or TypeError unless images are float (N, C, H, W) in [0, 1], N >= 1."""
     if not isinstance(images, Tensor):

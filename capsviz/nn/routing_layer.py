@@ -14,6 +14,7 @@ from capsviz.nn.computation import is_literal, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.links import Links, fuse_places, of_slots, route_places
 from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._parts import check_shape
 
 CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
@@ -157,11 +158,7 @@ class RoutingLayer(nn.Module):
         ValueError for iterations that the routing does not have, and activations of another shape,
         also where it reads none.
         """
-        if activations is not None and activations.shape != children.shape[:2]:
-            raise ValueError(
-                f"activations must be (B, I) = {tuple(children.shape[:2])}, got the shape "
-                f"{tuple(activations.shape)}"
-            )
+        check_shape("activations", activations, "B, I", children.shape[:2])
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)
@@ -245,13 +242,17 @@ def initial_std(transform: str, children: int) -> float:
     return 0.1 / math.sqrt(children) if transform == "shared" else 0.1
 
 
-def matrix_count(transform: str, children: int, types: int) -> int:
-    """Return how many children have a matrix of their own; ValueError for what cannot be."""
+def initial_matrices(
+    transform: str, children: int, types: int, size: tuple[int, int, int], std: float | None
+) -> nn.Parameter:
+    """Draw matrices (M, J, E, D), one for each child that has its own; ValueError for none."""
     if transform not in TRANSFORMS:
         raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
     if transform == "type" and (types < 1 or children % types):
         raise ValueError(f"types must divide the {children} children, got {types}")
-    return {"own": children, "type": types, "shared": 1}[transform]
+    count = {"own": children, "type": types, "shared": 1}[transform]
+    std = initial_std(transform, children) if std is None else std
+    return nn.Parameter(torch.randn(count, *size) * std)
 
 
 class ParentNorm(nn.Module):

@@ -53,22 +53,26 @@ def parents_under(
     *,
     iterations: int | None = None,
     progress=iter,
+    with_poses: bool = True,
 ) -> Parents:
     """Return poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
     They are of images (N, C, H, W). Each of `several` is couplings (N, I, J), or (I, J) for all
     images, in every iteration, or None, where the network routes. `iterations` replaces its own
-    number; `progress` wraps the chunks of images. ValueError where couplings cannot be replaced.
+    number; `progress` wraps the chunks of images. Without `with_poses` a network that is traced
+    anew need not have any. ValueError where couplings cannot be replaced.
     """
     images = inputs_of(model, images)
     _check(several)
     if not routes_again(model):
+        keep = ("poses", "lengths") if with_poses else ("lengths",)
         traced = [
-            trace(model, images, keep=("poses", "lengths"), couplings=one, iterations=iterations)
+            trace(model, images, keep=keep, couplings=one, iterations=iterations)
             for one in progress(several)
         ]
-        pairs = [(one.require("poses")[-1], one.require("lengths")) for one in traced]
-        return Parents(*(torch.stack(part) for part in zip(*pairs, strict=True)))
+        lengths = torch.stack([one.require("lengths") for one in traced])
+        ends = [one.require("poses")[-1] for one in traced] if with_poses else []
+        return Parents(torch.stack(ends) if with_poses else lengths.new_empty(0), lengths)
     chunked = []
     for rows, primary, active in chunks(model, images, progress):
         votes = model.capsules.votes(primary)
@@ -96,15 +100,9 @@ def under_couplings(
     progress=iter,
 ) -> Tensor:
     """Return the activations (K, N, J) of `parents_under`; no poses are needed for them."""
-    if routes_again(model):
-        routed = parents_under(model, images, several, iterations=iterations, progress=progress)
-        return routed.activations
-    _check(several)
-    traced = [
-        trace(model, images, keep=("lengths",), couplings=one, iterations=iterations)
-        for one in progress(several)
-    ]
-    return torch.stack([one.require("lengths") for one in traced])
+    return parents_under(
+        model, images, several, iterations=iterations, progress=progress, with_poses=False
+    ).activations
 
 
 def _check(several: Sequence[Tensor | None]) -> None:

@@ -25,6 +25,7 @@ from capsviz.tracing.network import abilities, inference, takes
 from capsviz.tracing.record import last_activations
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
+AXES = {"primary": "BID", "votes": "BIJE", "couplings": "RBIJ", "logits": "RBIJ", "poses": "RBJE"}
 IMAGES = 7  # a prime, so that the axis of images cannot be mistaken for another
 SAME = 1e-3  # of numbers near 1
 CLOSE = 1e-4  # of the largest: numbers of two passes that are equal but for rounding
@@ -170,33 +171,23 @@ def _misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
     able, (B, J) = abilities(model), lengths.shape
     if able.classes not in (None, J):
         yield f"there are {J} scores for {able.classes} classes: lengths are (B, {J})"
-    I = _children(able.grid, traced)
-    for name, expected in (
-        ("poses", ("R", B, J, "E")),
-        ("couplings", ("R", B, I, J)),
-        ("logits", ("R", B, I, J)),
-        ("votes", (B, I, J, "E")),
-        ("primary", (B, I, "D")),
-    ):
-        shape = tuple(traced[name].shape) if traced.get(name) is not None else expected
-        if len(shape) != len(expected) or any(
-            isinstance(size, int) and n != size for n, size in zip(shape, expected, strict=True)
-        ):
-            yield f"{name} are {shape}, expected ({', '.join(map(str, expected))})"
-    grid = able.grid
-    if grid is not None and isinstance(I, int) and (len(grid) != 3 or prod(grid) != I):
+    sizes = {"B": B, "J": J}
+    for name, axes in AXES.items():
+        if traced.get(name) is None:
+            continue
+        shape = tuple(traced[name].shape)
+        if "I" in axes and len(shape) == len(axes):  # the first part that has it says I
+            sizes.setdefault("I", shape[axes.index("I")])
+        fits = (sizes.get(axis, n) == n for axis, n in zip(axes, shape, strict=False))
+        if len(shape) != len(axes) or not all(fits):
+            expected = ", ".join(str(sizes.get(axis, axis)) for axis in axes)
+            yield f"{name} are {shape}, expected ({expected})"
+    grid, count = able.grid, sizes.get("I")
+    if grid is not None and count is not None and (len(grid) != 3 or prod(grid) != count):
         yield (
-            f"the grid {grid} has {prod(grid)} capsules, but there are {I}: expected "
+            f"the grid {grid} has {prod(grid)} capsules, but there are {count}: expected "
             "(types, rows, columns) whose product they are, or None"
         )
-
-
-def _children(grid: tuple | None, traced: dict) -> int | str:
-    """Return the number of children as the first part has it that says it; "I" for none."""
-    for name, axis, dims in (("primary", 1, 3), ("votes", 1, 4), ("couplings", 2, 4)):
-        if isinstance(part := traced.get(name), Tensor) and part.dim() == dims:
-            return part.shape[axis]
-    return "I" if grid is None else prod(grid)
 
 
 def _shape(value: Any) -> str:
@@ -237,9 +228,11 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         )
         return
     effect = float((whole - whole.mean(0)).abs().max())
-    for count in (3, 1):
+    batches = (images[:3], whole[:3]), (images[:1], whole[:1]), (images.flip(0), whole.flip(0))
+    for some, own in batches:
+        count = len(some)
         try:
-            few = lengths(images[:count])
+            few = lengths(some)
         except Exception as error:  # whatever a network does with one image
             reason = " ".join(str(error).split())[:120]
             yield f"a batch of {count} fails ({type(error).__name__}: {reason})"
@@ -250,12 +243,10 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
                 f"{(count, whole.shape[1])}: a squeeze() without an axis loses the batch"
             )
             return
-        if off := apart(few, whole[:count], effect=effect):
+        if off := apart(few, own, effect=effect):
             yield _depends("scores", off)
             return
-    if off := apart(lengths(images.flip(0)).flip(0), whole, effect=effect):
-        yield _depends("scores", off)
-    elif (couplings := traced.get("couplings")) is not None:
+    if (couplings := traced.get("couplings")) is not None:
         few = shown(model, images[:3], ("couplings",))["couplings"]
         if off := apart(few, couplings[:, :3], 1 / couplings.shape[3]):
             yield _depends("couplings", off)

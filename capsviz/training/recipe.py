@@ -14,16 +14,13 @@ from pydantic import Field
 
 from capsviz.discovery import unknown
 from capsviz.transforms import Fill
-from capsviz.validation import validated
+from capsviz.validation import Above, Part, Positive, validated
 
 Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 Sides = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Inside = Annotated[float, Field(gt=0, lt=1)]
-Above = Annotated[float, Field(gt=0)]
-Part = Annotated[float, Field(ge=0, lt=1)]
 Angle = Annotated[float, Field(ge=0, lt=90)]
 
 Precision = Literal["auto", "fp32", "bf16"]

@@ -108,7 +108,10 @@ def fit(
     if plugin_routings(model):  # its mistakes are said before hours of training
         with seeded(recipe.seed):
             verify_once(model, to_float(train.first(2).crop(recipe.crop_px).images))
-    part = _images_at_a_time(recipe, model, len(train), team, device, report)
+    bf16 = resolve_precision(recipe.precision, device) == "bf16"
+    in_precision = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    with in_precision:  # memory depends on it
+        part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
     if team.leads:
@@ -131,8 +134,8 @@ def fit(
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
     del state  # frees its tensors
-    bf16 = resolve_precision(recipe.precision, device) == "bf16"
-    needed, room = models.training_bytes(model, recipe.batch_size), memory.available(device)
+    with in_precision:
+        needed, room = models.training_bytes(model, recipe.batch_size), memory.available(device)
     # a graph holds its memory while the network is evaluated
     batch = recipe.batch_size if needed is None or not room or 2 * needed <= room else None
     gradients = Gradients(

@@ -69,6 +69,7 @@ def uncompiled() -> AbstractContextManager:
     return _eager if "torch._dynamo" in sys.modules else nullcontext()
 
 
+ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
 HOLDERS = (
     nn.DataParallel,
     nn.parallel.DistributedDataParallel,
@@ -134,11 +135,6 @@ def without_cuda() -> Iterator[None]:
     else:
         with _cpu_for_gpu, _OnCPU():
             yield
-
-
-def on_cpu(function: Callable) -> Callable:
-    """Return a function that runs `without_cuda`."""
-    return without_cuda()(function)
 
 
 class _OnCPU(TorchFunctionMode):
@@ -238,11 +234,6 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def names_cuda(error: BaseException) -> bool:
-    """Return whether the message of an error is about a GPU."""
-    return any(word in str(error).lower() for word in ("cuda", "nvidia"))
-
-
 def raised_at(error: BaseException) -> str:
     """Return where the user's code raised, as " (layers.py:67)"; "" where none of it did."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -250,12 +241,9 @@ def raised_at(error: BaseException) -> str:
     return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
-def required(function) -> list[str]:
-    """Return the names of the arguments without which a function cannot be called."""
+def beside_images(network: nn.Module) -> list[inspect.Parameter]:
+    """Return the arguments of `forward` after the images."""
     with suppress(TypeError, ValueError):
-        return [
-            p.name
-            for p in inspect.signature(function).parameters.values()
-            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
+        own = list(inspect.signature(network.forward).parameters.values())
+        return own if own and own[0].kind in ANY else own[1:]
     return []

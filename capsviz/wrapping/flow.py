@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.recorder import Event
+from capsviz.wrapping.recorder import Event, memory
 
 Port = tuple[int, int]
 Roles = tuple[str, ...]
@@ -83,12 +83,12 @@ class Flow:
         """Return all outputs of an event."""
         return [(event.index, number) for number in range(len(event.outputs))]
 
-    def ancestors(self, index: int) -> set[int]:
-        """Return the events that an event depends on."""
+    def ancestors(self, index: int, until: int | None = None) -> set[int]:
+        """Return the events that an event depends on, not by way of the one `until`."""
         reached, left = set(), [index]
         while left:
             for source in self.sources[left.pop()]:
-                if source is not None and source[0] not in reached:
+                if source is not None and source[0] != until and source[0] not in reached:
                     reached.add(source[0])
                     left.append(source[0])
         return reached
@@ -180,16 +180,8 @@ def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor
     return makers if isinstance(makers, Tensor) else makers[number]
 
 
-def storage(tensor: Tensor) -> tuple[str, int]:
-    """Return where the numbers of a tensor lie; inside `vmap`, which has no address, its id."""
-    try:
-        return "at", tensor.data_ptr()
-    except RuntimeError:
-        return "of", id(tensor)
-
-
 def _alias(tensor: Tensor) -> tuple:
-    return (storage(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    return (memory(tensor, whole=False), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def arrange(tensor: Tensor, roles: Roles, target: str) -> Tensor:

@@ -99,13 +99,14 @@ def mean_and_deviation(normalise) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (C, 1, 1) as `normalise=` gives them, or (1, 1, 1)."""
     try:
         mean, std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
-    except (TypeError, ValueError) as error:
+        valid = bool((std > 0).all() and std.isfinite().all() and mean.isfinite().all())
+    except (TypeError, ValueError):
+        valid = False
+    if not valid:
         raise ValueError(
-            "normalise= must be (mean, standard deviation), numbers or one a channel, got "
+            "normalise= must be (mean, standard deviation above 0), numbers or one a channel, got "
             f"{normalise!r}"
-        ) from error
-    if not bool((std > 0).all() and std.isfinite().all() and mean.isfinite().all()):
-        raise ValueError(f"normalise= expects a deviation above 0, got {normalise!r}")
+        )
     return mean, std
 
 

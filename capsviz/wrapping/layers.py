@@ -574,6 +574,14 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
     return last
 
 
+def seen(flow: Flow, known: list[Layer] | tuple[Layer, ...], weighing: str = "softmax") -> str:
+    """Say which softmaxes of a pass weigh no votes, and which layers are known."""
+    places = {turn.softmax.place for one in known for turn in one.rounds if turn.softmax}
+    others = [e.place for e in flow.events if e.name == weighing and e.place not in places]
+    where = f"; {weighing} in {', '.join(dict.fromkeys(others))} weighs none" if others else ""
+    return where + "".join(f"; {layer}" for layer in known)
+
+
 class Recorded(NamedTuple):
     """One recorded pass over B images, and the layer in it whose parents are the classes."""
 

@@ -55,12 +55,3 @@ def mapped(value: Any, change: Callable) -> Any:
 def replaced(value, others: Mapping[int, Tensor]):
     """The same nesting with the tensors of these ids replaced."""
     return mapped(value, lambda leaf: others.get(id(leaf), leaf))
-
-
-def leaves(value) -> list:
-    """Everything in nested lists, tuples and dicts that is none of these."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [leaf for part in value for leaf in leaves(part)]
-    return [value]

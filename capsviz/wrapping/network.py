@@ -7,18 +7,21 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import analysis, discovery
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
 from capsviz.wrapping.grid import NOWHERE, Places
 from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
+    Change,
     ChildEntry,
     Entry,
     OfModule,
@@ -35,13 +38,6 @@ ALONE = threading.RLock()  # held while attributes of a network are set, or its 
 OF_FILES = ("affnist", "curves")  # analyses of results, without a network
 
 
-class Fact(NamedTuple):
-    """One line of a report: a part, and how it was found, or why not."""
-
-    name: str
-    finding: str
-
-
 class Setter(NamedTuple):
     """An attribute of a module that sets the number of routing iterations."""
 
@@ -51,12 +47,12 @@ class Setter(NamedTuple):
     name: str  # from the network on
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inferred:
     """The parts of a network: how each is read, found in the recorded pass or given."""
 
-    readers: Mapping[str, Reader] = field(default_factory=dict)
-    facts: tuple[Fact, ...] = ()
+    readers: dict[str, Reader] = field(default_factory=dict)
+    facts: list[tuple[str, str]] = field(default_factory=list)  # parts, and how they were found
     scores: Callable | None = None  # output -> (B, J); None: norms of the poses
     entries: tuple[Entry, ...] = ()  # where couplings can be put in
     child_entry: ChildEntry | None = None  # where children can be put in
@@ -66,9 +62,13 @@ class Inferred:
     passes: int | None = None  # routing iterations in the recorded pass
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
-    peculiar: Mapping[str, str] = field(default_factory=dict)  # `verification.differences`
+    peculiar: dict[str, str] = field(default_factory=dict)  # `verification.differences`
     parents: int = 0  # of a layer that is not that of the classes
-    below: tuple[Inferred, ...] = ()  # the routed layers that lead to this one, in order
+    below: list[Inferred] = field(default_factory=list)  # routed layers that lead to it, in order
+
+    def say(self, name: str, finding: str) -> None:
+        """Add a line to the report."""
+        self.facts.append((name, finding))
 
 
 class Bare(nn.Module):
@@ -80,7 +80,7 @@ class Bare(nn.Module):
         self,
         network: nn.Module,
         recipe: Recipe,
-        inferred: Inferred = Inferred(),
+        inferred: Inferred,
         card: Mapping | None = None,
     ):
         super().__init__()
@@ -127,7 +127,7 @@ class Bare(nn.Module):
         kind, of = type(self.network).__name__, "images" if self.draw is None else "inputs"
         kinds = "classes" if self.config["classes"] else "capsules"
         lines = [f"{kind}, {count:,} weights, {of} ({shape}), {self.recipe.classes} {kinds}"]
-        lines += [f"  {fact.name:<12}{fact.finding}" for fact in self.inferred.facts]
+        lines += [f"  {name:<12}{finding}" for name, finding in self.inferred.facts]
         by_lack: dict[str, list[str]] = {"": ["evaluate"] if self.config["classes"] else ["trace"]}
         for name in discovery.names(analysis.PACKAGE):
             if name not in OF_FILES:
@@ -148,11 +148,7 @@ class Bare(nn.Module):
         `more` are further arguments of `TapPass`.
         """
         recipe = self.recipe
-        if tuple(images.shape[1:]) != recipe.image_shape:
-            raise ValueError(
-                f"expected images (B, {', '.join(map(str, recipe.image_shape))}), "
-                f"got {tuple(images.shape)}"
-            )
+        require_shape(images, recipe.image_shape)
         if len(images) < recipe.smallest:
             images = torch.cat([images] * recipe.smallest)[: recipe.smallest]
         mode = TapPass(self.network, taps, **more)
@@ -233,13 +229,8 @@ class Wrapped(Bare):
             raise ValueError("couplings of single iterations of this network cannot be replaced")
         images = children.new_zeros(len(children), *self.recipe.image_shape)
         keep, own = ("poses", "lengths"), self.at(layer)
-        known = replace(
-            self.inferred,
-            entries=own.inferred.entries,
-            child_entry=own.inferred.child_entry,
-            children=own.inferred.children,
-            places=own.inferred.places,
-        )
+        ends = self.inferred
+        known = replace(own.inferred, readers=ends.readers, scores=ends.scores)
         put = Wrapped(self.network, own.recipe, known)
         traced = put.look(images, keep=keep, couplings=couplings, children=children)
         poses: Any = traced["poses"][-1] if "poses" in traced else None
@@ -270,13 +261,14 @@ class Wrapped(Bare):
             names.add("poses")
         wanted = {part: reader for part, reader in known.readers.items() if part in names}
         listeners = {part: one for part, one in wanted.items() if not isinstance(one, tuple)}
+        puts: dict[str, list[Change]] = {}
         if couplings is not None:
             couplings = self._in_own_layout(couplings, count)
-        put = None
+            puts["couplings"] = [entry.put(couplings) for entry in known.entries]
         if children is not None:
             if known.child_entry is None:
                 raise ValueError("children of this network can be read at most, not replaced")
-            put = (known.child_entry, self._in_own_order(children, count))
+            puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
         with ExitStack() as stack:
             if known.iterations or any(
                 isinstance(one, OfModule | Watched) for one in known.readers.values()
@@ -288,14 +280,9 @@ class Wrapped(Bare):
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
             heard |= stack.enter_context(watching(variables))
             taps = taps_of(known.readers, names)
-            output, mode = self.passed(
-                images, taps, entries=known.entries, couplings=couplings, children=put
-            )
-        for what, given, count_put in (
-            ("couplings", couplings, mode.exchanges),
-            ("children", put, mode.puts),
-        ):
-            if given is not None and not count_put:
+            output, mode = self.passed(images, taps, changes=chain(*puts.values()))
+        for what, changes in puts.items():
+            if mode.reached.isdisjoint((one.site, one.name) for one in changes):
                 raise ValueError(f"{what} were not put in: this pass did not come where they enter")
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)

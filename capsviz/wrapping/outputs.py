@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz.wrapping import vectors
-from capsviz.wrapping.environment import in_words, on_cpu
+from capsviz.wrapping.environment import in_words, without_cuda
 from capsviz.wrapping.flow import Flow, Port, embed, is_view
 from capsviz.wrapping.layers import Recorded
 from capsviz.wrapping.leaves import named_tensors, tensors
@@ -192,7 +192,7 @@ def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
     value = shown.look(images, keep=("poses",)).get("poses")
     if value is None:
         raise ValueError("decode= needs poses, and none were found: name them by poses=")
-    decode = on_cpu(decode)
+    decode = without_cuda()(decode)
     result = decode(value[-1], torch.zeros(recorded.batch, dtype=torch.long, device=value.device))
     if not isinstance(result, Tensor) or result.numel() != images.numel():
         form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
@@ -284,12 +284,10 @@ class Decoder:
         self.image_shape = recorded.images.shape[1:]
         self.start: Port = (masked.event.index, 0)
         end = flow.port(image)
-        needed: set[int] = set()
-        left = [] if end is None else [end[0]]
-        while left:
-            if (k := left.pop()) not in {self.start[0], *needed}:
-                needed.add(k)
-                left += [source[0] for source in flow.sources[k] if source is not None]
+        needed = set() if end is None else {end[0], *flow.ancestors(end[0], self.start[0])}
+        of_poses, of_weights = flow.descendants(self.start[0]) & needed, set[int]()
+        if end is None or end[0] not in of_poses:
+            raise ValueError("the reconstruction does not come from the masked poses")
         self.own = [  # `to` may put other tensors there
             (tensor, module, name)
             for module in network.modules()
@@ -297,23 +295,17 @@ class Decoder:
             if tensor is not None
         ]
         weights = {id(tensor) for tensor, _, _ in self.own}
-        of_poses, of_weights = {self.start[0]}, set[int]()  # events; weights may change later
-        for k in sorted(needed):
-            sources = {source[0] for source in flow.sources[k] if source is not None}
-            if sources & of_poses:
-                of_poses.add(k)
-            elif k in flow.derived:
+        for k in sorted(needed - of_poses):  # weights may change later
+            if k in flow.derived:
                 raise ValueError(
                     f"{flow.events[k].place} also reads the image, not the poses alone"
                 )
-            elif sources & of_weights or any(id(one) in weights for one in flow.events[k].inputs):
+            made = {source[0] for source in flow.sources[k] if source is not None}
+            if made & of_weights or any(id(one) in weights for one in flow.events[k].inputs):
                 of_weights.add(k)
-        if end is None or end[0] not in of_poses - {self.start[0]}:
-            raise ValueError("the reconstruction does not come from the masked poses")
         self.end: Port = end
-        self.place = f"{flow.events[sorted(of_poses)[1]].where} to {flow.events[end[0]].where}"
-        inside = sorted((of_poses | of_weights) - {self.start[0]})
-        self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
+        self.place = f"{flow.events[min(of_poses)].where} to {flow.events[end[0]].where}"
+        self.steps = [(flow.events[k], flow.sources[k]) for k in sorted(of_poses | of_weights)]
 
     def __call__(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Decode any number of poses."""

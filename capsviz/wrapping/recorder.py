@@ -101,6 +101,8 @@ class Pass(TorchFunctionMode):
     `network` names the modules; tensors that the code sends to a GPU go to the network's device.
     """
 
+    inputs: Any = None  # of the network
+
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network = network
@@ -210,10 +212,10 @@ def inputs_of(args: tuple, kwargs: dict) -> list[Tensor]:
     return tensors((args, {name: value for name, value in kwargs.items() if name != "out"}))
 
 
-def memory(tensor: Tensor) -> int:
-    """Return what tells tensors that share memory from others."""
+def memory(tensor: Tensor, *, whole: bool = True) -> int:
+    """Return what tells tensors that share memory from others, or those that begin elsewhere."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        return (tensor.untyped_storage() if whole else tensor).data_ptr()
     except RuntimeError:  # inside `vmap`
         return id(tensor)
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -86,23 +87,21 @@ class Recipe:
 
     def run(self, mode: Pass, images: Tensor) -> Any:
         """Return the output for images or rows; None where the mode ends the pass."""
-        return self._output(mode, self.normalised(images))
-
-    def record(self, network: nn.Module, images: Tensor) -> tuple[Any, Flow]:
-        """Return the output for images or rows, and the graph of the pass."""
-        recorder, inside = Recorder(network), self.normalised(images)
-        output = self._output(recorder, inside)
-        return output, Flow(recorder.events, inside)
-
-    def _output(self, mode: Pass, inside: Any) -> Any:
+        mode.inputs = self.normalised(images)
         with (
             without_cuda() if self.cuda else nullcontext(),
             on_stderr() if self.aside else nullcontext(),
         ):
             try:
-                return mode.run(lambda: self.call(mode.network, inside))
+                return mode.run(lambda: self.call(mode.network, mode.inputs))
             except PassEnd:
                 return None
+
+    def record(self, network: nn.Module, images: Tensor) -> tuple[Any, Flow]:
+        """Return the output for images or rows, and the graph of the pass."""
+        recorder = Recorder(network)
+        output = self.run(recorder, images)
+        return output, Flow(recorder.events, recorder.inputs)
 
 
 class Tap(NamedTuple):
@@ -115,6 +114,15 @@ class Tap(NamedTuple):
     after: bool = False  # it reads the outputs
 
 
+class Change(NamedTuple):
+    """What is called in place of the function of an event, wherever its site runs."""
+
+    site: Site
+    name: str  # of the function
+    call: Callable  # (function, *args, **kwargs) -> result
+    shown: Mapping[str, Tensor] = {}  # what taps there read in place of these parts
+
+
 class Entry(NamedTuple):
     """Where couplings can be put in."""
 
@@ -122,6 +130,19 @@ class Entry(NamedTuple):
     name: str
     product: Product
     roles: Roles
+
+    def put(self, couplings: Tensor) -> Change:
+        """Return the change to couplings (B, I, J)."""
+
+        def call(function, *args, **kwargs):
+            own = self.product.weights(inputs_of(args, kwargs))
+            placed = embed(couplings, "BIJ", self.roles, tuple(own.shape)).to(own)
+            result = self.product.with_weights(function, args, kwargs, placed)
+            to = written(function, args, kwargs)
+            return result if to is None or to is result else to.copy_(result)
+
+        parts = ("couplings",) if self.product.scales else ("couplings", "weights")
+        return Change(self.site, self.name, call, dict.fromkeys(parts, couplings))
 
 
 class ChildEntry(NamedTuple):
@@ -131,6 +152,17 @@ class ChildEntry(NamedTuple):
     name: str
     position: int
     roles: Roles
+
+    def put(self, children: Tensor) -> Change:
+        """Return the change to children (B, I, D)."""
+
+        def call(function, *args, **kwargs):
+            own = tensors((args, kwargs))[self.position]
+            placed = embed(children, "BID", self.roles, tuple(own.shape)).to(own)
+            new = {id(own): placed.expand_as(own).contiguous()}
+            return function(*replaced(args, new), **replaced(kwargs, new))
+
+        return Change(self.site, self.name, call)
 
 
 @dataclass(frozen=True)
@@ -217,60 +249,47 @@ def tap_of_place(part: str, place: Place) -> Tap:
 
 
 class TapPass(Pass):
-    """Read what taps name; `readings` holds a list for each part, in order.
+    """Read what taps name, and make changes; `readings` holds a list for each part, in order.
 
-    Couplings (B, I, J) are put in at `entries`, and children (B, I, D) where they are said to;
-    `exchanges` and `puts` count how often. The pass ends when the part `until` is read.
+    `reached` says where changes were made. The pass ends when the part `until` is read.
     """
 
     def __init__(
         self,
         network: nn.Module,
         taps: Iterable[Tap],
-        entries: Iterable[Entry] = (),
-        couplings: Tensor | None = None,
+        changes: Iterable[Change] = (),
         until: str | None = None,
-        children: tuple[ChildEntry, Tensor] | None = None,
     ):
         super().__init__(network)
-        self.children, self.puts = children, 0
-        self.until = until
-        self.couplings, self.exchanges = couplings, 0
+        self.taps, self.changes, self.until = list(taps), list(changes), until
         self.readings: dict[str, list[Tensor]] = {}
-        self.taps: dict[Site, list[Tap]] = {}
-        self.entries = {entry.site: entry for entry in entries} if couplings is not None else {}
-        for tap in taps:
-            self.taps.setdefault(tap.site, []).append(tap)
-        known = [(tap.site, tap.name) for own in self.taps.values() for tap in own]
-        known += [(entry.site, entry.name) for entry in self.entries.values()]
-        known += [] if children is None else [children[0][:2]]
+        self.reached: set[tuple[Site, str]] = set()
+        known = [(tap.site, tap.name) for tap in self.taps]
+        known += [(change.site, change.name) for change in self.changes]
         self.names = {name for _, name in known}
         self.innermost = {site.stack[0] for site, _ in known}
 
     def dispatch(self, function, args, kwargs):
-        """Call the function, with other couplings where they enter, and read what is wanted."""
+        """Call the function, or what replaces it here, and read what is wanted."""
         name = name_of(function)
         frame = self.frame() if name in self.names else None
         if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
             self._keep(written(function, args, kwargs))
             return function(*args, **kwargs)
-        site = self.site(frame)
-        taps = [tap for tap in self.taps.get(site, ()) if tap.name == name]
-        if self.children is not None and (site, name) == self.children[0][:2]:
-            args, kwargs = self._with_children(args, kwargs, *self.children)
+        here = self.site(frame), name
+        taps = [tap for tap in self.taps if (tap.site, tap.name) == here]
         inputs = inputs_of(args, kwargs)
         reads = [(tap.part, tap.read(inputs, [])) for tap in taps if not tap.after]
         if (own := written(function, args, kwargs)) is not None:
             self._keep(own)
             reads = [(part, value.clone()) for part, value in reads]
-        entry = self.entries.get(site)
-        if self.couplings is None or entry is None or entry.name != name:
-            result = function(*args, **kwargs)
-        else:
-            couplings = self.couplings
-            result = self._with_couplings(entry, couplings, inputs, function, args, kwargs)
-            own = ("couplings",) if entry.product.scales else ("couplings", "weights")
-            reads = [(part, couplings if part in own else t) for part, t in reads]
+        for change in self.changes:
+            if (change.site, change.name) == here:
+                self.reached.add(here)
+                function = partial(change.call, function)
+                reads = [(part, change.shown.get(part, value)) for part, value in reads]
+        result = function(*args, **kwargs)
         outputs = tensors(result) or inputs[:1]  # of `x[i] = y`, which returns nothing
         reads += [(tap.part, tap.read([], outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
@@ -289,52 +308,14 @@ class TapPass(Pass):
         if votes and own is not None and memory(own) == memory(votes[0]):
             votes[:] = [votes[0].clone()]
 
-    def _with_children(self, args, kwargs, entry: ChildEntry, children: Tensor):
-        own = tensors((args, kwargs))[entry.position]
-        placed = embed(children, "BID", entry.roles, tuple(own.shape)).to(own)
-        self.puts += 1
-        return replaced((args, kwargs), {id(own): placed.expand_as(own).contiguous()})
 
-    def _with_couplings(self, entry: Entry, couplings: Tensor, inputs, function, args, kwargs):
-        own = entry.product.weights(inputs)
-        placed = embed(couplings, "BIJ", entry.roles, tuple(own.shape))
-        self.exchanges += 1
-        result = entry.product.with_weights(function, args, kwargs, placed.to(own))
-        to = written(function, args, kwargs)
-        return result if to is None or to is result else to.copy_(result)
+def of_outputs(events: Iterable[Event], change: Callable[[Tensor], Tensor]) -> list[Change]:
+    """Return changes to `change(output)` of events, which are of a recording of the same call."""
 
+    def call(function, *args, **kwargs):
+        return change(function(*args, **kwargs))
 
-class ChangePass(TapPass):
-    """Give `change(output)` in place of the output of some events, wherever their sites run.
-
-    `events` are of a recording of the same call; `change` keeps the shape of a tensor.
-    """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        taps: Iterable[Tap],
-        events: Iterable[Event],
-        change: Callable[[Tensor], Tensor],
-        until: str | None = None,
-    ):
-        super().__init__(network, taps, until=until)
-        self.change, self.count = change, 0
-        self.sites = {(event.site, event.name) for event in events}
-        self.to_change = {name for _, name in self.sites}
-
-    def dispatch(self, function, args, kwargs):
-        """Call the function; change its result, if it is one to change, before taps read it."""
-        name = name_of(function)
-        if name not in self.to_change or (self.site(self.frame()), name) not in self.sites:
-            return super().dispatch(function, args, kwargs)
-
-        def changed(*args, **kwargs):
-            self.count += 1
-            return self.change(function(*args, **kwargs))
-
-        changed.__name__ = name
-        return super().dispatch(changed, args, kwargs)
+    return [Change(*one, call) for one in {(event.site, event.name) for event in events}]
 
 
 def taps_of(readers: Mapping[str, Reader], names: Iterable[str]) -> list[Tap]:

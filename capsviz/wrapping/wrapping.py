@@ -26,23 +26,21 @@ from capsviz.tracing import abilities, evaluating, verification, verify
 from capsviz.wrapping import grid as grids
 from capsviz.wrapping import outputs, vectors
 from capsviz.wrapping.environment import (
+    ANY,
     as_written,
-    names_cuda,
+    beside_images,
     one_line,
     raised_at,
-    required,
     restored,
 )
-from capsviz.wrapping.flow import Flow, storage
+from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
-from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
+from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers, seen
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.network import Bare, Fact, Inferred, Setter, Wrapped
-from capsviz.wrapping.recorder import record
+from capsviz.wrapping.network import Bare, Inferred, Setter, Wrapped
+from capsviz.wrapping.recorder import memory, record
 from capsviz.wrapping.taps import (
     ChildEntry,
-    Entry,
-    Reader,
     Recipe,
     Watched,
     called,
@@ -127,6 +125,7 @@ def wrap(
                 (it names the option and the line), several candidates for one part (it lists
                 them), scores out of [0, 1], or scores that depend on the other images of a batch.
     """
+    options = {name: value for name, value in locals().items() if name not in ("network", "card")}
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
@@ -136,91 +135,81 @@ def wrap(
             f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
             "capsviz.trace(network, images) looks into it as it is"
         )
-    again: dict[str, Any] = {
-        "image_shape": image_shape, "classes": classes, "capsules": capsules, "example": example,
-        "normalise": normalise, "call": call, "scores": scores, "poses": poses, "decode": decode,
-        "couplings": couplings, "pair": pair, "grid": grid, "votes": votes, "children": children,
-    }  # fmt: skip
     call, pair, card = by_hand(call=call, pair=pair, card=card)
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
-    options = Options(whole_grid(grid), *parts)
+    asked = Options(whole_grid(grid), *parts)
     network = as_written(network)
-    given = {"capsules": capsules, "example": example, "normalise": normalise, "call": call}
-    recipe = recipe_of(network, image_shape, classes, pair=pair, **given)
+    recipe = recipe_of(
+        network, image_shape, classes, capsules=capsules, example=example, normalise=normalise,
+        call=call, pair=pair,
+    )  # fmt: skip
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     kind: type[Bare] = Bare if couplings is None else Wrapped
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
         named = couplings if isinstance(couplings, str) and ":" not in couplings else None
         recipe, recorded = _record(network, recipe, named)
-        inferred = infer(network, recipe, recorded, options)
+        wrapped = kind(network, recipe, infer(network, recipe, recorded, asked), card)
         how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
-        inferred = replace(inferred, facts=(Fact("call", how), *inferred.facts))
-        recipe, inferred = _tried(kind(network, recipe, inferred), recorded)
-        below, facts = _below(network, recipe, recorded)
-        inferred = replace(inferred, below=below, facts=(*inferred.facts, *facts))
-        wrapped = kind(network, recipe, inferred, card)
+        wrapped.inferred.facts.insert(0, ("call", how))
+        _try(wrapped, recorded)
+        _look_below(wrapped, recorded)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
-    wrapped.again = partial(wrap, **again)
+    wrapped.again = partial(wrap, **options)
     return wrapped
 
 
-def _tried(shown: Bare, recorded: Recorded) -> tuple[Recipe, Inferred]:
-    """Return what is known after trying one image, other children, and the sums of a CapsNet."""
-    images, recipe, inferred = recorded.images, shown.recipe, shown.inferred
-    facts = []
+def _try(shown: Bare, recorded: Recorded) -> None:
+    """Add what is known after trying one image, other children, and the sums of a CapsNet."""
+    images, known = recorded.images, shown.inferred
     if _refuses_one(shown, images):
-        recipe = shown.recipe = replace(recipe, smallest=2)
-        facts.append(Fact("batch", "cannot take one image: it is given two of them"))
-    if recipe.cuda:
-        facts.append(Fact("device", "its code asks for a GPU: it is run on the CPU"))
-    if isinstance(shown, Wrapped):
-        if (why := _refuses_children(shown, images)) is not None:
-            inferred = replace(inferred, child_entry=None)
-            finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
-            facts.append(Fact("children", finding))
-        peculiar = verification.differences(shown, images)
-        if recorded.layer is not None:
-            last = recorded.layer.rounds[-1]
-            if last.biased:
-                peculiar["sums"] = "a bias is added after the softmax"
-            poses = shown.look(images, keep=("poses",)).get("poses")
-            event = None if poses is None else vectors.bias(recorded.flow, last, poses[-1])
-            if event is not None:
-                peculiar["votes"] = f"a bias is added to the sum of the votes in {event.place}"
-        inferred = replace(inferred, peculiar=peculiar)
-        facts += [Fact("note", reason) for reason in peculiar.values()]
-    return recipe, replace(inferred, facts=(*inferred.facts, *facts))
+        shown.recipe = replace(shown.recipe, smallest=2)
+        known.say("batch", "cannot take one image: it is given two of them")
+    if shown.recipe.cuda:
+        known.say("device", "its code asks for a GPU: it is run on the CPU")
+    if not isinstance(shown, Wrapped):
+        return
+    if (why := _refuses_children(shown, images)) is not None:
+        known.child_entry = None
+        finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
+        known.say("children", finding)
+    known.peculiar = verification.differences(shown, images)
+    if recorded.layer is not None:
+        last = recorded.layer.rounds[-1]
+        if last.biased:
+            known.peculiar["sums"] = "a bias is added after the softmax"
+        poses = shown.look(images, keep=("poses",)).get("poses")
+        event = None if poses is None else vectors.bias(recorded.flow, last, poses[-1])
+        if event is not None:
+            known.peculiar["votes"] = f"a bias is added to the sum of the votes in {event.place}"
+    for reason in known.peculiar.values():
+        known.say("note", reason)
 
 
-def _below(
-    network: nn.Module, recipe: Recipe, recorded: Recorded
-) -> tuple[tuple[Inferred, ...], list[Fact]]:
-    """Return what is known of the routed layers that lead to that of the classes, and of others."""
-    below: list[Inferred] = []
-    facts: list[Fact] = []
+def _look_below(top: Bare, recorded: Recorded) -> None:
+    """Add what is known of the routed layers that lead to that of the classes, and of others."""
+    known = top.inferred
     every = recorded.others if recorded.layer is None else (*recorded.others, recorded.layer)
     for one in recorded.others:
         others = tuple(other for other in every if other is not one)
         own = recorded._replace(layer=one, others=others)
-        shown: Bare = Bare(network, replace(recipe, classes=one.parents))
+        recipe = replace(top.recipe, classes=one.parents)
         said = f"{one}: trace it by capsules={one.parents}"
         if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
             try:
                 options = Options(scores="norms", decode=False)
-                known = infer(network, shown.recipe, own, options)
-                shown = Wrapped(network, shown.recipe, known)
-                _, shown.inferred = _tried(shown, own)
+                shown = Wrapped(top.network, recipe, infer(top.network, recipe, own, options))
+                _try(shown, own)
                 if wrong := next(verification.mistakes(shown, recorded.images), None):
                     raise ValueError(wrong)
-                doubts = [fact.finding for fact in known.facts if "in doubt" in fact.finding]
-                said = "; ".join([f"{one}: trace it by layer={len(below)}", *doubts])
-                below.append(replace(shown.inferred, parents=one.parents))
+                doubts = [said for _, said in shown.inferred.facts if "in doubt" in said]
+                said = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
+                shown.inferred.parents = one.parents
+                known.below.append(shown.inferred)
             except ValueError as error:
                 said += f", as it is not to be traced beside the classes: {error}"
-        facts.append(Fact("also", said))
-    return tuple(below), facts
+        known.say("also", said)
 
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
@@ -283,11 +272,12 @@ def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Reci
         return recipe, *recipe.record(network, images)
     except Exception as error:
         reason = one_line(error)
-        if names_cuda(error) and not recipe.cuda and not torch.cuda.is_available():
+        of_gpu = any(word in reason.lower() for word in ("cuda", "nvidia"))
+        if of_gpu and not recipe.cuda and not torch.cuda.is_available():
             return first_pass(network, replace(recipe, cuda=True), images)
         alone = recipe.call is called and recipe.example is None
-        more = required(network.forward)[1:] if alone else []
-        if isinstance(error, TypeError) and more:
+        needed = [p.default is p.empty and p.kind not in ANY for p in beside_images(network)]
+        if isinstance(error, TypeError) and alone and any(needed):
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
                 f"the network cannot be called with images alone: {needs}; give "
@@ -311,12 +301,7 @@ def _no_capsules(
             f"TorchScript runs {name}, which cannot be recorded: wrap the network that was "
             "scripted or traced"
         )
-    places = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
-    softmaxes = [e.place for e in flow.events if e.name == weighing and e.place not in places]
-    words = (
-        f"; {weighing} in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
-    )
-    words += "".join(f"; {layer}" for layer in tried)
+    words = seen(flow, tried, weighing)
     if tried:
         words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
@@ -351,70 +336,60 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     known = Inferred()
     if options.couplings is not None:
         known = capsules(network, recipe, recorded, options)
-    scores, fact = _scores(recipe, recorded, options.scores, "poses" in known.readers)
-    known = replace(known, scores=scores, facts=(*known.facts, fact))
+    known.scores, finding = _scores(recipe, recorded, options.scores, "poses" in known.readers)
+    known.say("scores", finding)
     if options.couplings is None:
         return known
     shown = Wrapped(network, recipe, known)
-    known = shown.inferred = _summed(shown, recorded)
-    decode, finding = outputs.find_decoder(shown, recorded, options.decode)
-    places = _places(shown, recorded.images, options.grid)
-    facts = [Fact("decoder", finding), Fact("grid", places.evidence)]
-    passes, setter = 0, None
-    if recorded.layer is not None and (passes := len(recorded.layer.rounds)) > 1:
-        setter, how = _iterations(shown, recorded, recorded.layer)
-        facts.append(Fact("iterations", f"{passes}, {how}"))
-    return replace(
-        known,
-        facts=(*known.facts, *facts),
-        decode=decode,
-        places=places,
-        passes=passes or None,
-        iterations=setter,
-        image_bytes=_bytes(recorded.flow) // recorded.batch,
-    )
+    _sum(shown, recorded)
+    known.decode, finding = outputs.find_decoder(shown, recorded, options.decode)
+    known.say("decoder", finding)
+    known.places = _places(shown, recorded.images, options.grid)
+    known.say("grid", known.places.evidence)
+    known.image_bytes = _bytes(recorded.flow) // recorded.batch
+    if recorded.layer is not None:
+        known.passes = len(recorded.layer.rounds)
+        if known.passes > 1:
+            known.iterations, how = _iterations(shown, recorded, recorded.layer)
+            known.say("iterations", f"{known.passes}, {how}")
+    return known
 
 
 def capsules(
     network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options = Options()
 ) -> Inferred:  # fmt: skip
     """Return couplings, votes, children and poses alone."""
-    layer, flow = recorded.layer, recorded.flow
-    readers: dict[str, Reader] = {}
-    facts: list[Fact] = []
-    entries: tuple[Entry, ...] = ()
-    child_entry, children = None, None
+    layer, flow, known = recorded.layer, recorded.flow, Inferred()
 
-    def given(part: str, source: Callable | str) -> int:
-        reader, count, finding = read_given(network, recipe, recorded, part, source, children)
-        readers[part] = reader
-        facts.append(Fact("children" if part == "primary" else part, finding))
-        return count
+    def given(part: str, source: Callable | str) -> None:
+        found = read_given(network, recipe, recorded, part, source, known.children)
+        known.readers[part], count, finding = found
+        known.say("children" if part == "primary" else part, finding)
+        if part != "poses":
+            known.children = known.children or count
 
     if layer is not None:
-        readers, entries = readers_of_layer(layer)
-        children = layer.children
-        facts += _of_layer(layer)
+        known.readers, known.entries = readers_of_layer(layer)
+        known.children = layer.children
+        _say_layer(known, layer)
     elif options.couplings is not None:
-        children = given("couplings", options.couplings)
+        given("couplings", options.couplings)
     if options.votes is not None:
-        count = given("votes", options.votes)
-        children = children or count
+        given("votes", options.votes)
     if options.children is not None:
-        count = given("primary", options.children)
-        children = children or count
+        given("primary", options.children)
     elif layer is not None:
         place = vectors.children(flow, layer.rounds[-1])
         if isinstance(place, str):
-            facts.append(Fact("children", f"not found: {place}; name them by children="))
+            known.say("children", f"not found: {place}; name them by children=")
         else:
             tap = tap_of_place("primary", place)
-            readers["primary"] = (tap,)
-            child_entry = ChildEntry(tap.site, tap.name, place.position, place.roles)
+            known.readers["primary"] = (tap,)
+            known.child_entry = ChildEntry(tap.site, tap.name, place.position, place.roles)
             sizes = zip(place.tensor.shape, place.roles, strict=True)
             size = " × ".join(str(n) for n, role in sizes if role == "D")
             where = f"what {place.event.name} in {place.event.place} makes votes of"
-            facts.append(Fact("children", f"(B, {children}, {size}), {where}"))
+            known.say("children", f"(B, {known.children}, {size}), {where}")
     if options.poses is not None:
         given("poses", options.poses)
     elif layer is not None:
@@ -424,61 +399,58 @@ def capsules(
         returned = tensors(recorded.output)
         places, doubt = vectors.poses(flow, layer.rounds, values, returned, recorded.others)
         taps = {place.event.site: tap_of_place("poses", place) for place in places}
-        readers["poses"] = tuple(taps.values())
+        known.readers["poses"] = tuple(taps.values())
         place = places[-1]
         numbers = vectors.rows(place.tensor, place.roles).shape[2]
-        facts.append(Fact("poses", f"(B, {recipe.classes}, {numbers}), {place.made}"))
+        known.say("poses", f"(B, {recipe.classes}, {numbers}), {place.made}")
         if doubt is not None:
-            facts.append(Fact("poses", doubt))
-    return Inferred(readers, tuple(facts), None, entries, child_entry, children)
+            known.say("poses", doubt)
+    return known
 
 
-def _summed(shown: Wrapped, recorded: Recorded) -> Inferred:
-    """Return what is known, after a comparison of Σ couplings · votes with the sums of the pass.
+def _sum(shown: Wrapped, recorded: Recorded) -> None:
+    """Compare Σ couplings · votes with the sums of the pass, and read them as that fits.
 
     Of variables, couplings that were made after the last sum are left out, and votes that are
     written to later are copied when they are first seen.
     """
-    known = shown.inferred
-    if not {"votes", "couplings"} <= set(known.readers):
-        return known
-    votes, couplings = known.readers["votes"], known.readers["couplings"]
+    known, own = shown.inferred, shown.inferred.readers
+    if not {"votes", "couplings"} <= set(own):
+        return
+    votes, couplings = own["votes"], own["couplings"]
     choices = {"votes": [votes], "couplings": [couplings]}
     if isinstance(votes, Watched):
         choices["votes"].append(replace(votes, variable=votes.variable._replace(copied=True)))
     if isinstance(couplings, Watched):
         choices["couplings"].append(replace(couplings, unused=1))
     for pair in product(*choices.values()):
-        one = replace(known, readers={**known.readers, **dict(zip(choices, pair, strict=True))})
-        shown.inferred = one
+        known.readers = own | dict(zip(choices, pair, strict=True))
         traced = shown.look(recorded.images, keep=("votes", "couplings", "weights"))
         weights = traced.get("weights", traced["couplings"])[-1]
         total = torch.einsum("bij,bije->bje", weights, traced["votes"])
         if vectors.is_made(recorded.flow, total, weights.shape[1]):
-            return one
-    doubt = "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
-    return replace(known, facts=(*known.facts, Fact("votes", doubt)))
+            return
+    known.readers = own
+    known.say(
+        "votes", "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
+    )
 
 
-def _of_layer(layer: Layer) -> list[Fact]:
-    """Return what a report says of couplings and votes whose softmax was found."""
+def _say_layer(known: Inferred, layer: Layer) -> None:
+    """Say of couplings and votes which softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
-    facts = [
-        Fact(
-            "couplings", f"{layer.weighing} in {layer.place}, {count} iteration{'s' * (count > 1)}"
-        )
-    ]
+    iterations = f"{count} iteration{'s' * (count > 1)}"
+    known.say("couplings", f"{layer.weighing} in {layer.place}, {iterations}")
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
-        facts.append(Fact("weights", f"{where}; what scales them is not taken for activations"))
+        known.say("weights", f"{where}; what scales them is not taken for activations")
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
-    facts.append(Fact("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}"))
-    return facts
+    known.say("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}")
 
 
 def _scores(
     recipe: Recipe, recorded: Recorded, scores: Callable | str | None, has_poses: bool
-) -> tuple[Callable | None, Fact]:
+) -> tuple[Callable | None, str]:
     """Return how scores are made of the output, given or found; None for norms of the poses."""
     output, expected = recorded.output, (recorded.batch, recipe.classes)
     if callable(scores):
@@ -486,18 +458,18 @@ def _scores(
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         if shape != expected:
             raise ValueError(f"scores= must return {expected}, it returned {shape}")
-        return scores, Fact("scores", "given as a function of the output")
+        return scores, "given as a function of the output"
     outputs.require_scores(scores)
     if scores != "norms":
         found, evidence = outputs.find_scores(output, recorded.flow, *expected, scores)
         if found is not None:
-            return found, Fact("scores", evidence)
+            return found, evidence
     if not has_poses:
         raise ValueError(
             f"no scores found: expected an output {expected}, the network "
             f"returned {outputs.described(output)}; give scores=lambda out: ..."
         )
-    return None, Fact("scores", "norms of the poses")
+    return None, "norms of the poses"
 
 
 def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
@@ -559,5 +531,6 @@ def setters(network: nn.Module, values: range, rounds: list[Round], call: Callab
 
 
 def _bytes(flow: Flow) -> int:
-    sizes = {storage(t): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
+    made = (t for event in flow.events for t in event.outputs)
+    sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
     return max(1, sum(sizes.values()))

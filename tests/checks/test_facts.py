@@ -26,9 +26,9 @@ def boom():
         ({"train_data": 3}, r"train_data= must be images \(N, C, H, W\), .*, got 3"),
         ({"train_data": boom}, "train_data= raises KeyError: 'boom'"),
         ({"train_data": torch.rand(0, *SHAPE)}, "train_data= holds no images"),
-        ({"normalise": (0.1, 0)}, r"a deviation above 0, got \(0.1, 0\)"),
+        ({"normalise": (0.1, 0)}, r"standard deviation above 0\), .* got \(0.1, 0\)"),
         ({"images": torch.rand(SHAPE)}, "expected float images"),
-        ({"images": torch.rand(3, 1, 13, 11)}, r"images \(N, 1, 11, 13\), got \(3, 1, 13, 11\)"),
+        ({"images": torch.rand(3, 1, 13, 11)}, r"images \(B, 1, 11, 13\), got \(3, 1, 13, 11\)"),
         ({"images": 2 * torch.ones(3, *SHAPE)}, r"in \[0, 1\]"),
     ],
 )
@@ -41,7 +41,7 @@ def test_facts_that_are_not_valid_are_refused(facts, words):
 @pytest.mark.parametrize(
     ("network", "size", "words"),
     [
-        (planted.Correct(), (None, None), "give image_shape="),
+        (planted.Correct(), (None, None), "expected a number of classes"),
         (planted.Correct(), ((3, 11, 13), 5), "the network refuses"),
         (planted.Correct(), (12, 3), "expected image_shape as"),
         (planted.Correct(), (SHAPE, "3"), "expected a number of classes"),
@@ -94,5 +94,5 @@ def test_a_network_whose_last_routing_is_not_found_is_checked_for_the_rest(head)
     report = checks.run(Voting(head), SHAPE, 3, only=("mixed_batch", "handwritten_softmax"))
     assert report.verdict("mixed_batch").status == "PASS"
     message = report.verdict("handwritten_softmax").message
-    assert message.startswith("no softmax weighs votes for 3 parents; softmax in the network")
-    assert "; 24 children to 5 parents in the network" in message
+    said = "no softmax weighs votes for 3 parents; 24 children to 5 parents in the network"
+    assert message.startswith(said)

@@ -56,7 +56,7 @@ def test_the_memory_that_training_asks_for_in_advance_is_what_it_takes(tmp_path,
     found, again = (step(tmp_path, "capsviz", **settings) for _ in range(2))
     transient = max(found["transient_bytes"], again["transient_bytes"])  # peaks, by a few percent
     taken = transient + 16 * found["parameters"]  # weights, gradients, Adam
-    assert 0.8 * taken <= found["estimate_bytes"] <= 2 * taken
+    assert 0.8 * taken <= found["estimate_bytes"] <= 1.4 * taken
 
 
 def test_the_estimate_grows_with_every_size(monkeypatch):

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import normalize
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.primary import noise
+from capsviz.checks.capsules import noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.random_state import seeded
 from capsviz.wrapping import outputs

@@ -12,7 +12,7 @@ from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.environment import draws, in_words, names_gpu
-from capsviz.wrapping.leaves import leaves, named_tensors, tensors
+from capsviz.wrapping.leaves import mapped, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 
 NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may change the next one"
@@ -146,7 +146,8 @@ def label_leak(candidate: Candidate) -> Judgement:
                 "'labels', or give call= as it is called at test"
             )
         return passes("it takes images alone")
-    for kind in [way] if labels.needed else ["one-hot", "index"]:
+    needed = labels.default is labels.empty
+    for kind in [way] if needed else ["one-hot", "index"]:
         with suppress(Exception):  # it takes the other kind of label
             first, second = (_outputs(candidate, kind, label, labels.name) for label in (0, 1))
             break
@@ -161,7 +162,7 @@ def label_leak(candidate: Candidate) -> Judgement:
     if off <= SAME:
         return passes(f"in evaluation mode '{labels.name}' changes nothing ({off:.1g})", change=off)
     message = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
-    end = ", which must be given" if labels.needed else ", if it is given"
+    end = ", which must be given" if needed else ", if it is given"
     return fails(message + end, change=off)
 
 
@@ -191,8 +192,9 @@ class Requests(Pass):
         self.lines: list[str] = []
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        named = [leaf for leaf in leaves((args, kwargs or {})) if _is_gpu(leaf)]
-        if function is Tensor.cuda or (named and self.device.type != "cuda"):
+        named: list[bool] = []
+        mapped((args, kwargs or {}), lambda leaf: named.append(_is_gpu(leaf)) or leaf)
+        if function is Tensor.cuda or (any(named) and self.device.type != "cuda"):
             frame = self.frame()
             self.lines.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
         return super().__torch_function__(function, types, args, kwargs)

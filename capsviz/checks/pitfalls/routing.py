@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import Capsules, positions
-from capsviz.checks.primary import noise
+from capsviz.checks.capsules import Capsules, noise, positions
 from capsviz.checks.verdict import ApartError, Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import Capsules, squeezed
-from capsviz.checks.primary import GROWTH, Change, PrimaryCapsules, noise
+from capsviz.checks.capsules import GROWTH, Capsules, Change, PrimaryCapsules, noise, squeezed
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.outputs import values_of_scores
-from capsviz.wrapping.taps import ChangePass
+from capsviz.wrapping.taps import TapPass, of_outputs
 
 SHORT, ALIKE = 1e-3, 0.01
 ONE, MOVED, HUGE, POWER = 2e-2, 1e-4, 1e3, 0.02
@@ -266,7 +265,7 @@ def _finite(candidate: Candidate, change: Change) -> Judgement:
         leaves.append(change(tensor).detach().requires_grad_())
         return leaves[-1]
 
-    mode = ChangePass(candidate.network, [], candidate.lower.features, put)
+    mode = TapPass(candidate.network, [], of_outputs(candidate.lower.features, put))
     with torch.enable_grad():
         output = candidate.caller.run(mode, candidate.images(2))
         values = [t for t in tensors(output) if t.is_floating_point()]

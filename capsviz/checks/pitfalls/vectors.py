@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.primary import GROWTH, PRODUCTS, last_before, noise
+from capsviz.checks.capsules import GROWTH, PRODUCTS, last_before, noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping import grid
 from capsviz.wrapping.layers import voting

@@ -32,9 +32,9 @@ from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
-from capsviz.training.recipe import Inside, Positive, Precision, Recipe, resolve_precision
+from capsviz.training.recipe import Inside, Precision, Recipe, resolve_precision
 from capsviz.training.train import build_model, fit
-from capsviz.validation import validated
+from capsviz.validation import Positive, validated
 
 NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
     "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),

@@ -1,8 +1,9 @@
 """What networks share: settings that are checked, what training minimises, parts of a trace."""
 
-import math
+import json
 from collections.abc import Collection
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
@@ -10,14 +11,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz.discovery import parameters, unknown
-from capsviz.nn import decoders, functional, routing
+from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
-from capsviz.nn.models._pretrained import Pretrained
 from capsviz.nn.routing import Routing
 from capsviz.nn.routing_layer import RoutingLayer, by_round
 from capsviz.validation import check
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"  # as Hugging Face's hub has them
 
 
 def settings_from(kind: type, image_shape, classes: int, options: dict):
@@ -25,14 +28,16 @@ def settings_from(kind: type, image_shape, classes: int, options: dict):
 
     ValueError for an unknown option, or one whose value is not of the type of its field.
     """
-    known = get_type_hints(kind)
+    known = get_type_hints(kind, include_extras=True)
     del known["image_shape"], known["classes"]
+    if classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got {classes}")
     if strange := sorted(set(options) - set(known)):
         name = kind.__module__.rpartition(".")[2]
         raise ValueError(unknown(f"{name} option", strange[0], sorted(known)))
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     for option, value in options.items():
         check(option, value, known[option])
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     return kind(image_shape=tuple(image_shape), classes=classes, **options)
 
 
@@ -47,29 +52,12 @@ def routing_values(config, options: dict) -> dict:
     return values
 
 
-def require_positive(settings, *names: str) -> None:
-    """Raise ValueError unless each named setting, or each number in it, is at least 1."""
-    for name in names:
-        value = getattr(settings, name)
-        if min(value if isinstance(value, tuple) else (value,), default=0) < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+class Network(nn.Module):
+    """A network that `settings` fix: a frozen dataclass, the `Config` of its file.
 
-
-def require_classes(settings) -> None:
-    """Raise ValueError for fewer than two classes."""
-    if settings.classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
-
-
-def require_known(settings, **known: list[str]) -> None:
-    """Raise ValueError unless each named setting is one of the names that are known of it."""
-    for name, names in known.items():
-        if getattr(settings, name) not in names:
-            raise ValueError(unknown(name, getattr(settings, name), names))
-
-
-class Network(Pretrained):
-    """A network that `settings` fix: a frozen dataclass, the `Config` of its file."""
+    It is written into a folder as Hugging Face's hub has it. `capsviz.save` writes more: what the
+    network is of, and how it was trained.
+    """
 
     settings: Any
 
@@ -78,11 +66,64 @@ class Network(Pretrained):
         """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
 
-    def require_images(self, images: Tensor) -> None:
-        """Raise ValueError for images of another shape than (B, C, H, W) of the settings."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the network into a folder, which is made."""
+        from safetensors.torch import save_model
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        about = {"name": models.name_for(self), "config": self.config}
+        Path(folder, CONFIG).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+        save_model(self, str(Path(folder, WEIGHTS)))
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **options):
+        """Load a network, in evaluation mode.
+
+        Parameters
+        ----------
+        name     a folder that `save_pretrained` or `capsviz export --to folder` wrote, or a
+                 repository of the hub, which needs `pip install huggingface_hub`.
+        options  of `huggingface_hub.snapshot_download`, as `revision`.
+
+        Raises
+        ------
+        ValueError  if a file is missing or damaged, for another class of network, or without the
+                    package or the repository.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_model
+
+        folder = Path(name) if Path(name).is_dir() else _downloaded(str(name), options)
+        for file in (CONFIG, WEIGHTS):
+            if not (folder / file).is_file():
+                there = ", ".join(sorted(one.name for one in folder.iterdir())) or "nothing"
+                raise ValueError(f"{folder} has no {file}: found {there}; pickles are not opened")
+        try:
+            about = json.loads((folder / CONFIG).read_text("utf-8"))
+            model = models.of_config(about["name"], about["config"])
+            if isinstance(model, cls):
+                load_model(model, str(folder / WEIGHTS))
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{folder} holds no network of capsviz: {reason}") from error
+        if not isinstance(model, cls):
+            found = type(model).__name__
+            raise ValueError(f"{folder} holds a {found}, not a {cls.__name__}")
+        return model.eval()
+
+
+def _downloaded(name: str, options: dict) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ValueError(
+            f"{name} is no folder, and a repository needs pip install huggingface_hub"
+        ) from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS], **options))
+    except Exception as error:  # it raises errors of several packages
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise ValueError(f"{name} is no folder, and no repository was opened: {reason}") from error
 
 
 class ClassPoses(Network):
@@ -122,7 +163,7 @@ class ClassPoses(Network):
         parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
         if capsules.weighs:
             parts["weights"] = capsules.weights(routed.couplings, children)
-        if "evidence" in keep and routing.has_evidence(self.settings.routing):
+        if "evidence" in keep and hasattr(routing.get(self.settings.routing), "evidence"):
             parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
             parts["quantity"] = routing.quantity(capsules.routing_name)
         return parts
@@ -174,47 +215,38 @@ class ClassPoses(Network):
 
 
 def require_class_poses(settings) -> None:
-    """Raise ValueError for classes, weights, margins, temperatures or names out of range.
-
-    A setting that a network lacks, or that is None, is fine.
-    """
-    require_classes(settings)
-    for name in ("reconstruction_weight", "absent_weight", "vote_std"):
-        value = getattr(settings, name, None)
-        if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number from 0, got {value}")
-    for name in ("final_temperature", "floor"):
-        value = getattr(settings, name, None)
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a number above 0, got {value}")
+    """Raise ValueError for margins out of range, or an unknown decoder."""
     if not 0 <= settings.margin_absent < settings.margin_present <= 1:
         raise ValueError(
             "expected 0 <= margin_absent < margin_present <= 1, "
             f"got {settings.margin_absent} and {settings.margin_present}"
         )
-    require_known(
-        settings,
-        decoder=decoders.available(),
-        objective=["auto", *functional.OBJECTIVES],
-        reconstruction_metric=functional.METRICS,
-    )
+    if settings.decoder not in decoders.available():
+        raise ValueError(unknown("decoder", settings.decoder, decoders.available()))
 
 
 class Classifier(Network):
     """A network whose `scores(images) -> (B, J)` become probabilities by a softmax."""
 
+    width: int  # numbers that are held for each pixel, at most about
+
     def __init__(self, kind: type, image_shape, classes: int, options: dict):
         super().__init__()
         self.settings = settings_from(kind, image_shape, classes, options)
-        require_classes(self.settings)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         raise NotImplementedError
 
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        _, height, width = self.settings.image_shape
+        return 4 * 4 * self.width * height * width
+
     def forward(self, images: Tensor) -> Scores:
         """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         logits = self.scores(channels_last(images))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return Scores(logits.softmax(1), logits)
@@ -235,13 +267,7 @@ class Classifier(Network):
 
 
 class PlainClassifier(Classifier):
-    """Convolutions of `settings.channels` and no batch norm: a batch may be computed in parts."""
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 4 * sum(c.channels) * height * width
+    """Convolutions without batch norm: a batch may be computed in parts."""
 
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""

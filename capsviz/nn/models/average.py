@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import PlainClassifier, require_positive
+from capsviz.nn.models._bases import PlainClassifier
+from capsviz.validation import Positive
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    kernel: int = 9  # pixels
-    channels: tuple[int, int] = (256, 256)
-    strides: tuple[int, int] = (1, 2)
+    kernel: Positive = 9  # pixels
+    channels: tuple[Positive, Positive] = (256, 256)
+    strides: tuple[Positive, Positive] = (1, 2)
 
 
 class AverageConvNet(PlainClassifier):
@@ -29,7 +30,6 @@ class AverageConvNet(PlainClassifier):
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
-        require_positive(settings, "kernel", "channels", "strides")
         channels, height, width = settings.image_shape
         k, (first, second), (step1, step2) = settings.kernel, settings.channels, settings.strides
         if min(height, width) < k + (k - 1) * step1:
@@ -37,6 +37,7 @@ class AverageConvNet(PlainClassifier):
                 f"images of {height} x {width} are too small for two {k}x{k} convolutions: "
                 f"expected at least {k + (k - 1) * step1} pixels"
             )
+        self.width = first + second
         self.conv1 = nn.Conv2d(channels, first, k, step1)
         self.conv2 = nn.Conv2d(first, second, k, step2)
         self.classes = nn.Linear(second, settings.classes)

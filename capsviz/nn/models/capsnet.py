@@ -10,29 +10,29 @@ Two presets, because paper and code differ:
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.discovery import parameters, unknown
-from capsviz.nn import allocator, children, convolution, functional, routing, stems
+from capsviz.discovery import parameters
+from capsviz.nn import children, convolution, functional, routing, stems
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import Convolution
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
     require_class_poses,
-    require_known,
-    require_positive,
     routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import initial_std
+from capsviz.validation import Above, Positive, Sizes, Weight
 
 # Parts of a trace that need its votes
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
@@ -48,32 +48,32 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
+    preset: Literal["paper", "authors"] = "paper"  # initial weights, scale of primary votes
     standardised: bool = False  # each image to mean 0, deviation 1 first: the authors' CIFAR-10
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
-    channels: int = 256  # of the paper's first convolution
-    types: int = 32  # primary capsule types
-    primary_dimensions: int = 8  # D
-    class_dimensions: int = 16  # E
-    primary: str = "auto"  # what makes capsules of features, see nn/children.py; the routing's own
+    channels: Positive = 256  # of the paper's first convolution
+    types: Positive = 32  # primary capsule types
+    primary_dimensions: Positive = 8  # D
+    class_dimensions: Positive = 16  # E
+    primary: Literal["auto", children.Kind] = "auto"  # of the routing, see nn/children.py
     routing: str = "dynamic"  # a file in capsviz/nn/routing
     transform: str = "own"  # votes' matrices: "own" for each child, one for each "type", "shared"
-    vote_std: float | None = None  # standard deviation of their initial weights; None: the layer's
+    vote_std: Weight | None = None  # standard deviation of their initial weights; None: the layer's
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
-    final_temperature: float | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
-    floor: float | None = None  # of EM's variances, see its file; None: 0.0005
+    final_temperature: Above | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
+    floor: Above | None = None  # of EM's variances, see its file; None: 0.0005
     leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
-    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
-    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
-    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
-    reconstruction_weight: float = 0.0005  # of that sum, beside the margin loss; 0: no decoder
+    hidden: Sizes = (512, 1024)  # units of the fully connected decoder
+    objective: Literal["auto", functional.Objective] = "auto"  # the routing's own
+    reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
+    reconstruction_weight: Weight = 0.0005  # of that sum, beside the margin loss; 0: no decoder
     margin_present: float = 0.9  # m+: the length that the capsule of a present class should exceed
     margin_absent: float = 0.1  # m-: the length that those of absent classes should stay below
-    absent_weight: float = 0.5  # lambda, of absent classes in the margin loss
+    absent_weight: Weight = 0.5  # lambda, of absent classes in the margin loss
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -88,30 +88,23 @@ class Config:
 
 
 def preset_values(preset: str, classes: int) -> dict:
-    """Return what a preset sets; raise ValueError for an unknown one."""
-    if preset == "paper":
+    """Return what a preset sets."""
+    if preset != "authors":
         return {}
-    if preset == "authors":
-        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
-        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
-        # they add the reconstruction losses up, here it is their mean: half as much for two.
-        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
-    raise ValueError(unknown("preset", preset, list(PRESETS)))
+    # Their margin loss is halved and averaged over J classes, so beside a sum over classes
+    # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
+    # they add the reconstruction losses up, here it is their mean: half as much for two.
+    return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
 
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    if config.stem != "paper" and config.preset != "paper":
-        raise ValueError(f"the preset '{config.preset}' has the paper's stem, not '{config.stem}'")
-    if config.primary != "squash" and config.preset != "paper":
+    if config.preset != "paper" and (config.stem, config.primary) != ("paper", "squash"):
         raise ValueError(
-            f"the preset '{config.preset}' is of squashed capsules, not '{config.primary}'"
+            f"the preset '{config.preset}' has the paper's stem and squashed capsules, got stem "
+            f"'{config.stem}' and primary '{config.primary}'"
         )
     require_class_poses(config)
-    require_positive(
-        config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
-    )
-    require_known(config, primary=["auto", *children.KINDS])
     if config.transform == "type" and config.children == config.types:
         raise ValueError("transform=type is for several positions, got one: take own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
@@ -174,7 +167,7 @@ class CapsNet(ClassPoses):
             self.stem = stems.build(
                 config.stem, config.image_shape, types, dim, channels=config.channels
             )
-            self.to_capsules = children.build(config.primary, types, dim)
+            self.to_capsules = children.ToCapsules(config.primary, types, dim)
             if config.primary in children.WITH_LOGITS:
                 kernel, stride, padding = stems.layers(config.stem)[-1]
                 self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
@@ -205,7 +198,7 @@ class CapsNet(ClassPoses):
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         if self.settings.standardised:
             images = functional.standardise(images)
         if self.of_paper:
@@ -216,7 +209,7 @@ class CapsNet(ClassPoses):
         features = self.stem.last(before).to(exact)
         with without_autocast(images.device):
             logits = None if logits is None else logits.to(exact)
-            return self.to_capsules(features, self.settings.types, logits)
+            return self.to_capsules(features, logits)
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
@@ -291,8 +284,6 @@ class CapsNet(ClassPoses):
         features = torch.empty(shape, dtype=kernels.dtype, device="meta")
         work += convolution.workspace_bytes(features, kernels, 2)
         work += routing.workspace_bytes(kernels.device)
-        if allocator.kept() and not kernels.is_cuda:
-            work *= 2  # some lies in pieces too small to use again
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:

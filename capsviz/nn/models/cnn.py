@@ -9,10 +9,12 @@ handicap); without padding that network has 8.7 M parameters for 28x28 images, C
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import PlainClassifier, require_positive
+from capsviz.nn.models._bases import PlainClassifier
+from capsviz.validation import Part, Positive, Sizes
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,11 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    kernel: int = 5  # pixels; CapsNet's are 9
-    padding: str = "same"  # or "valid": none, as CapsNet
-    channels: tuple[int, ...] = (256, 256, 128)
-    hidden: tuple[int, ...] = (328, 192)
-    dropout: float = 0.5  # before the last layer
+    kernel: Positive = 5  # pixels; CapsNet's are 9
+    padding: Literal["same", "valid"] = "same"  # or "valid": none, as CapsNet
+    channels: Sizes = (256, 256, 128)
+    hidden: Sizes = (328, 192)
+    dropout: Part = 0.5  # before the last layer
 
 
 class CNN(PlainClassifier):
@@ -35,9 +37,9 @@ class CNN(PlainClassifier):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
         rows, columns = _check(settings)
-        image_channels = settings.image_shape[0]
+        self.width = sum(settings.channels)
         layers: list[nn.Module] = []
-        for before, after in pairwise((image_channels, *settings.channels)):
+        for before, after in pairwise((settings.image_shape[0], *settings.channels)):
             layers += [nn.Conv2d(before, after, settings.kernel, padding=settings.padding)]
             layers += [nn.ReLU()]
         layers += [nn.Flatten()]
@@ -53,11 +55,6 @@ class CNN(PlainClassifier):
 
 def _check(settings: Config) -> tuple[int, int]:
     """Rows and columns after the convolutions; ValueError if there are none."""
-    require_positive(settings, "kernel", "channels", "hidden")
-    if settings.padding not in ("same", "valid"):
-        raise ValueError(f"padding must be 'same' or 'valid', got '{settings.padding}'")
-    if not 0 <= settings.dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {settings.dropout}")
     lost = (settings.kernel - 1) * len(settings.channels) if settings.padding == "valid" else 0
     rows, columns = (side - lost for side in settings.image_shape[1:])
     if min(rows, columns) < 1:

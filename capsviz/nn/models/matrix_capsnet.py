@@ -13,7 +13,7 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,16 +24,17 @@ from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
+from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import (
     ClassPoses,
     require_class_poses,
-    require_positive,
     routing_values,
     settings_from,
 )
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import ParentNorm
+from capsviz.validation import Above, Positive, Sizes, Weight
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
@@ -45,21 +46,21 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    channels: int = 64  # A, of the convolution
-    types: tuple[int, int, int] = (8, 16, 16)  # B, C, D: primary and convolutional capsules
+    channels: Positive = 64  # A, of the convolution
+    types: tuple[Positive, Positive, Positive] = (8, 16, 16)  # B, C, D: primary, and two layers
     pose: tuple[int, int] = (4, 4)  # rows and columns of all poses
     routing: str = "em"  # a file in capsviz/nn/routing
     iterations: int = 2  # of routing, in every layer
-    final_temperature: float | None = None  # of EM routing, in every layer; None: J/I of each
-    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
+    final_temperature: Above | None = None  # of EM routing, in every layer; None: J/I of each
+    objective: Literal["auto", functional.Objective] = "auto"  # the routing's own
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
-    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
-    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
-    reconstruction_weight: float = 0.0  # of that sum, beside the loss; 0: no decoder, as published
+    hidden: Sizes = (512, 1024)  # units of the fully connected decoder
+    reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
+    reconstruction_weight: Weight = 0.0  # of that sum, beside the loss; 0: no decoder, as published
     margin_present: float = 0.9  # m+ of the margin loss
     margin_absent: float = 0.1  # m-
-    absent_weight: float = 0.5  # lambda
+    absent_weight: Weight = 0.5  # lambda
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:
@@ -74,16 +75,9 @@ class Config:
 
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
-    require_positive(config, "channels", "types", "hidden")
     require_class_poses(config)
-    if min(config.pose) < 2:
-        raise ValueError(
-            f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
-        )
-    if config.pose[0] != config.pose[1]:
-        raise ValueError(
-            f"a pose is multiplied by matrices of its size: got {config.pose}, no square"
-        )
+    if min(config.pose) < 2 or config.pose[0] != config.pose[1]:
+        raise ValueError(f"pose must be a square matrix, at least 2 x 2, got {config.pose}")
     sides = [min(grid[1:]) for grid in config.grids]
     channels, height, width = config.image_shape
     if channels < 1 or min(height, width) < 1 or sides[1] < KERNELS[3][0] - 2 or sides[2] < 1:
@@ -150,7 +144,7 @@ class MatrixCapsNet(ClassPoses):
         if kind in children.WITH_LOGITS:
             self.logits = nn.Conv2d(config.channels, types, 1)
             nn.init.normal_(self.logits.weight, std=3.0)
-        self.to_capsules = children.build(kind, types, numbers)
+        self.to_capsules = children.ToCapsules(kind, types, numbers)
         parents = (*config.types[1:], config.classes)
         kernels, strides = (KERNELS[2][0], KERNELS[3][0], None), (KERNELS[2][1], KERNELS[3][1], 1)
         self.layers = cast(
@@ -182,13 +176,13 @@ class MatrixCapsNet(ClassPoses):
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
-        self.require_images(images)
+        require_shape(images, self.settings.image_shape)
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
         poses = self.poses(features).to(exact)
         logits = None if self.logits is None else self.logits(features).to(exact)
         with without_autocast(images.device):
-            return self.to_capsules(poses, self.settings.types[0], logits)
+            return self.to_capsules(poses, logits)
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
@@ -208,7 +202,7 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, in that layer alone.
         """
-        first = self._number(layer)
+        first = range(len(self.layers))[layer]
         parents = self.layers[first](children, activations, couplings)
         for n in range(first + 1, len(self.layers)):
             parents = self.layers[n](*parents)
@@ -227,7 +221,7 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, and iterations changed, in that layer alone.
         """
-        number = self._number(layer)
+        number = range(len(self.layers))[layer]
         capsules = self.layers[number]
         poses, active = self.encode(images)
         for n in range(number):
@@ -244,16 +238,6 @@ class MatrixCapsNet(ClassPoses):
                 poses, active = self.from_children(poses, active, layer=number + 1)
             parts["reconstruction"] = self.decode(poses, functional.predict(active))
         return parts
-
-    def _number(self, layer: int) -> int:
-        """Of a routed layer by any index; ValueError for one that is not there."""
-        count = len(self.layers)
-        if not -count <= layer < count:
-            raise ValueError(
-                f"this network has {count} routed layers: expected layer {-count} to {count - 1}, "
-                f"got {layer}"
-            )
-        return layer % count
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from capsviz.nn import stems
-from capsviz.nn.models._bases import Classifier, require_positive
+from capsviz.nn.models._bases import Classifier
+from capsviz.validation import Positive
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,8 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     stem: str = "slim"  # a file in capsviz/nn/stems
-    types: int = 16  # of the capsules that the stem would make: sets its width
-    primary_dimensions: int = 8
+    types: Positive = 16  # of the capsules that the stem would make: sets its width
+    primary_dimensions: Positive = 8
 
 
 class Pooled(Classifier):
@@ -29,21 +30,15 @@ class Pooled(Classifier):
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
-        require_positive(settings, "types", "primary_dimensions")
         sizes = settings.types, settings.primary_dimensions
-        stem = stems.build(settings.stem, settings.image_shape, *sizes)
-        self.stem = stem.without_last()
-        self.classes = nn.Linear(stem.inner, settings.classes)
+        self.stem = stems.build(settings.stem, settings.image_shape, *sizes)
+        delattr(self.stem, self.stem.final)  # `before` does not need it
+        self.width = self.stem.inner
+        self.classes = nn.Linear(self.width, settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         return self.classes(self.stem.before(images).mean((2, 3)))
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        _, height, width = self.settings.image_shape
-        return 4 * 4 * self.classes.in_features * height * width
 
 
 build = Pooled

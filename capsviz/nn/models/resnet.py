@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._bases import Classifier, require_positive
+from capsviz.nn.models._bases import Classifier
 from capsviz.nn.stems.resnet import residual_groups
+from capsviz.validation import Positive, Sizes
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Config:
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
-    channels: tuple[int, ...] = (16, 32, 64)  # of the groups
-    blocks: int = 3  # in each group
+    channels: Sizes = (16, 32, 64)  # of the groups
+    blocks: Positive = 3  # in each group
 
 
 class ResNet(Classifier):
@@ -30,25 +31,19 @@ class ResNet(Classifier):
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)
         settings = self.settings
-        require_positive(settings, "channels", "blocks")
         width = settings.channels[0]
         self.stem = nn.Sequential(
             nn.Conv2d(settings.image_shape[0], width, 3, padding=1, bias=False),
             nn.BatchNorm2d(width),
             nn.ReLU(),
         )
+        self.width = 4 * settings.blocks * width
         self.groups = residual_groups(width, settings.channels, settings.blocks)
         self.classes = nn.Linear(settings.channels[-1], settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> logits (B, J)."""
         return self.classes(self.groups(self.stem(images)).mean((2, 3)))
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 8 * c.blocks * c.channels[0] * height * width * 2
 
 
 build = ResNet

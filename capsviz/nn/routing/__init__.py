@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 
 PACKAGE = "capsviz.nn.routing"
 ITERATIONS = 3  # the paper's
+OVER_PARENTS = partial(torch.softmax, dim=-1)  # couplings of logits (..., I, J)
 FUNCTIONS = ("route", "fused", "parameters", "weights", "evidence")
 NAMES = {"CHILDREN": children.KINDS, "OBJECTIVE": functional.OBJECTIVES, "PARENTS": ("batch_norm",)}
 
@@ -86,11 +87,6 @@ def get(name: str) -> ModuleType:
         )
     ours = discovery.entries(PACKAGE)[name].ours
     return module if ours else _checked(name, module)
-
-
-def has_evidence(name: str) -> bool:
-    """Return whether the evidence of a routing is a decomposition of its own."""
-    return hasattr(get(name), "evidence")
 
 
 def quantity(name: str) -> Quantity:
@@ -159,11 +155,6 @@ def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int)
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
 
 
-def over_parents(logits: Tensor) -> Tensor:
-    """Couplings that sum to 1 over parents, of logits (..., I, J)."""
-    return logits.softmax(-1)
-
-
 def iterate(
     votes: Tensor,
     iterations: int,
@@ -171,7 +162,7 @@ def iterate(
     *,
     parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
     logits: Callable[..., Tensor],
-    shares: Callable[[Tensor], Tensor] = over_parents,
+    shares: Callable[[Tensor], Tensor] = OVER_PARENTS,
 ) -> Routing:
     """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
 

@@ -9,10 +9,14 @@ iteration shares are uniform: the sum of votes is one matrix product, its mean t
 
 The batch is the innermost axis and a block's temporaries fit the processor's cache. The backward
 pass makes the votes anew too; where its own derivative is asked for, it holds them.
+
+Parents of one place share a child by a softmax. A convolution's places are folded into the batch:
+position b * Q + q is place q of image b, and the children of a position are its slots. There all
+parents that see a child, at whatever place, share it.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -21,10 +25,7 @@ from torch import Tensor
 from capsviz.nn.links import Links, check_links, of_places, of_slots
 from capsviz.nn.routing import Parents, _parts, check_iterations, check_votes
 from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._competition import Alone, Places
-from capsviz.nn.routing._parts import check_shape, gradients_of, per_mass, require
-
-ALONE = Alone()
+from capsviz.nn.routing._parts import check_shape, gradients_of, in_blocks, per_mass, require
 
 
 def fused_rounds(
@@ -49,21 +50,20 @@ def fused_rounds(
     """
     check_iterations(iterations)
     active = require(routing, "activations", activations, "(B, I)")
-    size, competition = children.shape[:2], ALONE
+    size = children.shape[:2]
     if links is not None:  # positions are folded into the batch
-        competition = Places(links)
         children = of_slots(children, links).flatten(0, 1)
     u, w = batch_last(children, weight)
     check_shape("activations", active, "B, I", size)
     if links is not None:
         active = of_slots(active, links).flatten(0, 1)
     active = active.to(u).T.contiguous().T  # as every iteration takes them
-    moments = even_moments(u, w, active, competition)
+    moments = even_moments(u, w, active, links)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
         pose, precision, constant, activation = posterior(iteration, moments.mass, mean, scatter)
         if iteration + 1 < iterations:
-            moments = mixture(u, w, active, pose, precision, constant, competition)
+            moments = mixture(u, w, active, pose, precision, constant, links)
     return of_places(Parents(pose, activation), links)
 
 
@@ -113,7 +113,7 @@ def mixture(
     centre: Tensor,
     precision: Tensor,
     constant: Tensor,
-    competition: Alone = ALONE,
+    links: Links | None = None,
 ) -> Moments:
     """Moments of the votes after each child is shared out over its parents.
 
@@ -121,15 +121,15 @@ def mixture(
     """
 
     def some(u, *inputs):
-        return _Mixture.apply(competition, None, u, weight, *inputs)
+        return _Mixture.apply(links, None, u, weight, *inputs)
 
     inputs = activations.T, centre.permute(1, 2, 0), precision.permute(1, 2, 0), constant.T
-    mass, first, second = _in_pieces(some, competition, weight, children, *inputs)
+    mass, first, second = _in_pieces(some, links, weight, children, *inputs)
     return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
 
 
 def even_moments(
-    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
+    children: Tensor, weight: Tensor, activations: Tensor, links: Links | None = None
 ) -> Moments:
     """Moments of the votes about their mean, each child divided equally among its parents."""
 
@@ -138,32 +138,32 @@ def even_moments(
     def some(u, a):
         with torch.no_grad():
             every = slice(0, I)
-            even = competition.softmax(torch.zeros_like(a)[:, None], every) / J  # of each parent
+            even = shared(links, torch.zeros_like(a)[:, None], every) / J  # of each parent
             flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
             first = (flat @ (u * (even * a[:, None])).reshape(I * D, -1)).view(J, E, -1)
             centre = per_mass(first, (even[:, 0] * a).sum(0))
             known = torch.ones_like(centre), torch.zeros_like(centre[:, 0])
         shares = even.expand(-1, J, -1)
-        return *_Mixture.apply(competition, shares, u, weight, a, centre, *known), centre
+        return *_Mixture.apply(links, shares, u, weight, a, centre, *known), centre
 
-    mass, *sums = _in_pieces(some, competition, weight, children, activations.T)
+    mass, *sums = _in_pieces(some, links, weight, children, activations.T)
     return Moments(mass.T, *(x.permute(2, 0, 1) for x in sums))
 
 
-def _in_pieces(some: Callable, competition: Alone, weight: Tensor, *inputs: Tensor) -> list[Tensor]:
+def _in_pieces(some: Callable, links: Links | None, weight: Tensor, *inputs: Tensor) -> list:
     """Results of a function of inputs (..., B), computed for some positions at a time."""
     I, J, E, _ = weight.shape
     size = J * E * inputs[0].element_size()
-    pieces = competition.pieces(inputs[0].shape[-1], I, size, weight.device)
-    results = [some(*(values[..., piece].contiguous() for values in inputs)) for piece in pieces]
+    several = pieces(links, inputs[0].shape[-1], I, size, weight.device)
+    results = [some(*(values[..., piece].contiguous() for values in inputs)) for piece in several]
     return [torch.cat(parts, -1) for parts in zip(*results, strict=True)]
 
 
-def _spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[tuple]:
+def _spaces(links: Links | None, count: int, u: Tensor, weight: Tensor) -> list[tuple]:
     """Each block of n children, and so many tensors (n, J, E, B) for what is made of it."""
     (I, J, E, _), B = weight.shape, u.shape[2]
     size = J * E * B * u.element_size() * max(count, 2) // 2  # no more in all than two in `attend`
-    return _parts.spaces(competition.blocks(I, size, u.device), count, u, J, E, B)
+    return _parts.spaces(blocks(links, I, size, u.device), count, u, J, E, B)
 
 
 class _Mixture(torch.autograd.Function):
@@ -173,40 +173,40 @@ class _Mixture(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, competition, even, u, weight, a, centre, precision, constant):
+    def forward(ctx, links, even, u, weight, a, centre, precision, constant):
         I, J, E, D = weight.shape
         w = weight.reshape(I, J * E, D)
         root = precision.sqrt()
         minus = -centre * root
         mass, first, second = (torch.zeros_like(x) for x in (constant, centre, centre))
         shares = u.new_empty(I, J, u.shape[2]) if even is None else even
-        for block, offset, squared in _spaces(competition, 2, u, weight):
+        for block, offset, squared in _spaces(links, 2, u, weight):
             torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
             torch.addcmul(minus, offset, root, out=offset)  # in standard deviations
             squared = torch.square(offset, out=offset if even is not None else squared)
             if even is None:
                 far = torch.add(constant, squared.sum(2), alpha=-0.5)
-                shares[block] = competition.softmax(far, block)
+                shares[block] = shared(links, far, block)
             part = shares[block] * a[block][:, None]
             mass += part.sum(0)
             if even is None:
                 first += offset.mul_(part[:, :, None]).sum(0)
             second += squared.mul_(part[:, :, None]).sum(0)
         first /= root
-        ctx.competition, ctx.even = competition, even
+        ctx.links, ctx.even = links, even
         ctx.save_for_backward(u, weight, a, centre, precision, constant, shares, first)
         return mass, first + mass[:, None] * centre, second / precision
 
     @staticmethod
     def backward(ctx, *grads):
         inputs, needed = ctx.saved_tensors[:6], ctx.needs_input_grad[2:]
-        literally = partial(_literally, ctx.competition, ctx.even)
-        fast = partial(_gradients, ctx.competition, ctx.even, *ctx.saved_tensors, *grads)
+        literally = partial(_literally, ctx.links, ctx.even)
+        fast = partial(_gradients, ctx.links, ctx.even, *ctx.saved_tensors, *grads)
         return None, None, *gradients_of(literally, fast, inputs, needed, grads)
 
 
 def _gradients(
-    competition, even, u, weight, a, centre, precision, constant, shares, first, *grads
+    links, even, u, weight, a, centre, precision, constant, shares, first, *grads
 ) -> tuple[Tensor, ...]:
     """Return the gradients of all inputs; `first`: the weighted sum of votes about the centre."""
     I, J, E, D = weight.shape
@@ -216,7 +216,7 @@ def _gradients(
     along, dprecision = torch.zeros_like(centre), torch.zeros_like(precision)
     dconstant = torch.zeros_like(constant)
     base = dmass + (centre * dfirst).sum(1)
-    for block, offset, slope, pulled in _spaces(competition, 3, u, weight):
+    for block, offset, slope, pulled in _spaces(links, 3, u, weight):
         torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
         torch.addcmul(dfirst, offset.sub_(centre), dsecond, out=slope)
         gain = torch.mul(slope, offset, out=pulled).sum(2).add_(base)  # of each unit of weight
@@ -227,7 +227,7 @@ def _gradients(
         dvotes = slope.mul_(2 * part[:, :, None])
         dvotes.addcmul_(part[:, :, None].expand_as(dvotes), dfirst.expand_as(dvotes), value=-1)
         if even is None:
-            dlogits = part * (gain - competition.total(mean, block)[:, None])
+            dlogits = part * (gain - total(links, mean, block)[:, None])
             dconstant += dlogits.sum(0)
             torch.mul(offset, dlogits[:, :, None], out=pulled)
             dvotes.addcmul_(pulled, precision.expand_as(pulled), value=-1)
@@ -240,10 +240,103 @@ def _gradients(
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), da, dcentre, dprecision / 2, dconstant
 
 
-def _literally(competition, even, u, weight, a, centre, precision, constant):
+def _literally(links, even, u, weight, a, centre, precision, constant):
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
     logits = constant - (squared * precision).sum(2) / 2
-    shares = competition.softmax(logits, slice(0, len(u))) if even is None else even
+    shares = shared(links, logits, slice(0, len(u))) if even is None else even
     part = shares * a[:, None]
     return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
+
+
+def blocks(
+    links: Links | None, slots: int, bytes_per_slot: int, device: torch.device
+) -> list[slice]:
+    """Return slots that are computed at a time.
+
+    With links: runs of slots of which no child is in two, joined up to the size of a block.
+    """
+    usual = in_blocks(slots, bytes_per_slot, device)
+    if links is None:
+        return usual
+    ends, joined, start = _ends(links), [], 0
+    for end, following in zip(ends, [*ends[1:], None], strict=True):
+        if following is None or following - start > usual[0].stop:
+            joined.append(slice(start, end))
+            start = end
+    return joined
+
+
+def pieces(
+    links: Links | None, positions: int, slots: int, bytes_per_slot: int, device: torch.device
+) -> list[slice]:
+    """Return positions that are computed at a time.
+
+    All, but with links whole images, so few that the smallest block of slots fits the cache.
+    """
+    if links is None or positions == 0:
+        return [slice(0, positions)]
+    places = len(links.child)
+    smallest = min(b.stop - b.start for b in blocks(links, slots, positions * 2**40, device))
+    step = places * in_blocks(positions, smallest * bytes_per_slot * places, device)[0].stop
+    return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
+
+
+def shared(links: Links | None, logits: Tensor, block: slice) -> Tensor:
+    """Return shares of the slots of a block, (n, J, P), which sum to 1 over what competes."""
+    if links is None:
+        return logits.softmax(1)
+    mask, child, count = _slots(links, block.start, block.stop)
+    peaks = _by_image(links, logits.detach().amax(1)).masked_fill(~mask, -torch.inf)
+    highest = peaks.new_full((len(peaks), count), -torch.inf)
+    highest.scatter_reduce_(1, child.expand(len(peaks), -1), peaks, "amax")
+    lowest = torch.finfo(logits.dtype).min
+    shift = _by_slot(highest.clamp_min(lowest)[:, child], block)
+    slot_mask = _by_slot(mask.expand(len(peaks), -1), block)[:, None]
+    shares = (logits - shift[:, None]).masked_fill(~slot_mask, -torch.inf).exp()
+    return shares / total(links, shares.sum(1), block).masked_fill(~slot_mask[:, 0], 1)[:, None]
+
+
+def total(links: Links | None, values: Tensor, block: slice) -> Tensor:
+    """Add what is summed over the parents of a position, (n, P), over all that compete."""
+    if links is None:
+        return values
+    _, child, count = _slots(links, block.start, block.stop)
+    flat = _by_image(links, values)
+    sums = flat.new_zeros(len(flat), count).index_add_(1, child, flat)
+    return _by_slot(sums[:, child], block)
+
+
+def _by_image(links: Links, values: Tensor) -> Tensor:
+    """(n, B * Q) -> (B, n * Q)."""
+    return values.unflatten(1, (-1, len(links.child))).transpose(0, 1).flatten(1)
+
+
+def _by_slot(values: Tensor, block: slice) -> Tensor:
+    """(B, n * Q) -> (n, B * Q)."""
+    return values.unflatten(1, (block.stop - block.start, -1)).transpose(0, 1).flatten(1)
+
+
+# Kept, because it follows from the links alone: a GPU would be waited for in every iteration.
+
+
+@lru_cache(256)
+def _ends(links: Links) -> tuple[int, ...]:
+    """Return where runs of slots end of which no child is in two."""
+    child = links.child.cpu()
+    first = child.masked_fill(child < 0, links.count).amin(0)
+    after = first.flip(0).cummin(0).values.flip(0)[1:].tolist()
+    before = child.amax(0).cummax(0).values[:-1].tolist()
+    ends = [n for n, (b, a) in enumerate(zip(before, after, strict=True), 1) if b < a]
+    return (*ends, child.shape[1])
+
+
+@lru_cache(256)
+@torch.inference_mode(False)  # which would keep them from training later
+def _slots(links: Links, start: int, stop: int) -> tuple[Tensor, Tensor, int]:
+    """Return whether the slots (n * Q) of a block see a child, its number, and of how many."""
+    child = links.child[:, start:stop].T.flatten()
+    numbers = [number for number in child.tolist() if number >= 0]
+    first = min(numbers, default=0)
+    count = max(numbers, default=first) - first + 1
+    return child >= 0, (child - first).clamp_min(0), count

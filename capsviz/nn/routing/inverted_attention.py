@@ -98,14 +98,12 @@ def fused(
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     E = weight.shape[2]
-    inputs = {"gain": gain, "shift": shift, "head_weight": head_weight, "head_bias": head_bias}
-    gain, shift, *head = (None if x is None else x.to(u) for x in inputs.values())
     _check(E, gain=gain, shift=shift, head_weight=head_weight)
     query = None
     for _ in range(iterations):
         poses = normalised(attend(u, weight, query).permute(2, 0, 1), gain, shift)
         query = (poses / math.sqrt(E)).permute(1, 2, 0).contiguous()
-    return Parents(poses, presence(poses, *head))
+    return Parents(poses, presence(poses, head_weight, head_bias))
 
 
 def _check(E: int, **vectors: Tensor | None) -> None:

@@ -27,11 +27,6 @@ class Stem(nn.Module):
         """From there to (B, types * dimensions, rows, columns)."""
         return getattr(self, self.final)(features)
 
-    def without_last(self) -> "Stem":
-        """Return the stem with no weights in its last layer, which `before` does not need."""
-        delattr(self, self.final)
-        return self
-
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
         return self.last(self.before(images))

@@ -148,8 +148,6 @@ def test_the_classes_follow_from_the_children_of_any_layer(name, images):
                 looked = capsviz.trace(model, images, couplings=couplings)
                 expected = plain.lengths if couplings is None else looked.lengths
                 torch.testing.assert_close(again.activations, expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="expected layer -3 to 2, got 3"):
-        model.from_children(*children, layer=3)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, -1])
@@ -174,12 +172,10 @@ def test_only_pixels_of_its_receptive_field_change_a_child(layer, images):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"pose": (16, 1)}, "pose must be rows and columns of a matrix, at least 2, got"),
-        ({"pose": (4, 3)}, r"got \(4, 3\), no square"),
+        ({"pose": (4, 3)}, "pose must be a square matrix, at least 2 x 2, got"),
         ({"types": (8, 16)}, "types"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
-        ({"final_temperature": 0.0}, "above 0"),
-        ({"final_temperature": float("nan")}, "final_temperature must be a number above 0"),
+        ({"final_temperature": 0.0}, "final_temperature must be greater than 0, got 0.0"),
         ({"image_shape": (1, 12, 17)}, "1 x 12 x 17 are too small for two capsule layers"),
     ],
 )
@@ -196,7 +192,7 @@ def test_capsules_keep_their_precision_under_autocast(name, images):
     assert {x.dtype for x in found} == {torch.float32}
     features = model.conv1(images).relu()
     close = partial(torch.testing.assert_close, rtol=0.02, atol=0.02)
-    close(found[0], model.to_capsules(model.poses(features), 2, model.logits(features)).poses)
+    close(found[0], model.to_capsules(model.poses(features), model.logits(features)).poses)
 
 
 def test_couplings_of_another_layer_are_refused(images):

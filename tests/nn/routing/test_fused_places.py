@@ -14,8 +14,7 @@ from capsviz.nn.links import (
     route_places,
     softmax,
 )
-from capsviz.nn.routing import _parts
-from capsviz.nn.routing._competition import Places
+from capsviz.nn.routing import _mixture, _parts
 
 WINDOWS, _ = convolution_links((3, 3, 4), 2, 1)  # 36 children, 6 places of 12 slots
 STRIDED, _ = convolution_links((3, 5, 5), 3, 2)
@@ -86,12 +85,12 @@ def test_second_derivatives_are_right(name):
 
 def test_no_child_is_in_two_blocks_and_a_convolution_has_one_for_each_type():
     for links, blocks in ((WINDOWS, 3), (STRIDED, 3), (MIXED, 1), (PADDED, 2)):
-        made = Places(links).blocks(links.child.shape[1], 2**40, torch.device("cpu"))
+        made = _mixture.blocks(links, links.child.shape[1], 2**40, torch.device("cpu"))
         assert len(made) == blocks
         assert [n for b in made for n in range(b.start, b.stop)] == [*range(made[-1].stop)]
         children = [set(links.child[:, block].flatten().tolist()) - {-1} for block in made]
         assert len(set.union(*children)) == sum(map(len, children))
-    joined = Places(WINDOWS).blocks(12, 1, torch.device("cpu"))
+    joined = _mixture.blocks(WINDOWS, 12, 1, torch.device("cpu"))
     assert len(joined) == 1, "what fits is computed at once"
 
 
@@ -103,8 +102,8 @@ def test_shares_are_the_softmax_over_all_parents_that_see_a_child(links):
     slots = logits.permute(2, 3, 0, 1).flatten(2)  # (I, J, B * Q)
     found = torch.cat(
         [
-            Places(links).softmax(slots[block], block)
-            for block in Places(links).blocks(I, 2**40, logits.device)
+            _mixture.shared(links, slots[block], block)
+            for block in _mixture.blocks(links, I, 2**40, logits.device)
         ]
     )
     close(found, expected.permute(2, 3, 0, 1).flatten(2))

@@ -132,8 +132,8 @@ def test_evidence_of_self_routing_sums_to_the_activation():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_evidence_is_said_in_words_and_is_otherwise_the_length_along_the_pose(name):
-    quantity = routing.quantity(name)
-    assert (quantity is ALONG_POSE) == (not routing.has_evidence(name)) and all(quantity)
+    quantity, own = routing.quantity(name), hasattr(routing.get(name), "evidence")
+    assert (quantity is not ALONG_POSE) == own and all(quantity)
 
 
 def test_batch_norm_of_parents_divides_evidence_as_it_divides_the_logit():
