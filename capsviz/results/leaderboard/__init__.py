@@ -22,12 +22,19 @@ from capsviz.results.leaderboard.columns import (
     affine_names,
     number_of_runs,
 )
-from capsviz.results.leaderboard.sources import NONE, Network, Record, Sources, shipped
+from capsviz.results.leaderboard.sources import (
+    NONE,
+    Network,
+    Record,
+    read,
+    read_shipped,
+    unnamed,
+)
 from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing.needs import BY_DEFINITION
 
-__all__ = ["Row", "Sources", "caption", "cells", "draw", "rows", "shipped", "table"]
+__all__ = ["Row", "caption", "cells", "draw", "read", "rows", "table"]
 BY_DEFINITION_SIGN = "†"
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
@@ -62,37 +69,29 @@ def table(places: Sequence = ()) -> list[Row]:
 
     Without places these are all shipped networks. Shipped results count for networks anywhere.
     """
-    known = Sources.read([*checkpoint.shipped(), *shipped()])
+    known, shipped = read_shipped()
     if not places:
-        return rows(known)
-    own = Sources.read(places)
-    both = own.beside(known)
-    if own.networks:
-        return rows(both, only=[network.name for network in own.networks])
-    unnamed = Sources(own.networks, own.records).beside(known).unnamed()
-    whole = Sources([*both.networks, *unnamed], own.records)
-    return [row for row in rows(whole) if row.cells]
+        return rows([*known, *_of_affnist(shipped)], shipped)
+    own, results = read(places)
+    if own:
+        given = {record.path for record in results}
+        return rows(own, [*results, *(record for record in shipped if record.path not in given)])
+    networks = [*known, *unnamed(results, known), *_of_affnist(results)]
+    return [row for row in rows(networks, results) if row.cells]
 
 
-def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
-    """Return a row for every network of the sources, and for those of `capsviz affnist`.
+def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
+    """Return a row for every network.
 
     If several results give one cell, that of the most training runs counts, then that of the most
     images. A result belongs to a network if its weights have the same digest.
-
-    Parameters
-    ----------
-    only  names of networks; none: all.
     """
-    networks = [*sources.networks, *_of_affnist(sources.records)]
-    table = [Row(one, {}) for one in networks if not only or one.name in only]
+    table = [Row(one, {}) for one in networks]
     for column in COLUMNS:
-        for record in sources.records:
+        for record in records:
             take = column.kinds.get((record.about["analysis"], record.about["kind"]))
-            if take is None:
-                continue
             options = record.about.get("options", {})
-            if any(options.get(name) is not None for name in column.unset):
+            if take is None or any(options.get(name) is not None for name in column.unset):
                 continue
             for name, estimate in take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
