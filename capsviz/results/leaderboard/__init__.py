@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from capsviz import checkpoint, discovery
+from capsviz import discovery
 from capsviz.results import COLOURS
 from capsviz.results.leaderboard.columns import (
     COLUMNS,

@@ -80,7 +80,7 @@ def read_shipped() -> tuple[list[Network], list[Record]]:
 
 
 def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Network]:
-    """Return the networks of results that are none of these, as far as the results describe them."""
+    """Return the networks of results that are none of these, as far as results describe them."""
     known = set().union(*(network.digests for network in networks))
     pairs = {}
     for record in records:
