@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 
@@ -238,7 +237,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
 
     Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
     """
-    networks, common = _short([row.network.name for row in table])
+    networks = [row.network.name for row in table]
     panels = measures(table, names)
     letters = 0.055 * max(map(len, networks)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
@@ -246,8 +245,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(networks)))
     key = wrapped(KEY, width - 0.2, 6)
-    lines = 1 + key.count("\n") + 1.5 * bool(common)
-    tall = down * (line * len(networks) + REST) + 0.11 * lines
+    tall = down * (line * len(networks) + REST) + 0.11 * (1 + key.count("\n"))
     figure = Figure(figsize=(width, tall))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
@@ -262,8 +260,6 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     figure.supxlabel(key, fontsize=6)
-    if common:
-        figure.suptitle(common, fontsize=6.5)
     for row in grid:
         name_rows(row[0], networks, fontsize=6)
     return figure
@@ -271,18 +267,6 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
 
 def _percent(share: float, _) -> str:
     return f"{100 * share:g}".replace("-", "−")
-
-
-def _short(names: list[str]) -> tuple[list[str], str]:
-    """Return names without the words that all begin and end with, and those words around a "…"."""
-    words = [name.split("-") for name in names]
-    most = min(map(len, words)) - 1
-    begin = min(most, len(commonprefix(words)))  # noqa: RUF071  # of lists too
-    end = min(most - begin, len(commonprefix([some[::-1] for some in words])))  # noqa: RUF071
-    if len(names) < 2 or not begin + end:
-        return names, ""
-    short = ["-".join(some[begin : len(some) - end]) for some in words]
-    return short, "-".join([*words[0][:begin], "…", *words[0][len(words[0]) - end :]])
 
 
 def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:
