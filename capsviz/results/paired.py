@@ -16,8 +16,10 @@ from capsviz.inputs.runs import matching
 from capsviz.results.leaderboard.sources import RUNS, Network, network, of_runs
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
+from capsviz.statistics.estimate import Estimate
 
 MARGIN = 0.05  # percentage points
+HEAD = ("first", "second", "seeds", "pairs", "verdict")  # fields that stand above the lines
 POINTS = 100  # percentage points in a share
 
 
@@ -141,34 +143,22 @@ def sentence(one: Comparison) -> str:
 
 
 def lines(one: Comparison) -> str:
-    """Return what the pairs show and could have shown."""
-    tested, seeds = one.accuracy, ", ".join(map(str, one.seeds))
-    gain = tested.difference
-    accuracy, error = (
-        f"{sign * float(gain.value):+.3f} [{low:+.3f}, {high:+.3f}] points"
-        for sign, (low, high) in ((1, gain.ci95), (-1, -gain.ci95[::-1]))
-    )
-    needed = (
-        f"{_pairs(tested.pairs_to_detect)} to show a difference of {tested.margin:g} points, "
-        f"{_pairs(tested.pairs_for_equivalence)} to show equivalence if there is no difference"
-    )
+    """Return what the pairs show and could have shown with 80 % power."""
+
+    def text(value) -> str:
+        if value is None:
+            return "more than 100,000"
+        form = "+.3f" if isinstance(value, Estimate) else ".3f" if isinstance(value, float) else ""
+        return format(value, form)
+
+    seeds = ", ".join(map(str, one.seeds))
+    rows = [(name, text(value)) for name, value in plain(one).items() if name not in HEAD]
     return "\n".join(
         [
-            f"{one.first} less {one.second}: {tested.n} pairs, seeds {seeds}",
-            f"  accuracy            {accuracy} (95 %)",
-            f"  error               {error}",
-            f"  verdict             {sentence(one)}",
-            f"  p-values            equivalence {tested.p_equivalent:.3f}, "
-            f"difference {tested.p_different:.3f}",
-            f"  detectable          {tested.detectable:.3f} points with 80 % power, "
-            f"at the observed s.d. of {tested.sd:.3f}",
-            f"  pairs needed        {needed}",
+            f"{one.first} less {one.second}: {one.accuracy.n} pairs, seeds {seeds}",
+            *(f"  {name.replace('_', ' '):28}{value}" for name, value in rows),
         ]
     )
-
-
-def _pairs(n: int | None) -> str:
-    return "more than 100,000" if n is None else str(n)
 
 
 def plain(one: Comparison) -> dict[str, Any]:

@@ -149,10 +149,9 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     if not any(True for _ in estimates_of(result)):
         return []
     if about is None:
-        one = "one training run" if trained else "one network"
-        if networks > 1:
-            one = f"{'one training run' if trained else 'one set of weights'} of each network"
-        return [f"{one}: intervals are over images, and hold for these weights alone"]
+        kind = "training run" if trained else "set of weights"
+        of = " of each network" if networks > 1 else ""
+        return [f"one {kind}{of}: intervals are over images, and hold for these weights alone"]
     recipes = [about, *about.get("others", [])]
     each = [f"{one['recipe']} (seeds {', '.join(map(str, one['seeds']))})" for one in recipes]
     text = (
