@@ -22,6 +22,7 @@ from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION
+from capsviz.training import cards
 
 MOST = 4096  # images of a batch
 
@@ -198,30 +199,21 @@ def to_folder(model: Any, source: str, path: Path) -> None:
 
 
 def readme(card: dict) -> str:
-    """Return a model card in Markdown: what the network is, its results, how to open it."""
-    test, training, recipe = (card.get(k, {}) for k in ("results", "training", "recipe"))
-    test = test.get("test", {})
-    shape = " × ".join(map(str, card["model"]["config"]["image_shape"]))
-    low, high = test.get("accuracy_ci95", (None, None))
-    lines = [
-        "---", "library_name: capsviz", "tags: [capsule-network, image-classification]", "---", "",
-        f"# {card.get('name', 'capsule network')}", "",
-        f"A `{card['model']['name']}` for images {shape} of the data set "
-        f"`{card['dataset']['name']}`, {card['weights']['parameters']:,} parameters.",
-        "",
-    ]  # fmt: skip
-    if low is not None:
-        lines += [
-            f"- Test accuracy: {test['accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}, "
-            f"{test['n']:,} images)",
-        ]
-    if training:
-        lines += [
-            f"- Training: {training['epochs']} epochs of {training['images']:,} images, seed "
-            f"{recipe.get('seed', 0)}, {training['hardware']}",
-        ]
-    lines += [
-        "- All else that is known of it, the recipe included: `model.json`", "",
-        "```python", "import capsviz", "", 'network = capsviz.load("this folder")', "```", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    """Return a model card in Markdown: what is known of the network, and how to open it."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in cards.rows(card))
+    return f"""---
+library_name: capsviz
+tags: [capsule-network, image-classification]
+---
+
+# {card.get("name", "capsule network")}
+
+{facts}
+- all else, the recipe included: `model.json`
+
+```python
+import capsviz
+
+network = capsviz.load("this folder")
+```
+"""

@@ -27,9 +27,8 @@ from capsviz.results import sets
 from capsviz.statistics import numbers
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
-from capsviz.training import thresholds
+from capsviz.training import cards, thresholds
 from capsviz.training.evaluate import Evaluation, all_right, evaluate
 from capsviz.transforms.augment import to_float
 
@@ -282,7 +281,7 @@ def render(contents: Contents) -> str:
         rows={id(one): numbers.rows(one.result) if one.findings else [] for one in figures},
         longer={id(one): numbers.left_out(one.result) for one in figures},
         key=id,
-        card_rows=card_rows,
+        card_rows=cards.rows,
         summary=summary,
     )
 
@@ -306,40 +305,11 @@ def picture(figure: Figure) -> str:
 
 def summary(card: Mapping) -> str:
     """Return what a network is, in a line."""
-    rows = dict(card_rows(card))
+    rows = dict(cards.rows(card))
     parts = [rows.get("network", "user-defined"), rows.get("routing")]
     parts += [f"{rows['parameters']} parameters"] if "parameters" in rows else []
     parts += [f"trained on {rows['trained on']}"] if "trained on" in rows else []
     return ", ".join(filter(None, parts))
-
-
-def card_rows(card: Mapping) -> list[tuple[str, str]]:
-    """Return the rows of a network's card; a network without a full card has fewer rows."""
-    model, training = card.get("model", {}), card.get("training", {})
-    settings, test = model.get("config", {}), card.get("results", {}).get("test", {})
-    routing = accuracy = None
-    if "routing" in settings:
-        iterations = settings.get("iterations", 1)
-        routing = f"{settings['routing']}, {iterations} iteration{'s' * (iterations != 1)}"
-    if "accuracy" in test:
-        text = with_interval(test["accuracy"], test.get("accuracy_ci95", (np.nan, np.nan)), ".2%")
-        accuracy = f"{text}, n = {test['n']:,}"
-    rows = {
-        "network": model.get("name"),
-        "routing": routing,
-        "parameters": f"{p:,}" if (p := card.get("weights", {}).get("parameters")) else None,
-        "trained on": card.get("dataset", {}).get("name"),
-        "training images": f"{k:,}" if (k := training.get("images")) else None,
-        "epochs": training.get("epochs"),
-        "weights of epoch": training.get("epoch"),
-        "hardware": training.get("hardware"),
-        "precision": training.get("precision"),
-        "seed": card.get("recipe", {}).get("seed"),
-        "accuracy on the whole test set": accuracy,
-    }
-    if training.get("unfinished"):
-        rows["note"] = "the run had not ended when these weights were taken"
-    return [(name, str(value)) for name, value in rows.items() if value not in (None, "")]
 
 
 def _points(difference: Estimate) -> str:
