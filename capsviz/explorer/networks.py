@@ -185,8 +185,8 @@ def open_choice(
         inputs = replace(inputs, notice=notice)
     if not tracing.abilities(inputs.model).has_capsules:
         raise ValueError(
-            f"'{checkpoint}' has no capsules to explore: expected a capsule network, and the other one "
-            "by --compare"
+            f"'{checkpoint}' has no capsules to explore: expected a capsule network, and the other "
+            "one by --compare"
         )
     choice = Choice(inputs.dataset.single(), inputs.notice, inputs.device)
     models, sources = [inputs.model], [named.get("checkpoint", inputs.name)]
