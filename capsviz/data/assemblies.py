@@ -16,10 +16,8 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, astuple
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -57,10 +55,6 @@ class Assemblies(NamedTuple):
     part_poses: Tensor  # (N, P, 4) float32
     part_wholes: Tensor  # (N, P) int64, index of its whole, -1 for a distractor
     part_brightness: Tensor  # (N, P) float32
-
-    def save(self, path: str | Path) -> None:
-        """Write all arrays into one `.npz` file, under the names above."""
-        np.savez_compressed(path, **{k: v.numpy() for k, v in self._asdict().items()})
 
     def alone(self, whole: int) -> Tensor:
         """Draw the parts of one whole alone: (N, 1, 64, 64) uint8."""

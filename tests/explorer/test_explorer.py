@@ -213,7 +213,7 @@ def test_settings_are_read_from_the_controls_by_name():
                   pose=0, donor=1, d0=0.1, d1=-0.2, **{"donor-index": 4})  # fmt: skip
     assert seen.warp == (30, 1.2, 0, 0, 3) and seen.warp.shift_y_px == 3
     assert seen.how == look.Intervention(iterations=1, off=5)
-    assert (seen.mapped, seen.iteration, seen.capsule, seen.donor) == (1, 2, 0, (1, 4))
+    assert (seen.mapped, seen.iteration, seen.capsule) == (1, 2, 0)
     assert seen.changes == (0.1, -0.2, 0, 0, 0, 0)
     assert chosen().how == look.AS_TRAINED
 
