@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz import discovery
 from capsviz.results import COLOURS
@@ -253,7 +253,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
         title = column.drawn or column.title.replace(" ", "\n", 1)
         axes.set_title(wrapped(title, 1.25 * width / across, 6.5), fontsize=6.5, pad=3)
         if column.form.endswith("%"):
-            axes.xaxis.set_major_formatter(FuncFormatter(_percent))
+            axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}".replace("-", "−"))
             unit = column.unit.rpartition(" ")[2]
             change = "change, points" if unit == "points" else unit
             axes.set_xlabel(change, fontsize=6, labelpad=1)
@@ -263,10 +263,6 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     for row in grid:
         name_rows(row[0], networks, fontsize=6)
     return figure
-
-
-def _percent(share: float, _) -> str:
-    return f"{100 * share:g}".replace("-", "−")
 
 
 def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:
