@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -272,25 +274,24 @@ def _terms_of(card: dict) -> dict:
     return recipe | {"precision": card["training"]["precision"]}
 
 
-def _caption(about: reproductions.Table, cards: list[dict]) -> str:
+def _caption(about: reproductions.Table, cards: list[Any]) -> str:
     """Return the contents of a table and the training of its networks."""
 
-    def listed(name: str) -> str:
-        return " or ".join(sorted({str(_terms_of(card)[name]) for card in cards}))
+    def listed(*keys: str) -> str:
+        values = {reduce(getitem, keys, card) for card in cards}
+        return " or ".join(f"{v:,}" if isinstance(v, int) else v for v in sorted(values))
 
-    lengths = sorted({card["recipe"]["epochs"] for card in cards})
-    images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
-    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
+    epochs = listed("recipe", "epochs")
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
     hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
-    tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
-            " ".join(about.caption.split()),
-            f"{epochs} of {images} training images, batches of {listed('batch_size')}, schedule "
-            f"{listed('schedule')}, {listed('precision')}, {'; '.join(hardware)}; "
-            f"{' and '.join(f'{n:,}' for n in tests)} test images.",
+            *about.caption.split(),
+            f"{epochs} epoch{'s' * (epochs != '1')} of {listed('training', 'images')} training "
+            f"images, batches of {listed('recipe', 'batch_size')}, schedule "
+            f"{listed('recipe', 'schedule')}, {listed('training', 'precision')}, "
+            f"{'; '.join(hardware)}; {listed('results', 'test', 'n')} test images.",
             READING,
             *(f"Note: {notice}." for notice in notices),
         ]
