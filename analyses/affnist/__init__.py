@@ -199,18 +199,15 @@ def shipped() -> Result:
     from capsviz.analyses.affnist import series
     from capsviz.experiments import affnist
 
-    return with_transforms(affnist.read(series.SHIPPED), series.SHIPPED)
+    return with_transforms(affnist.read(series.SHIPPED))
 
 
-def with_transforms(results: list[dict], folder: Path, root=None) -> Result:
-    """`tabulate` with the transforms of the images, which are stored or drawn from MNIST."""
+def with_transforms(results: list[dict], root=None) -> Result:
+    """`tabulate` with the transforms of the images, which are shipped or drawn from MNIST."""
     from capsviz.experiments.affnist import transforms
 
     n = max((r["affnist_like"]["n"] for r in results), default=0)
-    moved = transforms.read(folder, n, root) if n else {}
-    if moved is None:
-        raise ValueError(f"the transforms of the images are not in '{folder}', nor is MNIST here")
-    return tabulate(results, moved)
+    return tabulate(results, transforms.read(n, root) if n else {})
 
 
 def apart(result: Result, state: str) -> str:
@@ -286,6 +283,6 @@ def command(
             series.run(networks, seeds, folder, plan, data_dir, device, task)
         if task != (1, 1):
             return  # the others' results are gathered without --run
-        result = with_transforms(*series.read(networks, folder, make), data_dir)
+        result = with_transforms(series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
     writing.report(result, analysis.findings(result), paths, as_json)

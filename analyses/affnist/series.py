@@ -10,7 +10,6 @@ from tqdm import tqdm
 from capsviz import discovery
 from capsviz.cli import options, writing
 from capsviz.experiments import affnist as experiment
-from capsviz.experiments.affnist import transforms
 from capsviz.experiments.reproduce import share
 from capsviz.inputs.opening import choose_device
 
@@ -37,8 +36,7 @@ def check(make, networks, seeds: int, picture) -> None:
 def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> None:
     """Train and score what is missing of a task's share of the networks times seeds.
 
-    The transforms of the images are stored beside the results. ClickException if all was run and
-    none reached the accuracy to match.
+    ClickException if all was run and none reached the accuracy to match.
     """
     plan = experiment.Plan(folder=folder or FOLDER, **terms)
     runs = [(network, seed) for seed in range(seeds) for network in networks or experiment.NETWORKS]
@@ -51,25 +49,21 @@ def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> N
                 report=writing.line,
                 on_step=lambda *_, bar=bar: bar.update(),
             )  # fmt: skip
-    transforms.store(plan.folder, plan.n, root)
-    if task == (1, 1) and not read(networks, folder, make=True)[0]:
+    if task == (1, 1) and not read(networks, folder, make=True):
         raise click.ClickException(
             f"no network reached a held-out accuracy of {plan.target:.2%} in {plan.epochs} epochs: "
             "ask for more --epochs, for --full, or for a lower --match-accuracy in another --folder"
         )
 
 
-def read(networks, folder, make) -> tuple[list[dict], Path]:
-    """Results of these networks, or of all, and where they lie.
+def read(networks, folder, make) -> list[dict]:
+    """Results of these networks, or of all.
 
     Where no folder is named, nothing is run and there are none, they are the shipped ones.
     """
-    source = folder or FOLDER
     if folder is not None and not folder.is_dir():
         raise FileNotFoundError(f"there is no folder '{folder}'")
-    results = experiment.read(source)
-    if not results and folder is None and not make:
-        source = SHIPPED
-        if results := experiment.read(source):
-            click.echo("no results in runs/affnist: these are the shipped ones", err=True)
-    return [r for r in results if not networks or r["network"] in networks], source
+    results = experiment.read(folder or FOLDER)
+    if not results and folder is None and not make and (results := experiment.read(SHIPPED)):
+        click.echo("no results in runs/affnist: these are the shipped ones", err=True)
+    return [r for r in results if not networks or r["network"] in networks]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from capsviz import checkpoint
@@ -15,7 +16,6 @@ from capsviz.analyses.equivariance.fits import LEAST, explained
 from capsviz.inputs.samples import training_images
 from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
-from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import features
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import family, family_matrix, warp
@@ -33,7 +33,7 @@ class Data(NamedTuple):
     notes: list[str]
 
 
-@on_one_thread()
+@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
 def compare(
     networks: dict[str, Any],
     images: Tensor,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from capsviz import checkpoint
@@ -18,7 +19,6 @@ from capsviz.statistics.comparison import compare_explained, draw_resamples, stu
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
-from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import features, reconstructs
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import matrix, warp
@@ -138,7 +138,7 @@ class Errors(NamedTuple):
     control_spread: np.ndarray  # (a, M)
 
 
-@on_one_thread()
+@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
 def evaluate(
     model, images, *, name, baselines, fit, shift_px, seeds, seed=0, fill="black", progress=iter,
     fit_images=None, fit_labels=None,

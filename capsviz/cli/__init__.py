@@ -13,7 +13,6 @@ import click
 
 from capsviz import __version__, discovery
 from capsviz import analysis as contract
-from capsviz.cli import machine
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
@@ -158,7 +157,6 @@ class Commands(click.Group):
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""
         allocator.keep_freed_memory()
-        machine.warn()
         with errors():
             return super().invoke(context)
 

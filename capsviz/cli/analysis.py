@@ -136,13 +136,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     wrong = ", ".join(written[name] for name in refused[best])
     kept = [written[name] for name in names if name not in refused[best]]
     beside = f" beside {', '.join(kept)}" if kept else ""
-    fitting = [
-        f"{flags[option.name]} {' or '.join(option.choices)}"
-        for option in analyses[best].options
-        if option.name in refused[best]
-    ]
-    do = f"expected {', '.join(fitting)}" if fitting else "drop one of them"
-    raise ValueError(f"{wrong} cannot be used{beside}: {do}")
+    raise ValueError(f"{wrong} cannot be used{beside}: drop one of them")
 
 
 def _takes(analysis: Analysis, name: str, value) -> bool:

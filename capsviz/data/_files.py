@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import numpy as np
 
@@ -180,22 +179,19 @@ def read(
 
 def _reachable(urls: Sequence[str]) -> bool:
     """Return whether any URL answers within START_SECONDS, name look-up included."""
-    answers: SimpleQueue[bool] = SimpleQueue()
+    answered = threading.Event()
 
     def ask(url: str) -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            urllib.request.urlopen(request, timeout=START_SECONDS).close()
-        except urllib.error.HTTPError:
-            answers.put(True)  # a server that answers with an error page is there
-        except OSError:
-            answers.put(False)
-        else:
-            answers.put(True)
+        request = urllib.request.Request(url, method="HEAD")
+        with suppress(OSError):
+            with suppress(urllib.error.HTTPError):  # a server with an error page is there
+                urllib.request.urlopen(request, timeout=START_SECONDS).close()
+            answered.set()
 
+    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
     end = time.monotonic() + START_SECONDS
-    for url in urls:
-        threading.Thread(target=ask, args=(url,), daemon=True).start()
-    with suppress(Empty):
-        return any(answers.get(timeout=max(0, end - time.monotonic())) for _ in urls)
-    return False
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(max(0, end - time.monotonic()) * (not answered.is_set()))
+    return answered.is_set()

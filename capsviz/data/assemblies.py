@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict, astuple
 from functools import cache, lru_cache
-from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from capsviz.data import Dataset
+from capsviz.validation import validated
 
 SIDE = 64
 SIZES = {
@@ -54,10 +55,6 @@ class Assemblies(NamedTuple):
     part_poses: Tensor  # (N, P, 4) float32
     part_wholes: Tensor  # (N, P) int64, index of its whole, -1 for a distractor
     part_brightness: Tensor  # (N, P) float32
-
-    def save(self, path: str | Path) -> None:
-        """Write all arrays into one `.npz` file, under the names above."""
-        np.savez_compressed(path, **{k: v.numpy() for k, v in self._asdict().items()})
 
     def alone(self, whole: int) -> Tensor:
         """Draw the parts of one whole alone: (N, 1, 64, 64) uint8."""
@@ -91,16 +88,17 @@ class Assemblies(NamedTuple):
         return best, wholes.where(best >= 0, -1)
 
 
-class Layout(NamedTuple):
+@validated
+class Layout:
     """The options of `load`."""
 
-    objects: int = 1
-    parts: int = 2
-    distance: str = "near"
-    jitter: float = 0.5
-    distractors: int = 1
+    objects: Annotated[int, Field(ge=1, le=2)] = 1
+    parts: Annotated[int, Field(ge=2, le=4)] = 2
+    distance: Literal["near", "far"] = "near"
+    jitter: Annotated[float, Field(ge=0, le=3)] = 0.5
+    distractors: Annotated[int, Field(ge=0, le=6)] = 1
     overlap: bool = True
-    rotation: int = 30
+    rotation: Annotated[int, Field(ge=0, le=OUTSIDE_DEG)] = 30
     seed: int = 0
 
 
@@ -129,7 +127,7 @@ def load(
     ValueError for values that are not possible together.
     """
     layout = Layout(objects, parts, distance, jitter, distractors, overlap, rotation, seed)
-    made = make(split, SIZES[split], **layout._asdict())
+    made = make(split, SIZES[split], **asdict(layout))
     alone = torch.stack([made.alone(k) for k in range(objects)], 1) if objects > 1 else None
     labels = made.classes if objects > 1 else made.classes[:, 0]
     return Dataset(made.images, labels, CLASSES, "assemblies", split, parts=alone)
@@ -164,15 +162,6 @@ def make(split: str, n: int, **options) -> Assemblies:
 def _check(split: str, layout: Layout) -> None:
     if split not in SPLITS:
         raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
-    ranges = {
-        "objects": (1, 2), "parts": (2, 4), "jitter": (0, 3), "distractors": (0, 6),
-        "rotation": (0, OUTSIDE_DEG),
-    }  # fmt: skip
-    for name, (low, high) in ranges.items():
-        if not low <= (value := getattr(layout, name)) <= high:
-            raise ValueError(f"{name} of assemblies must be {low} to {high}, got {value!r}")
-    if layout.distance not in APART_PX:
-        raise ValueError(f"distance of assemblies must be near or far, got {layout.distance!r}")
     if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
         raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
     if split == "test-combinations" and layout.objects == 1:
@@ -196,7 +185,7 @@ def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
     def uniform(low, high, *shape):
         return low + (high - low) * torch.rand(*shape, generator=draw)
 
-    objects, parts, distance, jitter, distractors, overlap, rotation, _ = options
+    objects, parts, distance, jitter, distractors, overlap, rotation, _ = astuple(options)
     N, P = CHUNK, objects * parts + distractors
     kinds, layout = (
         torch.stack(x)

@@ -21,6 +21,7 @@ SIDE = 32
 IMAGE_SHAPE = (3, SIDE, SIDE)
 ARCHIVE = "cifar10-jpeg.tar.xz"
 LOSSY = (".jpg", ".jpeg")
+ENDINGS = (*LOSSY, ".png")
 HELD_OUT = 0.1  # of each class of the archive
 NOTICE = "these CIFAR-10 images are lossy JPEG copies, not the original pixels"
 
@@ -49,48 +50,35 @@ def load(split, root=None, *, download=True):
 
 
 def _of_archive(archive: Path, split: str) -> Dataset:
-    """Return a split of the pictures in an archive."""
-    pictures = _unpack(archive, "test" if split == "test" else "train")
-    chosen: list[Path] = []
-    for name in CLASSES:
-        paths = sorted(path for path in pictures if path.parent.name == name)
-        if len(paths) < 2:
-            raise ValueError(f"{archive} holds {len(paths)} pictures of {name} for {split}")
-        training = len(paths) - max(round(HELD_OUT * len(paths)), 1)
-        chosen += {"train": paths[:training], "validation": paths[training:], "test": paths}[split]
-    labels = torch.tensor([CLASSES.index(path.parent.name) for path in chosen])
-    turns = _splits.in_turn(labels.tolist())
-    images = torch.from_numpy(_decode({chosen[k]: pictures[chosen[k]] for k in turns}))
-    notice = NOTICE if any(path.suffix.lower() in LOSSY for path in chosen) else None
-    labels = labels[turns]
-    return Dataset(images, labels, CLASSES, "cifar10", split, notice=notice)
+    """Return a split of the pictures PART/CLASS/NAME.jpg in an archive."""
+    from PIL import Image
 
-
-def _unpack(archive: Path, part: str) -> dict[Path, bytes]:
-    """Return the contents of the pictures PART/CLASS/NAME.jpg in an archive, in memory."""
-    pictures = {}
+    part = "test" if split == "test" else "train"
+    pictures: dict[str, dict[str, bytes]] = {name: {} for name in CLASSES}  # by class and file
     with intact(archive), lzma.open(archive) as file:
         with tarfile.open(fileobj=file, mode="r|") as tar:
             for member in tar:
-                path = Path(member.name)
-                known = path.suffix.lower() in (*LOSSY, ".png") and path.parent.name in CLASSES
-                content = tar.extractfile(member) if known else None
-                if content is not None and path.parent.parent.name == part:
-                    pictures[path] = content.read()
+                *_, place, name, own = ("", "", *Path(member.name).parts)
+                known = place == part and name in pictures and own.lower().endswith(ENDINGS)
+                if known and (content := tar.extractfile(member)):
+                    pictures[name][own] = content.read()
         while file.read(tarfile.RECORDSIZE):  # tarfile does not notice a cut file
             pass
-    return pictures
-
-
-def _decode(pictures: dict[Path, bytes]) -> np.ndarray:
-    """Decode pictures as uint8 (N, 3, 32, 32)."""
-    from PIL import Image
-
-    images = np.empty((len(pictures), 3, SIDE, SIDE), np.uint8)
-    for image, (path, content) in zip(images, pictures.items(), strict=True):
-        with intact(f"{path.parent.name}/{path.name} of CIFAR-10"):
-            picture = Image.open(io.BytesIO(content))
+    chosen: list[tuple[str, str]] = []
+    for name, found in pictures.items():
+        if len(files := sorted(found)) < 2:
+            raise ValueError(f"{archive} holds {len(files)} pictures of {name} for {split}")
+        training = len(files) - max(round(HELD_OUT * len(files)), 1)
+        part_of = {"train": files[:training], "validation": files[training:], "test": files}[split]
+        chosen += [(name, one) for one in part_of]
+    chosen = [chosen[k] for k in _splits.in_turn([CLASSES.index(name) for name, _ in chosen])]
+    images = np.empty((len(chosen), *IMAGE_SHAPE), np.uint8)
+    for image, (name, one) in zip(images, chosen, strict=True):
+        with intact(f"{name}/{one} of CIFAR-10"):
+            picture = Image.open(io.BytesIO(pictures[name][one]))
             if picture.size != (SIDE, SIDE):  # before it is decoded
                 raise ValueError(f"expected {SIDE} x {SIDE} pixels, got {picture.size}")
             image[:] = np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
-    return images
+    labels = torch.tensor([CLASSES.index(name) for name, _ in chosen])
+    notice = NOTICE if any(one.lower().endswith(LOSSY) for _, one in chosen) else None
+    return Dataset(torch.from_numpy(images), labels, CLASSES, "cifar10", split, notice=notice)

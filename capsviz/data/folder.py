@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -144,16 +145,13 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
                 "but hold no class folders: sort their pictures into one folder for each class"
             )
         ready = {"train": root}
-        folders = []
-    texts = []
-    for folder in folders:
-        is_split = named.get(folder) in ready and opening.folders(folder)
-        if not is_split and (count := len(opening.listing(folder)[0])):
-            texts.append(f"the folder {folder.name} with {count} pictures")
-    for place in dict.fromkeys((root, *ready.values())):
-        if loose := opening.listing(place, below=False)[0]:
-            texts.append(f"{len(loose)} pictures beside the folders of {place}")
-    return ready, [*texts, *filter(None, [opening.in_words(opening.listing(root)[1])])]
+    classes = [folder for place in ready.values() for folder in opening.folders(place)]
+    used = {path for folder in classes for path in opening.listing(folder)[0]}
+    every, others = opening.listing(root)
+    left = Counter(str(path.parent.relative_to(root)) for path in every if path not in used)
+    places = discovery.some(f"{n} in {place}" for place, n in left.items())
+    texts = [places and f"pictures in no class folder ({places})", opening.in_words(others)]
+    return ready, [text for text in texts if text]
 
 
 def _inner(root: Path) -> Path:

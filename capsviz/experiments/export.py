@@ -22,6 +22,7 @@ from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION
+from capsviz.training import cards
 
 MOST = 4096  # images of a batch
 
@@ -41,45 +42,6 @@ class Parts(nn.Module):
         )
 
 
-class Steps:
-    """The steps of a CapsNet, each a module of its own, so that what lies between can be replaced.
-
-    Attributes
-    ----------
-    votes    images (B, C, H, W) -> children (B, I, D), votes (B, I, J, E).
-    routing  votes, children -> couplings (R, B, I, J), activations (R, B, J) and poses
-             (R, B, J, E), after each of R iterations.
-    given    votes, children, couplings (B, I, J) -> activations (B, J), poses (B, J, E).
-    decoder  poses, classes (B,) int64 -> images (B, C, H, W); None without a decoder.
-
-    ValueError for a network of another kind, or whose children have activations of their own.
-    """
-
-    def __init__(self, model: Any):
-        if not isinstance(model, CapsNet):
-            raise ValueError("steps are exported of networks of the kind capsnet alone")
-        if model.settings.primary in children.WITH_LOGITS:
-            raise ValueError("this network's primary capsules have activations: export its parts")
-        layer = model.capsules
-
-        def votes(images):
-            primary = model.encode(images).poses
-            return primary, layer.votes(layer.exact(primary))
-
-        def routing(votes, primary):
-            routed = layer.route_votes(votes, primary)
-            return routed.couplings, routed.activations, routed.poses
-
-        def given(votes, primary, couplings):
-            routed = layer.route_votes(votes, primary, couplings=couplings)
-            return routed.activations[-1], routed.poses[-1]
-
-        self.votes, self.routing, self.given = (
-            Step(model, step) for step in (votes, routing, given)
-        )
-        self.decoder = None if model.decoder is None else Step(model, model.decode)
-
-
 class Step(nn.Module):
     """A function of a network, which holds its weights."""
 
@@ -90,6 +52,40 @@ class Step(nn.Module):
     def forward(self, *inputs: Tensor):
         """Return what the function does."""
         return self.function(*inputs)
+
+
+def steps(model: Any) -> dict[str, Step]:
+    """Return the steps of a CapsNet, each a module, so that what lies between can be replaced.
+
+    votes    images (B, C, H, W) -> children (B, I, D), votes (B, I, J, E).
+    routing  votes, children -> couplings (R, B, I, J), activations (R, B, J) and poses
+             (R, B, J, E), after each of R iterations.
+    given    votes, children, couplings (B, I, J) -> activations (B, J), poses (B, J, E).
+    decoder  poses, classes (B,) int64 -> images (B, C, H, W); missing without a decoder.
+
+    ValueError for a network of another kind, or whose children have activations of their own.
+    """
+    if not isinstance(model, CapsNet):
+        raise ValueError("steps are exported of networks of the kind capsnet alone")
+    if model.settings.primary in children.WITH_LOGITS:
+        raise ValueError("this network's primary capsules have activations: export its parts")
+    layer = model.capsules
+
+    def votes(images):
+        primary = model.encode(images).poses
+        return primary, layer.votes(layer.exact(primary))
+
+    def routing(votes, primary):
+        routed = layer.route_votes(votes, primary)
+        return routed.couplings, routed.activations, routed.poses
+
+    def given(votes, primary, couplings):
+        routed = layer.route_votes(votes, primary, couplings=couplings)
+        return routed.activations[-1], routed.poses[-1]
+
+    functions: dict[str, Callable] = {"votes": votes, "routing": routing, "given": given}
+    functions |= {} if model.decoder is None else {"decoder": model.decode}
+    return {name: Step(model, function) for name, function in functions.items()}
 
 
 def to_file(
@@ -110,14 +106,14 @@ def to_file(
 
 
 def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
-    """Write each of `Steps` as FOLDER/NAME.onnx; return how far the farthest is from it.
+    """Write each of `steps` as FOLDER/NAME.onnx; return how far the farthest is from it.
 
     ValueError as for `to_file`; the folder is only there when all are written.
     """
-    steps = Steps(model.eval())
+    each = steps(model.eval())
     with torch.no_grad():
-        primary, votes = steps.votes(images)
-        couplings, activations, poses = steps.routing(votes, primary)
+        primary, votes = each["votes"](images)
+        couplings, activations, poses = each["routing"](votes, primary)
     inputs: dict[str, tuple[Tensor, ...]] = {
         "votes": (images,),
         "routing": (votes, primary),
@@ -128,8 +124,7 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
         apart = [
             write(step, inputs[name], Path(place) / f"{name}.onnx", onnx=True)
-            for name in inputs
-            if (step := getattr(steps, name)) is not None
+            for name, step in each.items()
         ]
         shutil.copytree(place, folder, dirs_exist_ok=True)
     return None if None in apart else max(one for one in apart if one is not None)
@@ -198,30 +193,21 @@ def to_folder(model: Any, source: str, path: Path) -> None:
 
 
 def readme(card: dict) -> str:
-    """Return a model card in Markdown: what the network is, its results, how to open it."""
-    test, training, recipe = (card.get(k, {}) for k in ("results", "training", "recipe"))
-    test = test.get("test", {})
-    shape = " × ".join(map(str, card["model"]["config"]["image_shape"]))
-    low, high = test.get("accuracy_ci95", (None, None))
-    lines = [
-        "---", "library_name: capsviz", "tags: [capsule-network, image-classification]", "---", "",
-        f"# {card.get('name', 'capsule network')}", "",
-        f"A `{card['model']['name']}` for images {shape} of the data set "
-        f"`{card['dataset']['name']}`, {card['weights']['parameters']:,} parameters.",
-        "",
-    ]  # fmt: skip
-    if low is not None:
-        lines += [
-            f"- Test accuracy: {test['accuracy']:.2%} (95 % interval {low:.2%} to {high:.2%}, "
-            f"{test['n']:,} images)",
-        ]
-    if training:
-        lines += [
-            f"- Training: {training['epochs']} epochs of {training['images']:,} images, seed "
-            f"{recipe.get('seed', 0)}, {training['hardware']}",
-        ]
-    lines += [
-        "- All else that is known of it, the recipe included: `model.json`", "",
-        "```python", "import capsviz", "", 'network = capsviz.load("this folder")', "```", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    """Return a model card in Markdown: what is known of the network, and how to open it."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in cards.rows(card))
+    return f"""---
+library_name: capsviz
+tags: [capsule-network, image-classification]
+---
+
+# {card.get("name", "capsule network")}
+
+{facts}
+- all else, the recipe included: `model.json`
+
+```python
+import capsviz
+
+network = capsviz.load("this folder")
+```
+"""

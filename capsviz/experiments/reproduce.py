@@ -7,12 +7,13 @@ test set is evaluated once. A table has a row for each network, averaged over se
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -88,9 +89,10 @@ def run(
     FileNotFoundError  if no row has its data.
     """
     team, device = team or Team(), torch.device(device)
+    plan = _with_epochs(plan, table)
     own_share = share(runs(table, seeds, plan, rows), task)
     missing: dict[str, FileNotFoundError] = {}
-    team.in_turn(lambda: _require_all_usable(table, plan.folder, own_share, device))
+    team.in_turn(lambda: _require_all_usable(table, plan, device))
     for cell, own in own_share:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
         if team.agree(team.leads and path.exists()) or name in missing:
@@ -112,14 +114,15 @@ def run(
         report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
     if missing and len(missing) == len({own.dataset for _, own in own_share}):
         raise next(iter(missing.values()))
-    return _epochs(plan, table)
+    assert plan.epochs is not None
+    return plan.epochs
 
 
 def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[tuple[Cell, Recipe]]:
     """Return row and recipe of every run of a table, seed by seed; raises as `run`."""
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
-    plan, cells = replace(plan, epochs=_epochs(plan, table)), get(table).cells()
+    plan, cells = _with_epochs(plan, table), get(table).cells()
     known = [cell.run for cell in cells]
     for name in rows:
         if name not in known:
@@ -128,8 +131,8 @@ def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[t
     return [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
 
 
-def _epochs(plan: Plan, table: str) -> int:
-    return get(table).epochs if plan.epochs is None else plan.epochs
+def _with_epochs(plan: Plan, table: str) -> Plan:
+    return replace(plan, epochs=get(table).epochs) if plan.epochs is None else plan
 
 
 def share(runs: Sequence, task: tuple[int, int]) -> list:
@@ -138,22 +141,17 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
     return list(runs[i - 1 :: n])
 
 
-def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.device) -> None:
-    """Raise ValueError for results or begun runs of a table that do not fit these runs."""
-    for cell, own in runs:
-        _require_fit(result_path(folder, cell.run, own), own, device, apart=("precision",))
-    for _, own in runs[:1]:  # all have one length and the same settings
-        aside = [field.name for field in fields(own) if field.name not in TERMS]
-        place = result_path(folder, "", own).parent
-        for cell in get(table).cells():
-            paths = paths_of(cell, place)
-            _results_of(cell, paths)
-            begun = (place / "runs").glob(f"{glob.escape(cell.run)}-[0-9]*")
-            for path in {*paths, *(place / f"{run.name}.json" for run in begun)}:
-                _require_fit(path, own, device, apart=aside)
+def _require_all_usable(table: str, plan: Plan, device: torch.device) -> None:
+    """Raise ValueError for results, or begun runs, of a table by another recipe or precision."""
+    for cell in get(table).cells():
+        place = plan.folder / f"{plan.epochs}-epochs"
+        begun = (place / f"{run.name}.json" for run in (place / "runs").glob("*"))
+        for path in (*place.glob("*.json"), *begun):
+            if (seed := path.stem.removeprefix(f"{cell.run}-")).isdecimal():
+                _require_fit(path, recipe(cell, int(seed), plan), device)
 
 
-def _require_fit(path: Path, own: Recipe, device: torch.device, *, apart: Sequence[str]) -> None:
+def _require_fit(path: Path, own: Recipe, device: torch.device) -> None:
     """Raise ValueError for a result, or a run begun for it, with another recipe or precision."""
     if path.exists():
         card = read_card(path)
@@ -162,7 +160,7 @@ def _require_fit(path: Path, own: Recipe, device: torch.device, *, apart: Sequen
         path, stored, precision = _run_folder(path), begun["recipe"], begun["precision"]
     else:
         return
-    _require_equal(path, stored, own, apart=apart)
+    _require_equal(path, stored, own, apart=("precision",))
     if precision != (expected := resolve_precision(own.precision, device)):
         raise ValueError(
             f"{path} was made in {precision}, the others would be in {expected}: "
@@ -276,25 +274,24 @@ def _terms_of(card: dict) -> dict:
     return recipe | {"precision": card["training"]["precision"]}
 
 
-def _caption(about: reproductions.Table, cards: list[dict]) -> str:
+def _caption(about: reproductions.Table, cards: list[Any]) -> str:
     """Return the contents of a table and the training of its networks."""
 
-    def listed(name: str) -> str:
-        return " or ".join(sorted({str(_terms_of(card)[name]) for card in cards}))
+    def listed(*keys: str) -> str:
+        values = {reduce(getitem, keys, card) for card in cards}
+        return " or ".join(f"{v:,}" if isinstance(v, int) else v for v in sorted(values))
 
-    lengths = sorted({card["recipe"]["epochs"] for card in cards})
-    images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
-    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
+    epochs = listed("recipe", "epochs")
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
     hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
-    tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
-            " ".join(about.caption.split()),
-            f"{epochs} of {images} training images, batches of {listed('batch_size')}, schedule "
-            f"{listed('schedule')}, {listed('precision')}, {'; '.join(hardware)}; "
-            f"{' and '.join(f'{n:,}' for n in tests)} test images.",
+            *about.caption.split(),
+            f"{epochs} epoch{'s' * (epochs != '1')} of {listed('training', 'images')} training "
+            f"images, batches of {listed('recipe', 'batch_size')}, schedule "
+            f"{listed('recipe', 'schedule')}, {listed('training', 'precision')}, "
+            f"{'; '.join(hardware)}; {listed('results', 'test', 'n')} test images.",
             READING,
             *(f"Note: {notice}." for notice in notices),
         ]

@@ -163,7 +163,6 @@ def decoders() -> list[Cell]:
     The published networks are others in part: their batch norm is in the encoder too, their
     deconvolution has other kernels, and they were trained on all 60,000 images.
     """
-    titles = {"fully_connected": "fully connected", "deconvolution": "deconvolution"}
     published = {  # test error in percent, margin loss, SSE
         ("fully_connected", False): ("0.49", "0.0058", "21.62"),
         ("fully_connected", True): ("0.46", "0.0054", "13.12"),
@@ -177,7 +176,7 @@ def decoders() -> list[Cell]:
             name = f"mnist-{decoder}{'-norm' if norm else ''}"
             options = {**recipe.options, "decoder": decoder, "decoder_norm": norm}
             recipe = replace(recipe, options=options)
-        labels = (titles[decoder], "yes" if norm else "no")
+        labels = (decoder.replace("_", " "), "yes" if norm else "no")
         numbers = f"{error}, margin {margin}, SSE {sse} (ethanleet/CapsNet, 25 epochs)"
         rows.append(Cell(name, labels, recipe, numbers))
     return rows

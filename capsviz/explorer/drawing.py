@@ -1,4 +1,4 @@
-"""Draw numbers as HTML: small PNGs enlarged by the browser, bars, a table. No Gradio.
+"""Draw numbers as HTML: small PNGs enlarged by the browser, bars. No Gradio.
 
 Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours are those of
 `capsviz.results`; text takes the page's own, so that a dark page stays readable.
@@ -151,25 +151,6 @@ def _heat(cells: np.ndarray, names, scale: str, caption: str) -> str:
         f'<figure class="cv-panel"><div class="cv-heat"><div class="cv-names">{named}</div>'
         f'<img class="cv-px" src="{png(cells)}" alt="{escape(caption.split(":")[0])}"></div>{scale}'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
-
-
-def spread(trace, iteration: int) -> str:
-    """Tabulate how widely capsules are coupled to the classes, iteration by iteration."""
-    J, lines = len(trace.lengths), []
-    for r, entropy in enumerate(trace.entropy_nats, 1):
-        count = np.exp(entropy)
-        low, high = np.quantile(count, [0.05, 0.95])
-        lines.append(
-            f"<tr{' class=cv-now' if r == iteration else ''}><td>{r}</td>"
-            f"<td>{entropy.mean():.3f}</td><td>{count.mean():.2f}</td>"
-            f"<td>{low:.2f}–{high:.2f}</td></tr>"
-        )
-    return (
-        '<figure class="cv-panel cv-table"><table><tr><th>iteration</th><th>entropy, nats</th>'
-        f"<th>effective classes</th><th>5–95 %</th></tr>{''.join(lines)}</table>"
-        f"<figcaption>Entropy of a capsule's couplings to {J} classes, and its exponential: the "
-        "effective number of classes.</figcaption></figure>"
     )
 
 

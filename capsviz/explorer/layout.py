@@ -40,7 +40,12 @@ def build(choice: Choice, about: About, label: int) -> SimpleNamespace:
     classes = [(name, k) for k, name in enumerate(choice.dataset.classes)]
     with gr.Row(elem_id="head"):
         gr.HTML(f"{OUTSIDE}<h2>capsviz explore</h2>Draw a digit, rotate it, watch its routing.")
-        _networks(on, choice)
+        on.first = gr.Dropdown(
+            choice.capsule_names, value=choice.first, label="Capsule network", elem_id="first"
+        )
+        on.beside = gr.Dropdown(
+            choice.names, value=choice.beside, label="Compare with", elem_id="beside"
+        )
     with gr.Row(elem_id="top"):
         with gr.Column(scale=5, min_width=280):
             _sources(on, choice, classes, label)
@@ -71,15 +76,6 @@ def build(choice: Choice, about: About, label: int) -> SimpleNamespace:
 def types(count: int) -> list[tuple[str, int]]:
     """Return the choices of a capsule type that is switched off."""
     return [("none", settings.NONE), *((str(t), t) for t in range(count))]
-
-
-def _networks(on, choice):
-    on.first = gr.Dropdown(
-        choice.capsule_names, value=choice.first, label="Capsule network", elem_id="first"
-    )
-    on.beside = gr.Dropdown(
-        choice.names, value=choice.beside, label="Compare with", elem_id="beside"
-    )  # fmt: skip
 
 
 def _sources(on, choice, classes, label):

@@ -53,7 +53,7 @@ class ImageTrace(NamedTuple):
     lengths: np.ndarray  # (J,)
     poses: np.ndarray  # (J, E) after the last iteration
     couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
-    entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
+    effective_classes: float  # of a capsule after the last iteration, mean
     evidence: measures.Evidence  # for each class, by position or by capsule type
     extent_px: tuple[float, ...] | None  # left, right, bottom, top of its maps on the image
     reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
@@ -65,11 +65,6 @@ class ImageTrace(NamedTuple):
     def predicted(self) -> int:
         """The class of the longest capsule."""
         return int(self.lengths.argmax())
-
-    @property
-    def effective_classes(self) -> float:
-        """The effective number of classes of a capsule after the last iteration."""
-        return float(np.exp(self.entropy_nats[-1]).mean())
 
 
 def without_type(model, kind: int | None):
@@ -147,7 +142,7 @@ def look(
         lengths=traced.require("lengths")[0].float().numpy(),
         poses=traced.require("poses")[-1, 0].float().numpy(),
         couplings=measures.by_type(routed[:, 0], traced.grid).numpy(),
-        entropy_nats=measures.entropy(routed[:, 0]).numpy(),
+        effective_classes=float(measures.entropy(routed[-1, 0]).exp().mean()),
         evidence=measures.evidence_of(traced),
         extent_px=traced.extent,
         reconstruction=None if decoded is None else to_uint8(decoded[0]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,14 +95,10 @@ class Choice:
         """Names of all networks, in the order they were added."""
         return list(self._sources)
 
-    def add(self, model, name: str | None = None) -> str:
-        """Add an open network, and return its name here; the default is the name in its card.
-
-        ValueError for a network of other images or classes.
-        """
+    def add(self, model, name: str) -> str:
+        """Add an open network, and return its name here; ValueError for other images or classes."""
         opening.check_fit(model, self.dataset)
-        free = name = name or model.card.get("name", "unnamed")
-        number = 2
+        free, number = name, 2
         while free in self._sources:
             free, number = f"{name} ({number})", number + 1
         if tracing.abilities(model).has_capsules:
@@ -175,52 +171,37 @@ def open_choice(
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
     if dataset is not None and (checkpoint is not None or not network):
         raise ValueError("--dataset: only where the first network is your own, by --network")
-    where = opening.choose_device(device)
     own = list(zip_longest(network, weights))
-    opened: list[tuple[Any, str | None]] = []  # each with its source, if it was loaded
+    named: dict[str, Any] = {"checkpoint": checkpoint or FIRST}
     if own and checkpoint is None:
-        spec, file = own.pop(0)
-        inputs = opening.open_inputs(
-            network=spec, weights=file, dataset=dataset, data_dir=data_dir, device=device
+        named = dict(zip(("network", "weights"), own.pop(0), strict=True))
+    try:
+        inputs = opening.open_inputs(**named, dataset=dataset, data_dir=data_dir, device=device)
+    except FileNotFoundError as error:
+        if "network" in named or data_dir is not None:
+            raise
+        inputs = opening.open_inputs(**named, dataset=data.FALLBACK, device=device)
+        notice = f"Test images are the embedded '{data.FALLBACK}': {error}"
+        inputs = replace(inputs, notice=notice)
+    if not tracing.abilities(inputs.model).has_capsules:
+        raise ValueError(
+            f"'{checkpoint}' has no capsules to explore: expected a capsule network, and the other "
+            "one by --compare"
         )
-        opened.append((inputs.model, None))
-        choice = Choice(inputs.dataset.single(), inputs.notice, where)
-    else:
-        model = checkpoints.load(checkpoint or FIRST, device=where)
-        if not tracing.abilities(model).has_capsules:
-            raise ValueError(
-                f"'{checkpoint}' has no capsules to explore: expected a capsule network, "
-                "and the other one by --compare"
-            )
-        opened.append((model, checkpoint or FIRST))
-        choice = Choice(*_test_images(model, data_dir), where)
+    choice = Choice(inputs.dataset.single(), inputs.notice, inputs.device)
+    models, sources = [inputs.model], [named.get("checkpoint", inputs.name)]
     if compare is not None:
-        opened.append((checkpoints.load(compare, device=where), compare))
-    opened += [
-        (opening.own_network(spec, f, choice.dataset, device=where), None) for spec, f in own
-    ]
-    loaded = {k: source for k, (_, source) in enumerate(opened) if source is not None}
-    cards = [opened[k][0].card.get("name", "unnamed") for k in loaded]
-    names = dict(zip(loaded, opening.apart_from_shipped(cards, list(loaded.values())), strict=True))
-    added = [choice.add(model, names.get(k)) for k, (model, _) in enumerate(opened)]
+        models.append(checkpoints.load(compare, device=inputs.device))
+        sources.append(compare)
+    for spec, file in own:
+        model = opening.own_network(spec, file, choice.dataset, device=inputs.device)
+        models.append(model)
+        sources.append(model.card["name"])
+    cards = [model.card.get("name", "unnamed") for model in models]
+    names = opening.apart_from_shipped(cards, sources)
+    added = [choice.add(model, name) for model, name in zip(models, names, strict=True)]
     choice.add_shipped()
     others = [name for name in (BESIDE, *choice.names) if name in choice.names]
     choice.first = added[0]
     choice.beside = [*added[1:], *(name for name in others if name != added[0]), added[0]][0]
     return choice
-
-
-def _test_images(model, data_dir) -> tuple[data.Dataset, str | None]:
-    """Return test images of a network's data set, or the embedded digits and a notice of it."""
-    trained_on = model.card["dataset"]
-    try:
-        part = data.here(trained_on, "test", data_dir).single()
-        return part, part.notice
-    except FileNotFoundError as error:
-        embedded = data.load(data.FALLBACK, "test")
-        if data_dir is not None or embedded.image_shape != tuple(model.config["image_shape"]):
-            raise
-        return embedded, (
-            f"Test images are the embedded '{data.FALLBACK}', not those of "
-            f"{trained_on['name']}: {error}"
-        )

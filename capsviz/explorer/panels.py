@@ -125,18 +125,15 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
-    """Draw scores and spread after an iteration, and say what the couplings are."""
+    """Draw scores after an iteration, and say what the couplings are."""
     trace, classes = answers.trace, networks.classes
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
-    return words(trace, settings.how.couplings) + drawing.row(
-        drawing.bars(
-            trace.activations[r - 1], classes, f"Iteration {r} of {R}",
-            f"{what} of each class after this iteration. The last iteration is the prediction.",
-        ),
-        drawing.spread(trace, r),
+    return words(trace, settings.how.couplings) + drawing.bars(
+        trace.activations[r - 1], classes, f"Iteration {r} of {R}",
+        f"{what} of each class after this iteration. The last iteration is the prediction.",
     )  # fmt: skip
 
 

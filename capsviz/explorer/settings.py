@@ -53,7 +53,6 @@ class Settings(NamedTuple):
     mapped: int  # class of the map; below 0: that of the longest capsule
     iteration: int  # of the couplings, from 1
     capsule: int  # class of the pose; below 0: that of the longest capsule
-    donor: tuple[int, int]  # class and number of the image whose couplings are transplanted
     changes: tuple[float, ...]  # (E,) added to that pose
 
 
@@ -73,7 +72,6 @@ def read(values: Mapping[str, Any], dimensions: int) -> Settings:
         mapped=values["map"],
         iteration=int(values["iteration"]),
         capsule=values["pose"],
-        donor=donor,
         changes=tuple(values[f"d{d}"] for d in range(dimensions)),
     )
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps
 from torch import Tensor
 
 SMALLEST = 4  # pixels on each side
-PHOTOMETRIC, BITS = 262, 258  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone; depths
+PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
 BYTE = 255  # what Pillow's pixels of 8 bits are divided by
@@ -253,17 +253,10 @@ def covering(picture, own: tuple[int, int], size):
 
 
 def _what(path, error: Exception) -> str:
-    """Return what a file is that Pillow does not know, or else the error."""
+    """Return that a file is DICOM, or else the error."""
     with suppress(Exception), open(path, "rb") as file:
-        head = file.read(132)
-        if head[128:] == b"DICM":
+        if file.read(132)[128:] == b"DICM":
             return "it is DICOM: convert it to PNG or TIFF, for example by pydicom"
-        if isinstance(error, UnidentifiedImageError) and head[:2] in (b"II", b"MM"):
-            tags = TiffImagePlugin.ImageFileDirectory_v2(head[:8])
-            file.seek(tags.next)
-            tags.load(file)
-            each = tags.get(BITS, (1,))
-            return f"a TIFF file of {len(each)} channels of {each[0]} bits, which Pillow lacks"
     return str(error)
 
 

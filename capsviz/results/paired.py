@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz import checkpoint
+from capsviz.inputs.runs import matching
+from capsviz.results.leaderboard.sources import RUNS, Network, network, of_runs
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
+from capsviz.statistics.estimate import Estimate
 
-RUNS = "runs.json"  # of several training runs, in trained/seeds/RECIPE
 MARGIN = 0.05  # percentage points
+HEAD = ("first", "second", "seeds", "pairs", "verdict")  # fields that stand above the lines
 POINTS = 100  # percentage points in a share
-Run = tuple[int, float, tuple]  # seed, accuracy, and the test set as in `Recipe`
 
 
 class Recipe(NamedTuple):
@@ -79,63 +81,48 @@ def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
 
 def read(places: Iterable[str]) -> list[Recipe]:
     """Return the recipes of globs, folders with runs.json, and single runs; see `compare`."""
-    groups: dict[str, tuple[list[str], list[Run]]] = {}  # names and runs of each recipe
+    groups: dict[str, tuple[list[str], list[Network]]] = {}  # names and runs of each recipe
     for place in map(str, places):
         path = Path(place)
-        if path.name == RUNS or (path / RUNS).is_file():
-            groups[place] = _shipped(path if path.name == RUNS else path / RUNS)
+        summary = path if path.name == RUNS else path / RUNS
+        if summary.is_file():
+            one = of_runs(summary)
+            groups[place] = [one.name], [one]
         elif not path.exists() and glob.has_magic(place):
-            found = [one for one in sorted(glob.glob(place)) if _may_be_a_run(Path(one))]
-            if not found:
+            if not (found := matching(place)):
                 raise ValueError(f"'{place}' matches no training run")
-            groups[place] = [place], [_run(_card(one)) for one in found]
+            groups[place] = [place], [_run(str(one)) for one in found]
         else:
-            card = _card(place)
-            key = json.dumps({**card["recipe"], "seed": None}, sort_keys=True)
-            names, runs = groups.setdefault(key, ([], []))
+            one = _run(place)
+            names, runs = groups.setdefault(json.dumps(one.terms, sort_keys=True), ([], []))
             names.append(place)
-            runs.append(_run(card))
-    return [_recipe(_common(names), runs) for names, runs in groups.values()]
+            runs.append(one)
+    return [_recipe(names, runs) for names, runs in groups.values()]
 
 
-def _may_be_a_run(path: Path) -> bool:
-    return path.suffix == ".safetensors" or path.is_dir()
-
-
-def _card(place: str) -> dict[str, Any]:
-    card = checkpoint.read_card(checkpoint.find(place))
-    if "test" not in card.get("results", {}) or "seed" not in card.get("recipe", {}):
+def _run(place: str) -> Network:
+    one = network(checkpoint.read_card(checkpoint.find(place)))
+    if one.accuracy is None or not one.terms:
         raise ValueError(f"the card of '{place}' has no seed or no accuracy on test images")
-    return card
+    return one
 
 
-def _run(card: dict) -> Run:
-    test, options = card["results"]["test"], card["recipe"].get("dataset_options") or {}
-    test_set = card["dataset"]["name"], str(options), test["n"]
-    return card["recipe"]["seed"], test["accuracy"], test_set
-
-
-def _shipped(path: Path) -> tuple[list[str], list[Run]]:
-    about = json.loads(path.read_text(encoding="utf-8"))
-    data = about["dataset"], str(about.get("terms", {}).get("dataset_options") or {})
-    runs = [(run["seed"], run["accuracy"], (*data, run["n"])) for run in about["runs"]]
-    return [about["recipe"]], runs
-
-
-def _common(names: list[str]) -> str:
-    """Return a name for runs: what their paths begin with."""
-    return names[0] if len(names) == 1 else f"{commonprefix(names)}*"  # noqa: RUF071
-
-
-def _recipe(name: str, runs: list[Run]) -> Recipe:
-    seeds = [seed for seed, _, _ in runs]
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice:
-        raise ValueError(f"'{name}' has several runs of seed {twice[0]}: expected one of each")
-    sets = {test_set for _, _, test_set in runs}
+def _recipe(names: list[str], runs: list[Network]) -> Recipe:
+    name = names[0] if len(names) == 1 else f"{commonprefix(names)}*"  # noqa: RUF071
+    accuracies: dict[int, float] = {}
+    sets = set()
+    for one in runs:
+        assert one.accuracy is not None  # of a training run
+        options = str(one.terms.get("dataset_options") or {})
+        sets.add((one.dataset, options, one.accuracy.n))
+        each = one.accuracy.value if one.accuracy.runs is None else one.accuracy.runs
+        for seed, accuracy in zip(one.seeds, np.ravel(each), strict=True):
+            if seed in accuracies:
+                raise ValueError(f"'{name}' has several runs of seed {seed}: expected one of each")
+            accuracies[seed] = float(accuracy)
     if len(sets) > 1:
         raise ValueError(f"the runs of '{name}' have different test sets: {sorted(sets)}")
-    return Recipe(name, sets.pop(), {seed: accuracy for seed, accuracy, _ in runs})
+    return Recipe(name, sets.pop(), accuracies)
 
 
 def sentence(one: Comparison) -> str:
@@ -156,34 +143,22 @@ def sentence(one: Comparison) -> str:
 
 
 def lines(one: Comparison) -> str:
-    """Return what the pairs show and could have shown."""
-    tested, seeds = one.accuracy, ", ".join(map(str, one.seeds))
-    gain = tested.difference
-    accuracy, error = (
-        f"{sign * float(gain.value):+.3f} [{low:+.3f}, {high:+.3f}] points"
-        for sign, (low, high) in ((1, gain.ci95), (-1, -gain.ci95[::-1]))
-    )
-    needed = (
-        f"{_pairs(tested.pairs_to_detect)} to show a difference of {tested.margin:g} points, "
-        f"{_pairs(tested.pairs_for_equivalence)} to show equivalence if there is no difference"
-    )
+    """Return what the pairs show and could have shown with 80 % power."""
+
+    def text(value) -> str:
+        if value is None:
+            return "more than 100,000"
+        form = "+.3f" if isinstance(value, Estimate) else ".3f" if isinstance(value, float) else ""
+        return format(value, form)
+
+    seeds = ", ".join(map(str, one.seeds))
+    rows = [(name, text(value)) for name, value in plain(one).items() if name not in HEAD]
     return "\n".join(
         [
-            f"{one.first} less {one.second}: {tested.n} pairs, seeds {seeds}",
-            f"  accuracy            {accuracy} (95 %)",
-            f"  error               {error}",
-            f"  verdict             {sentence(one)}",
-            f"  p-values            equivalence {tested.p_equivalent:.3f}, "
-            f"difference {tested.p_different:.3f}",
-            f"  detectable          {tested.detectable:.3f} points with 80 % power, "
-            f"at the observed s.d. of {tested.sd:.3f}",
-            f"  pairs needed        {needed}",
+            f"{one.first} less {one.second}: {one.accuracy.n} pairs, seeds {seeds}",
+            *(f"  {name.replace('_', ' '):28}{value}" for name, value in rows),
         ]
     )
-
-
-def _pairs(n: int | None) -> str:
-    return "more than 100,000" if n is None else str(n)
 
 
 def plain(one: Comparison) -> dict[str, Any]:

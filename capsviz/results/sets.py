@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,50 +137,41 @@ def make(
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key))
-    entries, whole, begun = _earlier(output, key, force)
+    entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
-        pass
 
     def record():
-        figures = [entry._asdict() for entry in _by_name(entries)]
+        figures = [entries[name]._asdict() for name in sorted(entries)]
         manifest = {**card, "provenance": origin, "key": key, "whole": sorted(whole),
-                    "figures": figures, "failed": failed, "begun": begun}  # fmt: skip
+                    "figures": figures, "failed": failed}  # fmt: skip
         write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
     with remember():
         for name in names:
-            before = [entry for entry in entries if entry.analysis == name]
-            if name in whole and not force and _intact(output, before):
+            before = {one.name: one for one in entries.values() if one.analysis == name}
+            if name in whole and not force and _intact(output, before.values()):
                 report(f"{name}: kept, {len(before)} drawn before")
                 continue
-            free = None if force else {entry.name for entry in before} | set(begun)
-
-            def begin(stem):  # whose files may lie there if this is stopped
-                begun.append(stem)
-                record()
-
-            drawn: list[Entry] = []
+            drawn: dict[str, Entry] = {}
             try:
                 if why := left_out(name, inputs):
                     report(f"{name} left out: {why}")
                     continue
-                whole = [other for other in whole if other != name]
-                each = _drawn(name, inputs, output, settings, free, formats, width, begin)
-                for several in each:
-                    begun.pop()
-                    drawn += several
-                    replaced = {entry.name for entry in drawn}
-                    entries = [entry for entry in entries if entry.name not in replaced] + drawn
+                whole.discard(name)
+                free = None if force else set(before)
+                for several in _drawn(name, inputs, output, settings, free, formats, width):
+                    drawn |= {one.name: one for one in several}
+                    entries |= drawn
                     record()
                     report(f"{several[0].name}: {several[0].seconds:.1f} s")
             except Exception as error:  # whatever it is, the other figures are drawn
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 report(f"{name} failed: {failed[name]}")
             else:
-                entries = [one for one in entries if one.analysis != name or one in drawn]
-                whole.append(name)
+                for gone in before.keys() - drawn.keys():
+                    del entries[gone]
+                whole.add(name)
     if not entries and not failed:
         return [], {}
     record()
@@ -189,10 +179,10 @@ def make(
     if kind is None:
         report(f"no figures.tex: LaTeX includes pdf or png, got --format {', '.join(formats)}")
     else:
-        captions = {entry.name: entry.caption for entry in _by_name(entries)}
+        captions = {name: entries[name].caption for name in sorted(entries)}
         text = document(captions, kind, results.inches(width), column)
         write_text(output / "figures.tex", text)
-    return [entry for entry in entries if entry.analysis in names], failed
+    return [entry for entry in entries.values() if entry.analysis in names], failed
 
 
 def _of_figure_set(name: str) -> list[contract.Analysis]:
@@ -212,7 +202,6 @@ def _drawn(
     free: set[str] | None,
     formats,
     width,
-    begin: Callable[[str], None],
 ) -> Iterator[list[Entry]]:
     """Measure, draw and write the results of an analysis one by one; yield the entries of each.
 
@@ -225,7 +214,6 @@ def _drawn(
                 f"{output / stem}.json exists: add --force to overwrite it, or choose another "
                 "--output"
             )
-        begin(stem)
         paths = results.save(
             output / stem, name, result, formats=formats, width=width, options=settings.recorded,
             card=inputs.model.card, device=str(inputs.device), command=settings.command,
@@ -246,15 +234,11 @@ def _drawn(
         start = time.perf_counter()
 
 
-def _by_name(entries: Sequence[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.name)
-
-
 def _digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 
-def _intact(folder: Path, entries: Sequence[Entry]) -> bool:
+def _intact(folder: Path, entries: Iterable[Entry]) -> bool:
     """Return whether every file of the entries is as it was written."""
     try:
         return all(one.sha256 and _digests(folder, one.files) == one.sha256 for one in entries)
@@ -262,23 +246,22 @@ def _intact(folder: Path, entries: Sequence[Entry]) -> bool:
         return False
 
 
-def _earlier(output: Path, key: dict, force: bool) -> tuple[list[Entry], list[str], list[str]]:
-    """Return entries that an earlier run left, the analyses that it drew to their end, and names
-    of figures in which it was stopped.
+def _earlier(output: Path, key: dict, force: bool) -> tuple[dict[str, Entry], set[str]]:
+    """Return entries that an earlier run left, and the analyses that it drew to their end.
 
     ValueError for a run of something else, unless it is to be overwritten.
     """
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
-        entries = [Entry(**figure) for figure in manifest["figures"]]
-        whole, earlier, begun = manifest["whole"], manifest["key"], manifest.get("begun", [])
+        entries = {figure["name"]: Entry(**figure) for figure in manifest["figures"]}
+        whole, earlier = set(manifest["whole"]), manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        return [], [], []
+        return {}, set()
     differ = [name for name in key if earlier.get(name) != key[name]]
     if not differ or not entries:
-        return entries, whole, [] if differ else begun
+        return entries, whole
     if force:
-        return [], [], []
+        return {}, set()
     raise ValueError(
         f"{output} holds figures of another run ({', '.join(differ)} differ): "
         "choose another --output, or add --force to draw all anew"

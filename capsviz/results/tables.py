@@ -7,6 +7,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from capsviz.files import write_text
@@ -89,24 +90,20 @@ def _tabular(columns) -> list[str]:
 
 
 def _blocks(columns, scale: float) -> list[list]:
-    """Return the columns in as few blocks as fit on a page, about equally wide.
+    """Return the columns in as few blocks of about as many as fit on a page.
 
     Each begins with the columns that name the rows.
     """
     rows = list(zip(*(cells for _, *cells in columns), strict=True))
     keys = (k for k in (1, 2, 3) if len({row[:k] for row in rows}) == len(rows))
-    names = columns[: next(keys, 1)]
-
-    def filled(limit):
-        blocks = [[*names]]
-        for column in columns[len(names) :]:
-            if len(blocks[-1]) > len(names) and _width([*blocks[-1], column], scale) > limit:
-                blocks.append([*names])
-            blocks[-1].append(column)
-        return blocks
-
-    tries = [filled(limit) for limit in range(PAGE, 0, -GAP)]
-    return [blocks for blocks in tries if len(blocks) == len(tries[0])][-1]
+    first = next(keys, 1)
+    names, rest = columns[:first], columns[first:]
+    for count in range(1, max(len(rest), 1) + 1):
+        edges = [len(rest) * k // count for k in range(count + 1)]
+        blocks = [[*names, *rest[start:end]] for start, end in pairwise(edges)]
+        if max(_width(block, scale) for block in blocks) <= PAGE:
+            break
+    return blocks
 
 
 def _lines(name: str, cells: Sequence[str]) -> list[str]:

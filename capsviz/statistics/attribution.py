@@ -15,6 +15,7 @@ from math import factorial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 RIDGE = 1e-6  # of each coefficient's square: keeps the fit finite where all are right
 STEPS = 100
@@ -51,7 +52,7 @@ def attribute(features: Sequence[np.ndarray], right: np.ndarray) -> Attribution:
     for size in range(F + 1):
         for present in combinations(range(F), size):
             kept = X * np.append(True, np.isin(owner, present))
-            fitted = _logistic(kept @ coefficients)
+            fitted = expit(kept @ coefficients)
             slope = (fitted * (1 - fitted)) @ kept / n
             shares[present] = fitted.mean()
             moves[present] = fitted - fitted.mean() + pull @ slope
@@ -77,7 +78,7 @@ def _fit(X: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     coefficients = np.zeros(P)
     for _ in range(STEPS):
-        fitted = _logistic(X @ coefficients)
+        fitted = expit(X @ coefficients)
         curvature = (X * (fitted * (1 - fitted))[:, None]).T @ X / n + RIDGE * np.eye(P)
         downhill = (right - fitted) @ X / n - RIDGE * coefficients
         step = np.linalg.solve(curvature, downhill)
@@ -89,7 +90,3 @@ def _fit(X: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             step = step / 2
         coefficients = coefficients + step
     raise ValueError(f"the logistic fit of {n} answers did not converge in {STEPS} steps")
-
-
-def _logistic(values: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-values.clip(-500, 500)))

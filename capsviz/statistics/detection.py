@@ -104,18 +104,14 @@ def auroc_resampled(
 
 
 def told_apart(clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0) -> Estimate:
-    """AUROC (S,) of S scores, with its interval and its draws; arguments as `auroc_resampled`'s."""
-    area, n = auroc(clean, suspect), clean.shape[-1]
-    drawn = auroc_resampled(clean, suspect, paired=paired, seed=seed)
-    return Estimate(area, auroc_interval(area, drawn, n), n, draws=drawn)
-
-
-def auroc_interval(area: np.ndarray, drawn: np.ndarray, n: int) -> np.ndarray:
-    """95 % intervals (S, 2) of AUROC (S,) that `auroc_resampled` drew (R, S) of n images.
+    """AUROC (S,) of S scores, with its interval and its draws; arguments as `auroc_resampled`'s.
 
     `wilson_of_varying`, of 2 n images at most, as where few overlap (Hanley & McNeil 1982). By
     simulation with 20 to 200 images and areas from 0.6 to 0.999 they cover 94.5 to 100 %, and
     percentiles of the resamples 84 to 100 %.
     """
-    variance = drawn.var(0)
-    return np.array([wilson_of_varying(*one, 2 * n, n) for one in zip(area, variance, strict=True)])
+    areas, n = auroc(clean, suspect), clean.shape[-1]
+    drawn = auroc_resampled(clean, suspect, paired=paired, seed=seed)
+    pairs = zip(areas, drawn.var(0), strict=True)
+    ends = np.array([wilson_of_varying(area, variance, 2 * n, n) for area, variance in pairs])
+    return Estimate(areas, ends, n, draws=drawn)

@@ -11,6 +11,7 @@ difference lies inside the margins.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
@@ -144,12 +145,6 @@ def _observed_sd(n: int) -> np.ndarray:
 
 def _fewest(power) -> int | None:
     """Return the smallest n whose power is 80 %; None above 100,000."""
-    low, high = FEWEST - 1, FEWEST
-    while power(high) < POWER:
-        low, high = high, 2 * high
-        if high > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-    return high
+    tried = range(FEWEST, MOST + 1)
+    place = bisect_left(tried, POWER, key=power)
+    return tried[place] if place < len(tried) else None

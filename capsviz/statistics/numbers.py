@@ -46,12 +46,12 @@ class Row(NamedTuple):
     @property
     def text(self) -> str:
         """The value."""
-        return written(float(self.one.value), self.form)
+        return number(float(self.one.value), self.form)
 
     @property
     def interval(self) -> str:
         """The interval, in brackets."""
-        return f"[{', '.join(written(end, self.form) for end in self.one.ci95)}]"
+        return f"[{', '.join(number(end, self.form) for end in self.one.ci95)}]"
 
     @property
     def paired(self) -> str:
@@ -61,7 +61,7 @@ class Row(NamedTuple):
             return ""
         sign = "+" if less.value >= 0 else ""
         return (
-            f"{sign}{written(float(less.value), self.form)} {Row('', '', less, self.form).interval}"
+            f"{sign}{number(float(less.value), self.form)} {Row('', '', less, self.form).interval}"
         )
 
 
@@ -150,11 +150,6 @@ def to_frame(result: NamedTuple):
         raise ImportError("to_frame needs pandas: pip install pandas") from error
 
     return pandas.DataFrame(records(result), columns=list(COLUMNS))
-
-
-def written(value: float, form: str) -> str:
-    """Return a number as text; "–" where it is not finite."""
-    return "–" if not np.isfinite(value) else number(value, form)
 
 
 def estimates_of(result: NamedTuple):

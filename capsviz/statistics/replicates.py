@@ -40,43 +40,33 @@ def over_runs(
     """
     values: dict[str, Any] = {}
     of_first: list[str] = []
-    rules = rules or {}
     for name in results[0]._fields:
         parts = [getattr(one, name) for one in results]
-        if all(_equal(parts[0], one) for one in parts[1:]):
-            values[name] = parts[0]
-        elif name in rules:
-            values[name], firsts = _ruled(name, parts, rules[name])
-            of_first += firsts
+        first = values[name] = parts[0]
+        if all(_equal(first, one) for one in parts[1:]):
+            continue
+        rule: Any = (rules or {}).get(name, _means)
+        if isinstance(rule, Mapping):
+            means = {k: combine([one[k] for one in parts]) for k in first if k not in rule}
+            values[name] = first | means
+            if kept := [key for key in first if key in rule]:
+                of_first.append(f"{name} ({', '.join(kept)})")
         else:
             try:
-                values[name], whole = _combined(parts)
+                values[name] = first if rule is None else rule(parts)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-            of_first += [] if whole else [name]
+            of_first += [name] if rule in (None, _means) and values[name] is first else []
     kind: Any = type(results[0])
     return Combined(kind(**values), of_first)
 
 
-def _ruled(name: str, parts: list, rule) -> tuple[Any, list[str]]:
-    """A field by its rule, and what of it is the first run's."""
-    if rule is None:
-        return parts[0], [name]
-    if not isinstance(rule, Mapping):
-        return rule(parts), []
-    firsts = [key for key in parts[0] if key in rule]
-    value = {k: v if k in rule else combine([one[k] for one in parts]) for k, v in parts[0].items()}
-    return value, [f"{name} ({', '.join(firsts)})"] if firsts else []
-
-
-def _combined(parts: list) -> tuple[Any, bool]:
-    """The mean of estimates, or of all in a list or table of them; else the first, and False."""
-    first = parts[0]
-    inside = first.values() if isinstance(first, dict) else first
-    inside = inside if isinstance(first, list | dict) else [first]
-    if not any(isinstance(one, Estimate) for one in inside):
-        return first, False
-    return _mapped(parts, _mean_or_first), True
+def _means(parts: list) -> Any:
+    """The mean of estimates, or of all in a list or table of them; else the first run's."""
+    inside = parts[0].values() if isinstance(parts[0], dict) else parts[0]
+    inside = inside if isinstance(parts[0], list | dict) else [inside]
+    known = any(isinstance(one, Estimate) for one in inside)
+    return _mapped(parts, _mean_or_first) if known else parts[0]
 
 
 def _mean_or_first(parts: list) -> Any:
@@ -159,10 +149,9 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     if not any(True for _ in estimates_of(result)):
         return []
     if about is None:
-        one = "one training run" if trained else "one network"
-        if networks > 1:
-            one = f"{'one training run' if trained else 'one set of weights'} of each network"
-        return [f"{one}: intervals are over images, and hold for these weights alone"]
+        kind = "training run" if trained else "set of weights"
+        of = " of each network" if networks > 1 else ""
+        return [f"one {kind}{of}: intervals are over images, and hold for these weights alone"]
     recipes = [about, *about.get("others", [])]
     each = [f"{one['recipe']} (seeds {', '.join(map(str, one['seeds']))})" for one in recipes]
     text = (

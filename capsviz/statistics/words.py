@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
 
 
 def number(value: float, form: str) -> str:
-    """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %"; NaN: "–"."""
-    return "–" if value != value else format(value, form).replace("%", " %")
+    """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %".
+
+    "–" if it is not finite.
+    """
+    return format(value, form).replace("%", " %") if isfinite(value) else "–"
 
 
 def with_interval(value: float, interval, form: str) -> str:

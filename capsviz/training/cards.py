@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from math import nan
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from capsviz.files import write_text
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import hardware, provenance
+from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities
 from capsviz.tracing.record import NotFiniteError
 from capsviz.training.evaluate import evaluate
@@ -143,6 +145,36 @@ def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict
         "training": training,
         "provenance": provenance(None, str(device)),
     }
+
+
+def rows(card: Mapping) -> list[tuple[str, str]]:
+    """Return the rows of a network's card; a network without a full card has fewer rows."""
+    model, training = card.get("model", {}), card.get("training", {})
+    settings, test = model.get("config", {}), card.get("results", {}).get("test", {})
+    routing = accuracy = None
+    if "routing" in settings:
+        iterations = settings.get("iterations", 1)
+        routing = f"{settings['routing']}, {iterations} iteration{'s' * (iterations != 1)}"
+    if "accuracy" in test:
+        text = with_interval(test["accuracy"], test.get("accuracy_ci95", (nan, nan)), ".2%")
+        accuracy = f"{text}, n = {test['n']:,}"
+    rows = {
+        "network": model.get("name"),
+        "routing": routing,
+        "parameters": f"{p:,}" if (p := card.get("weights", {}).get("parameters")) else None,
+        "images": " × ".join(map(str, settings.get("image_shape", ()))),
+        "trained on": card.get("dataset", {}).get("name"),
+        "training images": f"{k:,}" if (k := training.get("images")) else None,
+        "epochs": training.get("epochs"),
+        "weights of epoch": training.get("epoch"),
+        "hardware": training.get("hardware"),
+        "precision": training.get("precision"),
+        "seed": card.get("recipe", {}).get("seed"),
+        "accuracy on the whole test set": accuracy,
+    }
+    if training.get("unfinished"):
+        rows["note"] = "the run had not ended when these weights were taken"
+    return [(name, str(value)) for name, value in rows.items() if value not in (None, "")]
 
 
 def _about_data(dataset: Dataset, options: dict) -> dict:

@@ -294,30 +294,11 @@ def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torc
             )
 
 
-@torch.no_grad()
 def _first_not_finite(model: nn.Module, images: torch.Tensor) -> str:
-    """Name the first tensor that is not finite, in the order of a pass."""
-    named = {"the images": images, **dict(model.named_parameters())}
-    for name, value in named.items():
-        if not value.isfinite().all():
-            return name if value is images else f"the weights {name}"
-    found: list[str] = []
-
-    def look(name, output):
-        parts = output if isinstance(output, tuple) else (output,)
-        if any(isinstance(one, torch.Tensor) and not one.isfinite().all() for one in parts):
-            found.append(f"the output of {name or 'the network'}")
-
-    hooks = [
-        module.register_forward_hook(lambda *all, name=name: look(name, all[2]))
-        for name, module in model.named_modules()
-    ]
-    try:
-        model(images)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return next(iter(found), "the loss alone")
+    """Name the images or the first weights that are not finite, or else an output."""
+    named = {f"the weights {name}": value for name, value in model.named_parameters()}
+    found = (k for k, v in {"the images": images, **named}.items() if not v.isfinite().all())
+    return next(found, "an output of the network, or the loss alone")
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:

@@ -109,7 +109,6 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     monkeypatch.setattr(
         series_of.experiment, "run", lambda name, seed, *_, **__: ran.append((name, seed))
     )
-    monkeypatch.setattr(series_of.transforms, "store", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     words = ["affnist", "--run", "--seeds", "2", "--folder", "shared", "--task"]
     for i in (1, 2, 3):

@@ -150,9 +150,9 @@ def test_as_a_data_set_it_has_labels_and_with_two_wholes_each_alone(monkeypatch)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"parts": 1}, "parts of assemblies must be 2 to 4, got 1"),
-        ({"objects": 3}, "objects of assemblies must be 1 to 2"),
-        ({"distance": "between"}, "must be near or far"),
+        ({"parts": 1}, "parts must be at least 2, got 1"),
+        ({"objects": 3}, "objects must be at most 2, got 3"),
+        ({"distance": "between"}, "unknown distance 'between'"),
         ({"objects": 2, "parts": 4, "distance": "far", "overlap": False}, "find no room"),
         ({"split": "test-combinations"}, "choose objects=2"),
         ({"split": "test-outside", "rotation": 180}, "choose a smaller rotation"),

@@ -66,7 +66,7 @@ def test_splits_are_those_of_the_folders_and_the_missing_ones_are_drawn_by_class
     again = data.load("folder", "train", tmp_path, image_size=12)
     assert again.digest == parts["train"].digest
     left_out = parts["test"].left_out or ""
-    assert ("the folder test with 5 pictures" in left_out) == ("test" in tree)
+    assert ("no class folder (5 in test)" in left_out) == ("test" in tree)
 
 
 def test_a_picture_is_turned_as_its_camera_says(tmp_path):
@@ -131,7 +131,7 @@ def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path, monkeypat
     assert "4 files that are not pictures (2 .heic, " in part.left_out
     assert "5 hidden files or folders" in part.left_out
     assert "pip install pillow-heif" in part.left_out and "pydicom" in part.left_out
-    assert "the folder extra with 3 pictures; 1 pictures beside the folders" in part.left_out
+    assert "pictures in no class folder (1 in ., 3 in extra)" in part.left_out
     assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out
     assert part.left_out.count("\n") == 1
 

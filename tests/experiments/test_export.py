@@ -76,7 +76,7 @@ def test_a_folder_is_opened_again(tmp_path, images):
     assert torch.equal(again(images).lengths, network(images).lengths)
     config = json.loads((tmp_path / "hub/config.json").read_text())
     assert config["config"]["types"] == 8
-    assert "Test accuracy: 99.72%" in (tmp_path / "hub/README.md").read_text()
+    assert "test set: 99.72 %" in (tmp_path / "hub/README.md").read_text()
 
 
 def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):

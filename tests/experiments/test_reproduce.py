@@ -242,7 +242,7 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     write(tmp_path, "with", 0, card(0.2, epochs=10, batch_size=64))
     _, rows, caption, _ = reproduce.gather("any", tmp_path)
     assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
-    assert "2 or 10 epochs of 55,000 training images, batches of 128 or 64" in caption
+    assert "2 or 10 epochs of 55,000 training images, batches of 64 or 128" in caption
     assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 

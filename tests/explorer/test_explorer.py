@@ -86,7 +86,8 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
     couplings = expected.couplings[:, 0].view(3, 2, 6, 3)  # types, positions, classes
     np.testing.assert_allclose(seen.couplings, couplings.mean(2), rtol=1e-5)
     c = expected.couplings[:, 0].double()
-    np.testing.assert_allclose(seen.entropy_nats, -(c * c.log()).sum(-1), rtol=1e-5)
+    effective = (-(c[-1] * c[-1].log()).sum(-1)).exp().mean()
+    assert seen.effective_classes == pytest.approx(float(effective), rel=1e-5)
     made = (expected.reconstruction[0] * 255).round().byte()
     np.testing.assert_array_equal(seen.reconstruction, made)
     total = torch.einsum("ij,ije->je", expected.couplings[-1, 0], expected.votes[0])
@@ -195,9 +196,6 @@ def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
     assert (first == first[0, 0]).all()  # all 1/J
     blank = pixels_of(drawing.couplings(seen, 3, CLASSES, off=1))[0]
     assert (blank[:, 1, 3] == 0).all() and (blank[:, 0, 3] == 255).all()
-    table = drawing.spread(seen, 2)
-    assert "3.00" in table and f"{seen.effective_classes:.2f}" in table
-    assert table.count("<tr class=cv-now>") == 1
 
 
 def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
@@ -215,7 +213,7 @@ def test_settings_are_read_from_the_controls_by_name():
                   pose=0, donor=1, d0=0.1, d1=-0.2, **{"donor-index": 4})  # fmt: skip
     assert seen.warp == (30, 1.2, 0, 0, 3) and seen.warp.shift_y_px == 3
     assert seen.how == look.Intervention(iterations=1, off=5)
-    assert (seen.mapped, seen.iteration, seen.capsule, seen.donor) == (1, 2, 0, (1, 4))
+    assert (seen.mapped, seen.iteration, seen.capsule) == (1, 2, 0)
     assert seen.changes == (0.1, -0.2, 0, 0, 0, 0)
     assert chosen().how == look.AS_TRAINED
 

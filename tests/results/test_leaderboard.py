@@ -15,7 +15,7 @@ from capsviz.results import leaderboard
 from capsviz.results.files import write_result
 from capsviz.results.leaderboard import columns
 from capsviz.results.leaderboard.columns import COLUMNS
-from capsviz.results.leaderboard.sources import Sources
+from capsviz.results.leaderboard.sources import read
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -188,7 +188,7 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
     assert about["networks"] == {k: one["weights"]["sha256"] for k, one in cards.items()}
     assert about["provenance"]["routing"] == "uniform"
     other = card(tmp_path / "o", "called otherwise", about["networks"]["digits"])
-    rows = leaderboard.rows(Sources.read([tmp_path, other]))  # no shipped ones
+    rows = leaderboard.rows(*read([tmp_path, other]))  # no shipped ones
     assert cell(rows, "called otherwise", "rotated").estimate.n == 4
 
 
@@ -307,11 +307,11 @@ def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch
     path.with_suffix(".safetensors").touch()
     digests = [checkpoint.read_card(checkpoint.find(n))["weights"]["sha256"] for n in NAMED]
     monkeypatch.chdir(tmp_path)
-    assert [network.digests for network in Sources.read(NAMED).networks] == [[d] for d in digests]
+    assert [network.digests for network in read(NAMED)[0]] == [[d] for d in digests]
     for own in ("./digits", Path("digits")):
-        assert Sources.read([own]).networks[0].digests == ["own"]
+        assert read([own])[0][0].digests == ["own"]
     with pytest.raises(ValueError, match="neither weights"):
-        Sources.read([Path("mnist")])
+        read([Path("mnist")])
 
 
 class Routed:

@@ -14,8 +14,13 @@ IMAGES = ("mnist", "{}", 10000)
 def recipe(folder, name, accuracies, n=10000, options=None):
     """Write the runs of a recipe as trained/seeds has them; return the folder."""
     (folder / name).mkdir()
-    runs = [{"seed": seed, "accuracy": one, "n": n} for seed, one in accuracies.items()]
+    shared = {"n": n, "weights_sha256": "", "seconds": 1, "hardware": "cpu"}
+    runs = [
+        {"seed": seed, "accuracy": one, "accuracy_ci95": [0, 1], **shared}
+        for seed, one in accuracies.items()
+    ]
     about = {"recipe": name, "dataset": "mnist", "terms": {"dataset_options": options or {}}}
+    about["parameters"] = 1
     (folder / name / "runs.json").write_text(json.dumps({**about, "runs": runs}))
     return folder / name
 
@@ -28,8 +33,8 @@ def run(folder, seed, accuracy, **fields):
         "format": 1,
         "name": "net",
         "dataset": {"name": "mnist"},
-        "recipe": {"seed": seed, **fields},
-        "results": {"test": {"n": 10000, "accuracy": accuracy}},
+        "recipe": {"seed": seed, "epochs": 1, **fields},
+        "results": {"test": {"n": 10000, "accuracy": accuracy, "accuracy_ci95": [0, 1]}},
         "weights": {},
         "model": {"name": "cnn", "config": {}},
     }
@@ -90,7 +95,7 @@ def test_runs_that_are_no_pairs_are_refused(other, part):
 
 def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
     good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996})
-    few = recipe(tmp_path, "few", {0: 0.995})
+    few = recipe(tmp_path, "few", {0: 0.995, 9: 0.995})
     for words, part in (
         ([good], "at least 2 recipes"),
         ([good, few], "too few pairs"),

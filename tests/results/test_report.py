@@ -187,23 +187,9 @@ def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
             context.close()
 
 
-def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
-    written, tmp_path, monkeypatch
-):
+def test_a_picture_of_many_lines_has_pixels_in_their_place(written, monkeypatch):
     _, contents = written
-    (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
-    contents = contents._replace(sections=[few])
-    monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
-    whole = reports.render(contents)
-    assert "data:image/svg" in whole and "data:image/png" not in whole
-    limit = int(0.7 * len(whole.encode()))
-    small = tmp_path / "small.html"
-    words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
-    monkeypatch.setattr(reports, "LIMIT_BYTES", limit)
-    done = invoke(*words, small)
-    assert done.exit_code == 0, done.output
-    assert len(small.read_bytes()) < limit
-    assert "data:image/png" in small.read_text(encoding="utf-8")
-    monkeypatch.setattr(reports, "LIMIT_BYTES", 1000)
-    done = invoke(*words, tmp_path / "none.html")
-    assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
+    figure = contents.sections[0].figures[0]
+    assert reports.picture(figure).startswith("data:image/svg")
+    monkeypatch.setattr(reports, "LARGEST_SVG", 100)
+    assert reports.picture(figure).startswith("data:image/png")

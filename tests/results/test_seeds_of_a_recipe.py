@@ -87,7 +87,7 @@ def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch)
         assert told.endswith("s of CPU"), told
     (path,) = tmp_path.glob("*.json")
     assert "-99-images" in path.name
-    rows = leaderboard.rows(leaderboard.Sources.read(["digits-uniform", tmp_path]))
+    rows = leaderboard.rows(*leaderboard.read(["digits-uniform", tmp_path]))
     assert set(rows[0].cells) == {"donor's class"}
 
 

@@ -159,7 +159,7 @@ def test_words_say_how_many_runs():
     (line,) = replicates.words(result(0))
     assert line.startswith("one training run: intervals are over images")
     assert "one training run of each network" in replicates.words(result(0), networks=3)[0]
-    assert replicates.words(result(0), trained=False)[0].startswith("one network:")
+    assert replicates.words(result(0), trained=False)[0].startswith("one set of weights:")
     whole, of_first = replicates.over_runs([result(k) for k in range(3)])
     about = {"recipe": "net", "seeds": [0, 1, 4], "of_first": of_first}
     first, second = replicates.words(whole, about=about)

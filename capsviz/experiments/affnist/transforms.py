@@ -1,23 +1,15 @@
-"""The transforms of each image of affnist_like: drawn from MNIST, or read from a file.
+"""The transforms of each image of affnist_like: those of the first images are shipped.
 
-How far an image may be shifted depends on its foreground, so they cannot be drawn without MNIST. A
-series stores them beside its results, as `transforms.npz`.
+How far an image may be shifted depends on its foreground, so they cannot be drawn without MNIST.
 """
 
 from __future__ import annotations
-
-import io
-import zipfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from capsviz import data, discovery
 from capsviz.data import affnist_like
-from capsviz.files import write_bytes
 
-FILE = "transforms.npz"
 NAMES = affnist_like.Transforms._fields
 
 
@@ -32,39 +24,8 @@ def draw(n: int, root=None) -> dict[str, np.ndarray]:
     }
 
 
-def store(folder: Path, n: int, root=None) -> Path:
-    """Write the transforms of the first n images beside a series, unless they exist."""
-    path = folder / FILE
-    if _read(path, n) is None:
-        content = io.BytesIO()
-        columns: dict[str, Any] = dict(draw(n, root))
-        np.savez_compressed(content, **columns)
-        write_bytes(path, content.getvalue())
-    return path
-
-
-def read(folder: Path, n: int, root=None) -> dict[str, np.ndarray] | None:
-    """Return the first n transforms: from a folder, as shipped, or drawn; None without MNIST."""
-    for place in (folder, discovery.folder("capsviz.trained") / "affnist"):
-        if (stored := _read(place / FILE, n)) is not None:
-            return stored
-    try:
-        return draw(n, root)
-    except FileNotFoundError:
-        return None
-
-
-def _read(path: Path, n: int) -> dict[str, np.ndarray] | None:
-    """Return the first n transforms of a file; None if it does not exist or has fewer."""
-    if not path.exists():
-        return None
-    try:
-        with path.open("rb") as file, np.load(file) as stored:
-            columns = {name: stored[name] for name in NAMES}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"'{path}' does not hold the transforms of affnist_like: delete it"
-        ) from error
-    if min(map(len, columns.values())) < n:
-        return None
-    return {name: values[:n] for name, values in columns.items()}
+def read(n: int, root=None) -> dict[str, np.ndarray]:
+    """Return the first n transforms, as shipped or drawn; FileNotFoundError without MNIST."""
+    with np.load(discovery.folder("capsviz.trained") / "affnist" / "transforms.npz") as stored:
+        columns = {name: stored[name] for name in NAMES}
+    return draw(n, root) if n > len(columns["shear"]) else {k: v[:n] for k, v in columns.items()}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from capsviz import checkpoint, discovery
+from capsviz import discovery
 from capsviz.results import COLOURS
 from capsviz.results.leaderboard.columns import (
     COLUMNS,
@@ -22,12 +21,19 @@ from capsviz.results.leaderboard.columns import (
     affine_names,
     number_of_runs,
 )
-from capsviz.results.leaderboard.sources import NONE, Network, Record, Sources, shipped
+from capsviz.results.leaderboard.sources import (
+    NONE,
+    Network,
+    Record,
+    read,
+    read_shipped,
+    unnamed,
+)
 from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing.needs import BY_DEFINITION
 
-__all__ = ["Row", "Sources", "caption", "cells", "draw", "rows", "shipped", "table"]
+__all__ = ["Row", "caption", "cells", "draw", "read", "rows", "table"]
 BY_DEFINITION_SIGN = "†"
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
@@ -62,37 +68,29 @@ def table(places: Sequence = ()) -> list[Row]:
 
     Without places these are all shipped networks. Shipped results count for networks anywhere.
     """
-    known = Sources.read([*checkpoint.shipped(), *shipped()])
+    known, shipped = read_shipped()
     if not places:
-        return rows(known)
-    own = Sources.read(places)
-    both = own.beside(known)
-    if own.networks:
-        return rows(both, only=[network.name for network in own.networks])
-    unnamed = Sources(own.networks, own.records).beside(known).unnamed()
-    whole = Sources([*both.networks, *unnamed], own.records)
-    return [row for row in rows(whole) if row.cells]
+        return rows([*known, *_of_affnist(shipped)], shipped)
+    own, results = read(places)
+    if own:
+        given = {record.path for record in results}
+        return rows(own, [*results, *(record for record in shipped if record.path not in given)])
+    networks = [*known, *unnamed(results, known), *_of_affnist(results)]
+    return [row for row in rows(networks, results) if row.cells]
 
 
-def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
-    """Return a row for every network of the sources, and for those of `capsviz affnist`.
+def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
+    """Return a row for every network.
 
     If several results give one cell, that of the most training runs counts, then that of the most
     images. A result belongs to a network if its weights have the same digest.
-
-    Parameters
-    ----------
-    only  names of networks; none: all.
     """
-    networks = [*sources.networks, *_of_affnist(sources.records)]
-    table = [Row(one, {}) for one in networks if not only or one.name in only]
+    table = [Row(one, {}) for one in networks]
     for column in COLUMNS:
-        for record in sources.records:
+        for record in records:
             take = column.kinds.get((record.about["analysis"], record.about["kind"]))
-            if take is None:
-                continue
             options = record.about.get("options", {})
-            if any(options.get(name) is not None for name in column.unset):
+            if take is None or any(options.get(name) is not None for name in column.unset):
                 continue
             for name, estimate in take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
@@ -239,7 +237,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
 
     Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
     """
-    networks, common = _short([row.network.name for row in table])
+    networks = [row.network.name for row in table]
     panels = measures(table, names)
     letters = 0.055 * max(map(len, networks)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
@@ -247,8 +245,7 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
     across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(networks)))
     key = wrapped(KEY, width - 0.2, 6)
-    lines = 1 + key.count("\n") + 1.5 * bool(common)
-    tall = down * (line * len(networks) + REST) + 0.11 * lines
+    tall = down * (line * len(networks) + REST) + 0.11 * (1 + key.count("\n"))
     figure = Figure(figsize=(width, tall))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
@@ -256,34 +253,16 @@ def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None)
         title = column.drawn or column.title.replace(" ", "\n", 1)
         axes.set_title(wrapped(title, 1.25 * width / across, 6.5), fontsize=6.5, pad=3)
         if column.form.endswith("%"):
-            axes.xaxis.set_major_formatter(FuncFormatter(_percent))
+            axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}".replace("-", "−"))
             unit = column.unit.rpartition(" ")[2]
             change = "change, points" if unit == "points" else unit
             axes.set_xlabel(change, fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     figure.supxlabel(key, fontsize=6)
-    if common:
-        figure.suptitle(common, fontsize=6.5)
     for row in grid:
         name_rows(row[0], networks, fontsize=6)
     return figure
-
-
-def _percent(share: float, _) -> str:
-    return f"{100 * share:g}".replace("-", "−")
-
-
-def _short(names: list[str]) -> tuple[list[str], str]:
-    """Return names without the words that all begin and end with, and those words around a "…"."""
-    words = [name.split("-") for name in names]
-    most = min(map(len, words)) - 1
-    begin = min(most, len(commonprefix(words)))  # noqa: RUF071  # of lists too
-    end = min(most - begin, len(commonprefix([some[::-1] for some in words])))  # noqa: RUF071
-    if len(names) < 2 or not begin + end:
-        return names, ""
-    short = ["-".join(some[begin : len(some) - end]) for some in words]
-    return short, "-".join([*words[0][:begin], "…", *words[0][len(words[0]) - end :]])
 
 
 def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ class Network(NamedTuple):
     hardware: str | None
     routing: str | None = None
     notice: str | None = None  # a note on its data
+    terms: Mapping = {}  # its recipe without the seed; empty if it is not known
 
 
 class Record(NamedTuple):
@@ -51,58 +52,48 @@ class Record(NamedTuple):
         return _of_shipped(name) if known is None else known.get(name)
 
 
-class Sources(NamedTuple):
-    """Networks and results, in the order in which they were found."""
+def read(places: Iterable[str | Path]) -> tuple[list[Network], list[Record]]:
+    """Return the networks and results of names, files and folders, in the order of these.
 
-    networks: list[Network]
-    records: list[Record]
+    Parameters
+    ----------
+    places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
+            weights or their cards; results, or folders of results, of several runs too.
 
-    @classmethod
-    def read(cls, places: Iterable[str | Path]) -> Sources:
-        """Read the networks and results of names, files and folders.
+    Raises
+    ------
+    ValueError  for a place that is none of these, or a network that is named twice.
+    """
+    networks: list[tuple[Network, Path]] = []
+    records: dict[Path, Record] = {}
+    for place in places:
+        one, some = _read(place)
+        networks += [(network, Path(place)) for network in one]
+        records |= {record.path: record for record in some}
+    return different(networks), list(records.values())
 
-        Parameters
-        ----------
-        places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
-                weights or their cards; results, or folders of results, of several runs too.
 
-        Raises
-        ------
-        ValueError  for a place that is none of these, or a network that is named twice.
-        """
-        networks: list[tuple[Network, Path]] = []
-        records: list[Record] = []
-        for place in places:
-            one, some = _read(place)
-            networks += [(network, Path(place)) for network in one]
-            records += [r for r in some if r.path not in [known.path for known in records]]
-        return cls(different(networks), records)
+@cache
+def read_shipped() -> tuple[list[Network], list[Record]]:
+    """Return all networks and results that come with capsviz."""
+    return read([*checkpoint.shipped(), *shipped()])
 
-    def beside(self, others: Sources) -> Sources:
-        """Return these with the results of others, and their networks of other names."""
-        names = {network.name for network in self.networks}
-        more = [network for network in others.networks if network.name not in names]
-        known = {record.path for record in self.records}
-        records = [record for record in others.records if record.path not in known]
-        return Sources([*self.networks, *more], [*self.records, *records])
 
-    def unnamed(self) -> list[Network]:
-        """Return the networks of results that have no card, as far as the results describe them."""
-        known = set().union(*(network.digests for network in self.networks))
-        pairs: list[tuple[Network, Path]] = []
-        for record in self.records:
-            runs, provenance = record.about.get("runs"), record.about["provenance"]
-            if record.digests <= known or provenance["weights"] is None:
-                continue
-            name = runs["recipe"] if runs else Path(provenance["weights"]).stem
-            data = getattr(record.result, "dataset", NONE)
-            seeds = runs["seeds"] if runs else [0]
-            digests, routing = sorted(record.digests), provenance.get("routing")
-            one = Network(name, data, seeds, digests, None, None, None, None, routing)
-            if not any(record.digests < set(other.digests) for other, _ in pairs):
-                pairs = [pair for pair in pairs if not set(pair[0].digests) <= record.digests]
-                pairs.append((one, record.path.parent))
-        return named_apart(pairs)
+def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Network]:
+    """Return the networks of results that are none of these, as far as results describe them."""
+    known = set().union(*(network.digests for network in networks))
+    pairs = {}
+    for record in records:
+        runs, provenance = record.about.get("runs"), record.about["provenance"]
+        if record.digests <= known or provenance["weights"] is None:
+            continue
+        name = runs["recipe"] if runs else Path(provenance["weights"]).stem
+        data = getattr(record.result, "dataset", NONE)
+        seeds = runs["seeds"] if runs else [0]
+        digests, routing = sorted(record.digests), provenance.get("routing")
+        one = Network(name, data, seeds, digests, None, None, None, None, routing)
+        pairs[tuple(digests)] = one, record.path.parent
+    return different(list(pairs.values()))
 
 
 def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
@@ -119,17 +110,12 @@ def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
             continue
         kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
         kept.append((network, place))
-    return named_apart(kept)
-
-
-def named_apart(pairs: list[tuple[Network, Path]]) -> list[Network]:
-    """Return networks with different names: those of one name get their places in brackets."""
-    names = [network.name for network, _ in pairs]
+    names = [network.name for network, _ in kept]
     return [
         one
         if names.count(one.name) == 1 or one.name.endswith(")")
         else one._replace(name=f"{one.name} ({place.name})")
-        for one, place in pairs
+        for one, place in kept
     ]
 
 
@@ -154,47 +140,32 @@ def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
     if isinstance(place, str) and place in checkpoint.shipped():
         return [network(checkpoint.read_card(checkpoint.find(place)))], []
     place = Path(place)
-    if place.is_dir() and not _holds_weights(place):
-        return _folder(place)
-    if place.suffix != ".json":
-        return _own(place), []
-    about = _json(place)
-    if place.name == RUNS and about is not None:
-        return [_of_runs(place)], []
-    if isinstance(about, dict) and "analysis" in about:
-        return [], [Record(*parse_result(about, place), place)]
-    return [network(checkpoint.read_card(place))], []
-
-
-def _own(place: Path) -> list[Network]:
-    """Return the network in a folder or file, with its place in brackets if that is no namesake."""
+    if place.is_dir() and not any(p.with_suffix(".safetensors").is_file() for p in _cards(place)):
+        networks = [of_runs(place / RUNS)] if (place / RUNS).is_file() else []
+        records = [record for path in _cards(place) if (record := _record(path))]
+        if not networks and not records:
+            raise ValueError(f"'{place}' holds neither weights with a card nor results of capsviz")
+        return networks, records
+    if place.suffix == ".json":
+        if place.name == RUNS and _json(place) is not None:
+            return [of_runs(place)], []
+        if record := _record(place):
+            return [], [record]
+        return [network(checkpoint.read_card(place))], []
     name = place if place.exists() else str(place)  # what is not there may be a name misspelt
     one = network(checkpoint.read_card(checkpoint.find(name)))
-    return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")]
+    return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")], []
 
 
-def _holds_weights(folder: Path) -> bool:
-    return any(card.with_suffix(".safetensors").is_file() for card in folder.glob("*.json"))
+def _cards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
 
 
-def _folder(place: Path) -> tuple[list[Network], list[Record]]:
-    """Return the runs and results of a folder; other JSON files are ignored."""
-    states = [(path, path.stat()) for path in sorted(place.glob("*.json"))]
-    return _files(place, tuple((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in states))
-
-
-@lru_cache(64)
-def _files(place: Path, states: tuple) -> tuple[list[Network], list[Record]]:
-    """Return the same by the state of the files: unchanged files are read once."""
-    networks = [_of_runs(place / RUNS)] if (place / RUNS).is_file() else []
-    records = []
-    for path, *_ in states:
-        about = _json(path)
-        if isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about):
-            records.append(Record(*parse_result(about, path), path))
-    if not networks and not records:
-        raise ValueError(f"'{place}' holds neither weights with a card nor results of capsviz")
-    return networks, records
+def _record(path: Path) -> Record | None:
+    """Return the result in a file; None for another file."""
+    about = _json(path)
+    known = isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about)
+    return Record(*parse_result(about, path), path) if known else None
 
 
 def _json(path: Path):
@@ -221,10 +192,11 @@ def network(card: dict) -> Network:
         training.get("hardware"),
         card.get("model", {}).get("config", {}).get("routing"),
         card["dataset"].get("notice"),
+        {name: value for name, value in card.get("recipe", {}).items() if name != "seed"},
     )
 
 
-def _of_runs(path: Path) -> Network:
+def of_runs(path: Path) -> Network:
     """Return the training runs of a recipe from their summary."""
     about = _json(path)
     try:
@@ -241,6 +213,7 @@ def _of_runs(path: Path) -> Network:
             "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
             about.get("model", {}).get("config", {}).get("routing"),
             about.get("notice"),
+            about.get("terms", {}),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' is no summary of training runs ({error})") from error

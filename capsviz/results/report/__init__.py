@@ -27,9 +27,8 @@ from capsviz.results import sets
 from capsviz.statistics import numbers
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities, needs, remember, scores
-from capsviz.training import thresholds
+from capsviz.training import cards, thresholds
 from capsviz.training.evaluate import Evaluation, all_right, evaluate
 from capsviz.transforms.augment import to_float
 
@@ -40,9 +39,7 @@ ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sente
 NUMBERS = 3  # of each
 PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
-LIMIT_BYTES = 8_000_000
-# Dots per inch of a PNG, and the largest SVG in bytes, until the page is small enough.
-SIZES = ((160, 250_000), (130, 120_000), (110, 50_000), (80, 20_000))
+DPI, LARGEST_SVG = 160, 250_000  # of a PNG, and bytes
 SECTIONS = ("What to see", "What not to conclude", "Method", "Sources")  # of an analysis, in order
 SECTION = re.compile(r"^## +(.+)$", re.MULTILINE)  # of the page of an analysis
 
@@ -262,12 +259,7 @@ def pictures(contents: Contents) -> list[tuple[Section, Figure]]:
 
 
 def render(contents: Contents) -> str:
-    """Return the page as text, below `LIMIT_BYTES` by coarser pictures if need be.
-
-    Raises
-    ------
-    ValueError  if it is too large all the same.
-    """
+    """Return the page as text."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -279,30 +271,23 @@ def render(contents: Contents) -> str:
     }
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
     figures = [figure for section in contents.sections for figure in section.figures]
-    for size in SIZES:
-        page = template.render(
-            c=contents,
-            style=(FOLDER / "page.css").read_text(encoding="utf-8"),
-            sections=SECTIONS,
-            answers=answers(contents),
-            pictures=pictures(contents),
-            drawn={id(one): picture(one, *size) for one in figures},
-            rows={id(one): numbers.rows(one.result) if one.findings else [] for one in figures},
-            longer={id(one): numbers.left_out(one.result) for one in figures},
-            key=id,
-            card_rows=card_rows,
-            summary=summary,
-        )
-        if len(page.encode()) < LIMIT_BYTES:
-            return page
-    raise ValueError(
-        f"the page would take {len(page.encode()) / 1e6:.1f} MB, more than "
-        f"{LIMIT_BYTES / 1e6:.0f}: choose fewer analyses by --only"
+    return template.render(
+        c=contents,
+        style=(FOLDER / "page.css").read_text(encoding="utf-8"),
+        sections=SECTIONS,
+        answers=answers(contents),
+        pictures=pictures(contents),
+        drawn={id(one): picture(one) for one in figures},
+        rows={id(one): numbers.rows(one.result) if one.findings else [] for one in figures},
+        longer={id(one): numbers.left_out(one.result) for one in figures},
+        key=id,
+        card_rows=cards.rows,
+        summary=summary,
     )
 
 
-def picture(figure: Figure, dpi: int, largest_svg: int) -> str:
-    """Draw a figure as an address that holds it: an SVG, or if that is larger, a PNG.
+def picture(figure: Figure) -> str:
+    """Draw a figure as an address that holds it: an SVG, or if that is large, a PNG.
 
     Letters are drawn as paths, because a reader may not have the font.
     """
@@ -310,50 +295,21 @@ def picture(figure: Figure, dpi: int, largest_svg: int) -> str:
     def drawn(kind: str) -> bytes:
         with results.look({"svg.fonttype": "path"}):
             drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
-            return results.encoded(drawing, kind, dpi=dpi)
+            return results.encoded(drawing, kind, dpi=DPI)
 
     content, kind = drawn("svg"), "svg+xml"
-    if len(content) > largest_svg:
+    if len(content) > LARGEST_SVG:
         content, kind = drawn("png"), "png"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def summary(card: Mapping) -> str:
     """Return what a network is, in a line."""
-    rows = dict(card_rows(card))
+    rows = dict(cards.rows(card))
     parts = [rows.get("network", "user-defined"), rows.get("routing")]
     parts += [f"{rows['parameters']} parameters"] if "parameters" in rows else []
     parts += [f"trained on {rows['trained on']}"] if "trained on" in rows else []
     return ", ".join(filter(None, parts))
-
-
-def card_rows(card: Mapping) -> list[tuple[str, str]]:
-    """Return the rows of a network's card; a network without a full card has fewer rows."""
-    model, training = card.get("model", {}), card.get("training", {})
-    settings, test = model.get("config", {}), card.get("results", {}).get("test", {})
-    routing = accuracy = None
-    if "routing" in settings:
-        iterations = settings.get("iterations", 1)
-        routing = f"{settings['routing']}, {iterations} iteration{'s' * (iterations != 1)}"
-    if "accuracy" in test:
-        text = with_interval(test["accuracy"], test.get("accuracy_ci95", (np.nan, np.nan)), ".2%")
-        accuracy = f"{text}, n = {test['n']:,}"
-    rows = {
-        "network": model.get("name"),
-        "routing": routing,
-        "parameters": f"{p:,}" if (p := card.get("weights", {}).get("parameters")) else None,
-        "trained on": card.get("dataset", {}).get("name"),
-        "training images": f"{k:,}" if (k := training.get("images")) else None,
-        "epochs": training.get("epochs"),
-        "weights of epoch": training.get("epoch"),
-        "hardware": training.get("hardware"),
-        "precision": training.get("precision"),
-        "seed": card.get("recipe", {}).get("seed"),
-        "accuracy on the whole test set": accuracy,
-    }
-    if training.get("unfinished"):
-        rows["note"] = "the run had not ended when these weights were taken"
-    return [(name, str(value)) for name, value in rows.items() if value not in (None, "")]
 
 
 def _points(difference: Estimate) -> str:
