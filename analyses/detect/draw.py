@@ -6,14 +6,14 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import album, name_rows, points, room, wrapped
+from capsviz.results.panels import album, dots, name_rows, room, wrapped
 
 MARKS = (  # of each score
-    ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
+    (COLOURS[0], "o"), (COLOURS[1], "s"), (COLOURS[2], "^"), (COLOURS[3], "D"), (COLOURS[6], "x"),
 )  # fmt: skip
 SHARES = {
-    "misread": ("s", COLOURS[4], "misclassified"), "flagged": ("^", COLOURS[0], "flagged"),
-    "undetected": ("o", COLOURS[5], "misclassified,\nnot flagged"),
+    "misread": (COLOURS[4], "s", "misclassified"), "flagged": (COLOURS[0], "^", "flagged"),
+    "undetected": (COLOURS[5], "o", "misclassified,\nnot flagged"),
 }  # fmt: skip
 ROW = 0.2  # inches of a set in the panels
 HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
@@ -74,8 +74,9 @@ def _tall_examples(result, width: float) -> float:
 def _areas(axes, result):
     """Draw AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
     name_rows(axes, shown(result.sets))
-    for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
-        points(axes, result.auroc[:, s], colour, marker, name, 1 + (s - 2) * 0.145)
+    each = [result.auroc[:, s] for s in range(len(result.scores))]
+    kinds = zip(each, MARKS, result.scores, strict=True)
+    dots(axes, ((one, *mark, name) for one, mark, name in kinds), 0.145, start=1)
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set(xlim=(-0.03, 1.03), xlabel="AUROC against unchanged")
     axes.legend(
@@ -87,8 +88,7 @@ def _areas(axes, result):
 
 def _shares(axes, result):
     """Draw shares that are misclassified, flagged, and misclassified but not flagged."""
-    for s, (field, (marker, colour, name)) in enumerate(SHARES.items()):
-        points(axes, 100 * getattr(result, field), colour, marker, name, (s - 1) * 0.22)
+    dots(axes, ((100 * getattr(result, field), *look) for field, look in SHARES.items()), 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
     name_rows(axes, shown(result.sets))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6)

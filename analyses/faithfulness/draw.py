@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from capsviz.analyses.faithfulness.units import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import name_rows, points, room, rule, show, split, wrapped
+from capsviz.results.panels import dots, name_rows, room, rule, show, split, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
 CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
@@ -149,9 +149,7 @@ def _points(axes, result, several, title, label, reference=0.0):
     names = _names(result)
     name_rows(axes, [LABELS.get(name, name) for name in names], fontsize=6)
     rule(axes)
-    shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
-    for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):
-        points(axes, one, COLOURS[k], "os"[k], None, shift)
+    dots(axes, zip(several, COLOURS, "os", strict=False), 0.28)
     axes.axvline(reference, color=GREY, linewidth=0.5)
     axes.set_title(title)
     axes.set_xlabel(label, fontsize=6)

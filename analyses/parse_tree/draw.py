@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import MARKERS, name_rows, percent, points, room, rule, show
+from capsviz.results.panels import MARKERS, dots, name_rows, percent, room, rule, show
 from capsviz.statistics.estimate import stack
 
 FRESH = "freshly initialised"  # of the networks of a result
@@ -178,9 +178,8 @@ def _shares(axes, result):
 
 def _dots(axes, title, unit, rows, series):
     """Values with intervals in named rows; of a series its name, colour and estimate."""
-    for k, (name, colour, values) in enumerate(series):
-        shift = (k - (len(series) - 1) / 2) * 0.22
-        points(axes, values, colour, MARKERS[k], _word(name), shift)
+    kinds = zip(series, MARKERS, strict=False)
+    dots(axes, ((one, colour, mark, _word(name)) for (name, colour, one), mark in kinds), 0.22)
     name_rows(axes, [_folded(name) for name in rows], fontsize=6)
     low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
     axes.set(xlim=(low, 1.03), xlabel=unit)

@@ -10,12 +10,18 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.maps import SIGNED, colour_bar, coupling_bar, coupling_scale, halfrange
-from capsviz.results.panels import band, beside, look, percent, points, rows_from, show, split
+from capsviz.results.maps import (
+    COUPLING,
+    SIGNED,
+    colour_bar,
+    coupling_bar,
+    coupling_scale,
+    halfrange,
+)
+from capsviz.results.panels import band, beside, dots, look, percent, rows_from, show, split
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
-COUPLING = "cividis"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
 DONORS = (  # in the order of `Rounds.donors`
     (NEITHER, "^", "own, given back"),
@@ -97,22 +103,19 @@ def _bars(axes, result, k):
         axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
 
 
-def _name_conditions(axes, result, label: str):
-    """Name a row for each condition, between pale lines."""
+def _by_condition(axes, result, label: str, estimates):
+    """Draw estimates of both classes, and of neither, in a row for each condition."""
     rows_from(axes, result.names, -0.03, label)
     for edge in np.arange(0.5, len(result.names) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
+    names = ("the recipient's class", "the other-class donor's", "neither class")
+    dots(axes, zip(estimates, (OWN, PARTNER, NEITHER), "os^", names, strict=False), 0.2)
 
 
 def _pairs(axes, result):
     """Draw the share of pairs by predicted class, under each condition."""
-    _name_conditions(axes, result, "pairs, by predicted class")
-    for row, (estimate, colour, marker, name) in enumerate((
-        (result.as_own, OWN, "o", "the recipient's class"),
-        (result.as_partner, PARTNER, "s", "the other-class donor's"),
-        (result.as_neither, NEITHER, "^", "neither class"),
-    )):  # fmt: skip
-        points(axes, estimate, colour, marker, name, (row - 1) * 0.2)
+    shares = (result.as_own, result.as_partner, result.as_neither)
+    _by_condition(axes, result, "pairs, by predicted class", shares)
     percent(axes.xaxis)
     texts = [f"s.d. {value:.4f}" for value in result.coupling_sd.value]
     beside(axes, "right", range(len(texts)), texts, fontsize=6)
@@ -120,13 +123,8 @@ def _pairs(axes, result):
 
 def _activations(axes, result):
     """Draw the mean activation of both classes, under each condition."""
-    _name_conditions(axes, result, "mean activation of that class")
-    activations = (
-        (result.own_activation, OWN, "o", "the recipient's class"),
-        (result.partner_activation, PARTNER, "s", "the other-class donor's"),
-    )
-    for row, (estimate, colour, marker, name) in enumerate(activations):
-        points(axes, estimate, colour, marker, name, (row - 0.5) * 0.2)
+    means = (result.own_activation, result.partner_activation)
+    _by_condition(axes, result, "mean activation of that class", means)
 
 
 def _positions(axes, result):

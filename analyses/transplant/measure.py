@@ -5,23 +5,26 @@ Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.experiments.attacks import frozen
+from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, compare_shares, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import (
     CHUNK_IMAGES,
     control_couplings,
     coupling_sd,
-    evaluating,
     even_couplings,
+    images_at_a_time,
     reconstructs,
-    routes_again,
     trace,
     under_couplings,
 )
@@ -34,7 +37,6 @@ from capsviz.tracing.many import (
 )
 from capsviz.tracing.needs import reason
 from capsviz.tracing.record import NotFiniteError
-from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
 EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is rounding
@@ -74,58 +76,69 @@ def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dic
     }
 
 
-class Outcomes(NamedTuple):
-    """P pairs under the K conditions of `pairs.CONDITIONS`, in their order."""
+def outcomes(
+    model, images: Tensor, read: Tensor, pairs: tuple[Tensor, Tensor], replaced: Callable, *,
+    at_once: int, iterations: int | None, progress=iter,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return what is said of pairs of images (N, C, H, W) under K couplings, (K, P) by name.
 
-    own: Tensor  # (K, P) bool: classified as the recipient
-    partner: Tensor  # (K, P) bool: classified as the other-class donor
-    tied: Tensor  # (K, P) bool: no class is ahead of all others
-    own_activation: Tensor  # (K, P)
-    partner_activation: Tensor  # (K, P)
-    coupling_sd: Tensor  # (K, P) of couplings about uniform ones
+    `replaced(here, there)` are the couplings (B, I, J) of some recipients and donors, K of them.
+    Classes are the predicted ones (N,); `tied`, and `neither`, is where no class is ahead of all.
+    """
+    parts = defaultdict(list)
+    for rows in progress(torch.arange(len(pairs[0])).split(at_once)):
+        here, there = (one[rows] for one in pairs)
+        couplings = replaced(here, there)
+        said = under_couplings(model, images[here], couplings, iterations=iterations)
+        won = winners(said)
+        for name, classes in (("own", read[here]), ("partner", read[there])):
+            parts[f"as_{name}"].append(won == classes)
+            chosen = classes.expand(len(said), -1)[..., None]
+            parts[f"{name}_activation"].append(said.gather(2, chosen)[..., 0])
+        parts["as_neither"].append((won != read[here]) & (won != read[there]))
+        parts["tied"].append(won < 0)
+        parts["coupling_sd"].append(torch.stack([coupling_sd(one) for one in couplings]))
+    return {name: torch.cat(some, 1) for name, some in parts.items()}
 
 
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
-) -> Outcomes:
-    """Return outcomes of images (N, C, H, W) that have donors of another and of their own class."""
+) -> dict[str, Tensor]:
+    """Return `outcomes` under the conditions of `pairs.CONDITIONS`.
+
+    Of images (N, C, H, W) that have donors of another and of their own class.
+    """
     own, even, read = last_couplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
-    voting, partner = pairs_of(read, generator)
-    like, mean = of_like_class(read)[voting], own.mean(0)
-    parts = []
-    for rows in progress(torch.arange(len(voting)).split(CHUNK_IMAGES)):
-        here, there = voting[rows], partner[rows]
-        replaced = (
+    like, mean = of_like_class(read), own.mean(0)
+
+    def replaced(here, there):
+        return (
             own[here],
             own[there],
-            own[like[rows]],
-            mean.expand(len(rows), *mean.shape),
+            own[like[here]],
+            mean.expand(len(here), *mean.shape),
             control_couplings("shuffled", own[None, here], generator)[-1],
             control_couplings("matched", own[None, here], generator)[-1],
-            even.expand(len(rows), *even.shape),
+            even.expand(len(here), *even.shape),
             control_couplings("shuffled", own[None, there], others)[-1],
         )
-        said = under_couplings(model, images[here], replaced, iterations=iterations)
-        won, classes = winners(said), (read[here], read[there])
-        activations = [said.gather(2, k.expand(len(said), -1)[..., None])[..., 0] for k in classes]
-        sd = torch.stack([coupling_sd(one) for one in replaced])
-        parts.append((*(won == k for k in classes), won < 0, *activations, sd))
-    return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
+
+    return outcomes(
+        model, images, read, pairs_of(read, generator), replaced, at_once=CHUNK_IMAGES,
+        iterations=iterations, progress=progress,
+    )  # fmt: skip
 
 
 def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -> dict[str, Any]:
     """Return the fields of `Statistics` that are measured."""
     found = transplant(model, images, iterations=iterations, seed=seed, progress=progress)
-    counts = draw_resamples(found.own.shape[1] // 2, seed=seed)
-    shares = {"as_own": found.own, "as_partner": found.partner}
-    shares["as_neither"] = ~found.own & ~found.partner
-    means = ("own_activation", "partner_activation", "coupling_sd")
+    tied = found.pop("tied")
+    counts = draw_resamples(tied.shape[1] // 2, seed=seed)
     return {
-        **{name: over_pairs(one, counts, shares=True) for name, one in shares.items()},
-        **{name: over_pairs(getattr(found, name), counts, shares=False) for name in means},
-        **counted(found.own),
-        "tied": found.tied.double().mean(1).numpy(),
+        **{k: over_pairs(v, counts, shares=v.dtype == torch.bool) for k, v in found.items()},
+        **counted(tied),
+        "tied": tied.double().mean(1).numpy(),
         "given": reason(model, "donor's class"),
         "iterations": iterations,
     }
@@ -148,45 +161,49 @@ def over_doses(
     mixture of Gaussians, these are set to 0, each child's total kept.
     """
     own, even, read = last_couplings(model, images, iterations=iterations)
-    uniform = even.double()
+    uniform, means = even.double(), {int(k): own[read == k].mean(0) for k in read.unique()}
     if coupling_sd(own).max() <= EVEN * uniform.mean():
         raise ValueError(
             "the couplings of this network are uniform in every image: there is nothing to scale"
         )
-    means = {int(k): own[read == k].mean(0) for k in read.unique()}
-    for clipped in (False, True):
+
+    def dosed(clipped: bool) -> tuple[dict[str, Tensor], Tensor]:
         generator, others, noise = (torch.Generator().manual_seed(seed + k) for k in range(3))
-        voting, partner = pairs_of(read, generator)
-        parts = []
-        try:
-            for rows in progress(torch.arange(len(voting)).split(DOSED_IMAGES)):
-                here, there = voting[rows], partner[rows]
-                donor = own[None, there]
-                steepest = steepest_direction(
-                    model, images[here], even, read[here], read[there], iterations=iterations
-                )
-                conditions = (
-                    donor[0],
-                    control_couplings("shuffled", donor, others)[-1],
-                    torch.stack([means[int(k)] for k in read[there]]),
-                    control_couplings("matched", donor, noise)[-1],
-                )
-                deviations = [one.double() - uniform for one in conditions]
-                if steepest is not None:
-                    norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
-                    deviations.insert(-1, steepest.double() * norm)
-                replaced = [uniform + d * one for one in deviations for d in doses.tolist()]
-                replaced = [(_clipped(one) if clipped else one).to(own) for one in replaced]
-                under = under_couplings(model, images[here], replaced, iterations=iterations)
-                said = winners(under).unflatten(0, (len(deviations), len(doses)))
-                size = torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations])
-                parts.append((said == read[here], said == read[there], size))
-            break
-        except NotFiniteError:
-            if clipped:
-                raise
-    keep, follow, deviation = (torch.cat(values, -1) for values in zip(*parts, strict=True))
-    counts, above = draw_resamples(len(voting) // 2, seed=seed), doses > 0
+        sizes = []
+
+        def replaced(here, there):
+            donor = own[None, there]
+            conditions = (
+                donor[0],
+                control_couplings("shuffled", donor, others)[-1],
+                torch.stack([means[int(k)] for k in read[there]]),
+                control_couplings("matched", donor, noise)[-1],
+            )
+            deviations = [one.double() - uniform for one in conditions]
+            steepest = steepest_direction(
+                model, images[here], even, read[here], read[there], iterations=iterations
+            )
+            if steepest is not None:
+                norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
+                deviations.insert(-1, steepest.double() * norm)
+            sizes.append(torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations]))
+            every = (uniform + d * one for one in deviations for d in doses.tolist())
+            return [(_clipped(one) if clipped else one).to(own) for one in every]
+
+        found = outcomes(
+            model, images, read, pairs_of(read, generator), replaced, at_once=DOSED_IMAGES,
+            iterations=iterations, progress=progress,
+        )  # fmt: skip
+        return found, torch.cat(sizes, 1)
+
+    clipped = False
+    try:
+        found, deviation = dosed(clipped)
+    except NotFiniteError:
+        clipped = True
+        found, deviation = dosed(clipped)
+    follow, keep = (found[k].unflatten(0, (-1, len(doses))) for k in ("as_partner", "as_own"))
+    counts, above = draw_resamples(deviation.shape[1] // 2, seed=seed), doses > 0
 
     def alone(values: Tensor, shares: bool) -> Estimate:
         return replace(over_pairs(values, counts, shares=shares), difference=None)
@@ -198,7 +215,7 @@ def over_doses(
         "keep": stack(alone(one, True) for one in keep),
         "half": half_dose(follow[:, above], doses[above], counts),
         "deviation_sd": alone(deviation, False),
-        **counted(voting),
+        **counted(deviation),
         "given": reason(model, "donor's class"),
         "iterations": iterations,
         "clipped": clipped,
@@ -221,9 +238,14 @@ def steepest_direction(
     (I, J), which are the same in every iteration, without what changes the total that a child
     gives. 0 for images without a gradient; None for a network that computes none.
     """
-    slopes = []
-    with evaluating(model), torch.inference_mode(False), torch.enable_grad():
-        for rows, activations, couplings in _activations(model, images, even, iterations):
+    like, slopes = like_of(model), []
+    more = {} if iterations is None else {"iterations": iterations}
+    with frozen(model), torch.inference_mode(False), torch.enable_grad():
+        for rows in torch.arange(len(images)).split(images_at_a_time(model)):
+            couplings = even.to(like).repeat(len(rows), 1, 1).requires_grad_()
+            some = images[rows].to(like)
+            shown = model.look(some, keep=("lengths",), couplings=couplings, **more)
+            activations = shown.get("lengths", shown.get("last"))
             if not activations.requires_grad:
                 return None
             of_both = (classes[rows, None].to(activations.device) for classes in (donor, own))
@@ -234,26 +256,6 @@ def steepest_direction(
     slope = slope - slope.mean(2, keepdim=True)
     norm = slope.flatten(1).norm(dim=1)[:, None, None]
     return torch.where(norm > 0, slope / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0)
-
-
-def _activations(model, images: Tensor, even: Tensor, iterations: int | None):
-    """Yield rows, activations (B, J) with a gradient, and the couplings (B, I, J) below them."""
-    more = {} if iterations is None else {"iterations": iterations}
-    if not routes_again(model):
-        like = next(model.parameters())
-        couplings = even.to(like).repeat(len(images), 1, 1).requires_grad_()
-        shown = model.look(images.to(like), keep=("lengths",), couplings=couplings, **more)
-        yield slice(0, len(images)), shown.get("lengths", shown.get("last")), couplings
-        return
-    for rows, primary, active in chunks(model, images):
-        with torch.inference_mode(False), torch.enable_grad():
-            u, gates = primary.clone(), None if active is None else active.clone()
-            couplings = even.to(u).repeat(len(u), 1, 1).requires_grad_()
-            votes = model.capsules.votes(u)
-            routed = model.capsules.route_votes(
-                votes, u, activations=gates, couplings=couplings, **more
-            )
-            yield rows, routed.activations[-1], couplings
 
 
 def halfway(shares: np.ndarray, doses: np.ndarray) -> np.ndarray:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,22 +35,16 @@ class Layer(NamedTuple):
     of: str  # what is exchanged
     number: int  # of the layer, as an index
     images: Tensor  # (N, C, H, W)
-    children: Tensor | None  # (N, I, D); None: they cannot be replaced, and need not be
-    active: Tensor | None  # (N, I)
-    couplings: Tensor | None  # (N, I, J) of the last iteration; None: they are not exchanged
+    children: Any  # (N, I, D); None: they cannot be replaced, and need not be
+    active: Any  # (N, I)
+    couplings: Any  # (N, I, J) of the last iteration; None: they are not exchanged
     read: Tensor  # (N,) predicted class of each, routed by itself
     grid: tuple[int, int, int] | None
 
     @property
     def size(self) -> int:
         """I, the children."""
-        return self.of_rows("couplings" if self.children is None else "children").shape[1]
-
-    def of_rows(self, name: str, rows: Tensor | slice = slice(None)) -> Tensor:
-        """Return a part that there is, of some of the images."""
-        value = getattr(self, name)
-        assert value is not None
-        return value[rows]
+        return (self.couplings if self.children is None else self.children).shape[1]
 
 
 def check(model, images: Tensor, of: str, layer: int | None) -> int:
@@ -98,13 +91,12 @@ def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> 
     for rows in torch.arange(len(first)).split(CHUNK_IMAGES):
         a, b, some = first[rows], other[rows], chosen[rows, :, None]
         if layer.of == COUPLINGS:
-            theirs, own = (layer.of_rows("couplings", one) for one in (b, a))
-            parts.append(under(model, layer, a, torch.where(some, theirs, own)))
+            both = torch.where(some, layer.couplings[b], layer.couplings[a])
+            parts.append(under(model, layer, a, both))
             continue
-        children, others = (layer.of_rows("children", one) for one in (a, b))
-        active = layer.of_rows("active", a)
+        children, others, active = layer.children[a], layer.children[b], layer.active[a]
         if layer.of == CHILDREN:
-            active = torch.where(some[..., 0], layer.of_rows("active", b), active)
+            active = torch.where(some[..., 0], layer.active[b], active)
         else:
             others = posed(children, others, active)
         children = torch.where(some, others, children)
@@ -117,8 +109,8 @@ def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
     if layer.children is None:
         traced = trace(model, layer.images[rows], keep=("lengths",), couplings=couplings)
         return traced.require("lengths")
-    children, active = layer.children[rows], layer.of_rows("active", rows)
-    return from_children(model, children, active, layer=layer.number, couplings=couplings)
+    how = {"layer": layer.number, "couplings": couplings}
+    return from_children(model, layer.children[rows], layer.active[rows], **how)
 
 
 def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
@@ -171,28 +163,6 @@ def members(layer: Layer) -> dict[str, Tensor]:
     }
 
 
-def at_random(outcome: Callable, layer: Layer, parts: Tensor, pairs: int, generator) -> Tensor:
-    """Readings (5, P) with as many children as a part has at random, mean of draws."""
-    size = float(parts.sum(1).double().mean()) / layer.size
-    each = torch.arange(layer.size)
-    draws = [outcome(masks(each, size, pairs, generator)) for _ in range(DRAWS)]
-    return torch.stack(draws).mean(0)
-
-
-def by_share(
-    outcome: Callable, layer: Layer, pairs: int, generator
-) -> tuple[dict[str, np.ndarray], dict[str, Tensor]]:
-    """By kind of part, shares (S,) of them and readings (S, 5, P) with these drawn at random."""
-    shares, rows = {}, {}
-    for kind, of in partitions(layer.grid, layer.size).items():
-        count = int(of.max()) + 1
-        numbers = sorted({max(1, round(share * count)) for share in (*SHARES, 1.0)})
-        shares[kind] = np.array(numbers) / count
-        outcomes = [outcome(masks(of, n / count, pairs, generator)) for n in numbers]
-        rows[kind] = torch.stack(outcomes)
-    return shares, rows
-
-
 def first_of(changes: Tensor, seed: int) -> tuple[int, Estimate]:
     """Return the part that raises the donor's class most in every second couple, and the changes
     (2,) in the rest: of the control, and of that part.
@@ -217,12 +187,18 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
     def outcome(chosen: Tensor) -> Tensor:
         return readings(state, first, other, before, mixed(model, state, first, other, chosen))
 
-    kinds, values = members(state), {}
+    kinds, values, shares, some = members(state), {}, {}, {}
     for kind, parts in kinds.items():
-        control = at_random(outcome, state, parts, len(first), generator)
-        rows = [control, *map(outcome, progress(parts))]
+        size, each = float(parts.sum(1).double().mean()) / state.size, torch.arange(state.size)
+        drawn = [outcome(masks(each, size, len(first), generator)) for _ in range(DRAWS)]
+        rows = [torch.stack(drawn).mean(0), *map(outcome, progress(parts))]
         values[kind] = torch.stack(rows, 1)  # (5, 1 + G, P)
-    shares, some = by_share(outcome, state, len(first), generator)
+    for kind, groups in partitions(state.grid, state.size).items():
+        count = int(groups.max()) + 1
+        numbers = sorted({max(1, round(share * count)) for share in (*SHARES, 1.0)})
+        shares[kind] = np.array(numbers) / count
+        drawn = [outcome(masks(groups, n / count, len(first), generator)) for n in numbers]
+        some[kind] = torch.stack(drawn)  # (S, 5, P)
     counts = draw_resamples(len(first) // 2, seed=seed)
     ranked = {kind: first_of(one[4], seed) for kind, one in values.items()}
     whole = mixed(model, state, first, other, ~nothing)
@@ -269,7 +245,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
     state = layer_of(model, images, COUPLINGS, number)
     first, other = pairs_of(state.read, torch.Generator().manual_seed(seed), LEAST)
     before = under(model, state, first, None)
-    own = state.of_rows("couplings")
+    own = state.couplings
 
     def outcome(donor: Tensor, replaced: list[bool]) -> Tensor:
         after = under(model, state, first, [own[donor] if one else None for one in replaced])

@@ -47,30 +47,32 @@ def mosaic(axes, pictures, columns):
     return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
 
 
-def intervals(axes, estimate, rows, look, left):
-    """Values (N,) with their intervals in rows; a hollow arrow where one goes beyond the left edge.
+def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf, **look):
+    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,).
 
-    Of a value beyond the edge the arrow stands alone.
+    A hollow arrow stands at the `left` edge where an interval goes beyond it, and alone where the
+    value does.
     """
-    inside = estimate.value >= left
-    ends = np.maximum(estimate.ci95, left)
-    axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
-    axes.plot(estimate.value[inside], rows[inside], linestyle="none", **look)
-    beyond = (estimate.value < left) | (estimate.low < left)
-    if beyond.any():
-        hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
-        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none", "label": None}
-        arrow |= hollow
-        axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
-
-
-def points(axes, estimate, colour, marker, name=None, shift=0.0, **look):
-    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,)."""
     values, ends = np.atleast_1d(estimate.value), np.reshape(estimate.ci95, (-1, 2))
-    rows = np.arange(len(values)) + shift
-    axes.hlines(rows, *ends.T, color=colour, linewidth=1)
-    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", **look}
-    axes.plot(values, rows, marker=marker, color=colour, label=name, **look)
+    rows, inside, beyond = np.arange(len(values)) + shift, ~(values < left), ends[:, 0] < left
+    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", "color": colour, **look}
+    axes.hlines(rows[inside], *np.maximum(ends[inside], left).T, color=colour, linewidth=1)
+    axes.plot(values[inside], rows[inside], marker=marker, label=name, **look)
+    if beyond.any():
+        arrow = {"marker": "<", "fillstyle": "full", "markerfacecolor": "white", "zorder": 3}
+        axes.plot(np.full(beyond.sum(), left), rows[beyond], **look | arrow)
+
+
+def kind(estimate, s: int, name) -> tuple:
+    """An estimate with colour and marker of the s-th of a few kinds, and its name, for `dots`."""
+    return estimate, COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)], name
+
+
+def dots(axes, kinds, gap, start=0.0, **look):
+    """Draw `points` of several kinds (estimate, colour, marker, name) beside each other in rows."""
+    kinds = list(kinds)
+    for k, kind in enumerate(kinds):
+        points(axes, *kind, start + (k - (len(kinds) - 1) / 2) * gap, **look)
 
 
 def band(axes, x, estimate, *style, **look):
@@ -134,9 +136,7 @@ def groups(axes, estimates, names, networks):
     K = len(estimates[0])
     for g, estimate in enumerate(estimates):
         for k, one in enumerate(estimate):
-            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-            label = None if g else networks[k]
-            points(axes, one, colour, marker, label, shift=g * (K + 1) + k, zorder=3)
+            points(axes, *kind(one, k, None if g else networks[k]), g * (K + 1) + k, zorder=3)
     axes.set_yticks(np.arange(len(names)) * (K + 1) + (K - 1) / 2, names)
     axes.set_ylim(len(names) * (K + 1) - 1.5, -0.7)
     axes.tick_params(axis="y", length=0)
@@ -155,7 +155,7 @@ def beside(axes, edge, places, names, **letters):
 
 def look(s: int) -> dict:
     """Colour and marker of the s-th of a few kinds."""
-    colour, marker = COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)]
+    _, colour, marker, _ = kind(None, s, None)
     return {"color": colour, "marker": marker, "markersize": 3}
 
 
