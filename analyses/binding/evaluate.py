@@ -48,26 +48,26 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         elsewhere[CAPSULES], known, measure.see(known, grid), found[CAPSULES], grid, seed
     )
     areas = {
-        name: measure.right(measure.between(one, two.classes), two, seen)
+        name: measure.right(measure.between(one, two.classes), *seen, two)
         for name, one in scores.items()
     }
     for name, poses in ((CEILING, True), (FLOOR, False)):
         areas[name] = measure.of_truth(two, parts, apart, poses)
 
     seen = measure.see(one, grid)
-    own = measure.context(model, one, seen, grid, progress)
-    pairs = {name: (change, own.spread) for name, change in zip(SEES, own.change, strict=True)}
+    changes, spread, unequal, own = measure.context(model, one, seen, grid, progress)
+    pairs = {name: (change, spread) for name, change in zip(SEES, changes, strict=True)}
     fit = assemblies.make("validation", n, **options, seed=seed)
 
     def said(network, within):  # of the images of the fit, inside and outside
         return [measure.answered(network, fit), within, measure.answered(network, outside)]
 
-    answers = {"pose": said(model, own.answers)}
+    answers = {"pose": said(model, own)}
     if fresh is not None:
-        other = measure.context(fresh, one, seen, grid)
-        pairs[f"{SEES[0]}, untrained"] = other.change[0], other.spread
-        answers["pose, untrained network"] = said(fresh, other.answers)
-    rounds = own.change.shape[1]
+        (change, _), spread, _, other = measure.context(fresh, one, seen, grid)
+        pairs[f"{SEES[0]}, untrained"] = change, spread
+        answers["pose, untrained network"] = said(fresh, other)
+    rounds = changes.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = measure.true_context(one, parts, apart, poses)
         wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
@@ -80,11 +80,11 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     some, few = _first(one, SERIES), _first(one, MAPPED)
     turned = measure.when_turned(model, some)
     accuracy, agreement = measure.when_moved(model, some, grid)
-    vectors = {name: [each.poses for each in rows] for name, rows in answers.items()}
+    vectors = {name: [each["poses"] for each in rows] for name, rows in answers.items()}
     vectors[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
     maps, names, lacking = measure.relevance(model, few, grid, seed, progress)
     angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
-    right = torch.cat([each.right for each in answers["pose"][1:]])
+    right = torch.cat([each["right"] for each in answers["pose"][1:]])
     bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
     in_bins = np.stack([np.where(chosen, right.numpy(), np.nan) for chosen in bins])
     return dict(
@@ -95,7 +95,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         iterations=[f"iteration {k + 1}" for k in range(rounds)],
         follows=_mean(follows, 0, 1),
         change=_mean(sizes),
-        unequal=own.unequal,
+        unequal=unequal,
         answers=["its class", "the class of the same parts", "another class"],
         angles_deg=list(measure.ANGLES_DEG),
         turned=_mean(turned, 0, 1),

@@ -112,12 +112,12 @@ def between(values: Tensor, classes: Tensor) -> Tensor:
     return picked[0] - picked[1]
 
 
-def right(scored: Tensor, made: Assemblies, seen: Seen) -> np.ndarray:
-    """Return AUROC (3, N) of scores (N, rows, columns) that should be high at the first whole."""
-    return _right(scored.flatten(1), seen.part.flatten(1), seen.whole.flatten(1), made)
+def right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
+    """Return AUROC (3, N) of scores (N, ...) that should be high at the first whole.
 
-
-def _right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
+    They belong to parts (N, ...) of `made`, and these to wholes, as in `Seen`.
+    """
+    scored, part, whole = scored.flatten(1), part.flatten(1), whole.flatten(1)
     areas = np.full((len(SUBSETS), len(scored)), np.nan)
     for n in range(len(scored)):
         own, kinds = made.part_wholes[n], made.part_types[n]
@@ -160,66 +160,59 @@ def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.n
     votes = truth.true_votes(made, parts, apart_px, poses=poses)
     scored = between(truth.routed(votes)[-1], made.classes)
     N, P = made.part_types.shape
-    return _right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
+    return right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
 
 
-class Answers(NamedTuple):
-    """What a network says of N images."""
+def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> dict[str, Tensor]:
+    """Return poses (N, E) of the true class, and whether it is predicted (N,).
 
-    poses: Tensor  # (N, E) of the true class
-    right: Tensor  # (N,) whether that is predicted
-
-
-def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> Answers:
-    """Return what poses (N, J, E) and activations (N, J) say of images of classes (N, W)."""
+    Of poses (N, J, E) and activations (N, J), for images of classes (N, W).
+    """
     own = classes[:, 0]
     right = activations.argmax(1) == own
-    return Answers(poses[torch.arange(len(own)), own].cpu().double(), right)
+    return {"poses": poses[torch.arange(len(own)), own].cpu().double(), "right": right}
 
 
-class Context(NamedTuple):
-    """Pairs of images in which what a position sees is equal, and its whole is not."""
-
-    change: np.ndarray  # (2, R, N) of `SEES`: how far couplings follow; NaN: no such position
-    spread: float  # standard deviation of the couplings of a position
-    unequal: float  # largest difference of a capsule between the two images
-    answers: Answers  # to the first images
-
-
-def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> Context:
+def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
     """Measure whether couplings of a position change with a part that it does not see.
 
     In the other image of a pair the second part is turned, which makes its class A the partner B.
     Change is the coupling to A less that to B, in the image of A less in that of B: the mean over
     the positions that see equal pixels, and there the first part most, or a distractor.
+
+    Returns
+    -------
+    change (2, R, N) of `SEES`, NaN for no such position; the standard deviation of the couplings
+    of a position; the largest difference of a capsule between the images; and `answers` to the
+    first images.
     """
     other = truth.turned(made)
     same = truth.same_field(made.images, other.images, grid)
     masks = [same & (seen.part == 0), same & (seen.part >= 0) & (seen.whole < 0)]
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
-    changes, spread, unequal, said = [], [], 0.0, []
-    for rows, images in batches(made.images, progress):
-        pair = [
+
+    def look(images, rows):
+        first, second = (
             trace(model, x, keep=("couplings", "children", "poses", "lengths"))
             for x in (images, to_float(other.images[rows]))
-        ]
-        last = pair[0].require("poses")[-1], pair[0].require("lengths")
-        said.append(answers(*last, made.classes[rows]))
-        layers = pair[0].require("couplings"), pair[1].require("couplings")
+        )
         less = [
-            torch.stack([between(by_position(c, t.grid), classes[rows]) for c in layer])
-            for layer, t in zip(layers, pair, strict=True)
+            torch.stack(
+                [between(by_position(c, t.grid), classes[rows]) for c in t.require("couplings")]
+            )
+            for t in (first, second)
         ]
         change = less[0] - less[1]
-        change[change.abs() <= NOTHING * float(layers[0].max())] = 0
-        changes.append([_mean_where(change, mask[rows]) for mask in masks])
-        spread.append(less[0][-1].flatten())
-        apart = pair[0].require("children") - pair[1].require("children")
-        apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
-        unequal = max(unequal, float((apart * masks[0][rows]).max()))
-    joined = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
-    all_said = Answers(*map(torch.cat, zip(*said, strict=True)))
-    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal, all_said)
+        change[change.abs() <= NOTHING * float(first.require("couplings").max())] = 0
+        changes = torch.stack([_mean_where(change, mask[rows]) for mask in masks])
+        apart = first.require("children") - second.require("children")
+        apart = apart.abs().amax(2).cpu().unflatten(1, first.grid).amax(1) * masks[0][rows]
+        said = answers(first.require("poses")[-1], first.require("lengths"), made.classes[rows])
+        return {"change": changes.movedim(2, 0), "own": less[0][-1], "apart": apart, **said}
+
+    found = collected(look, made.images, progress)
+    change = found["change"].movedim(0, 2).numpy()
+    return change, float(found["own"].std()), float(found["apart"].max()), found
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
@@ -273,7 +266,7 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
-def answered(model, made: Assemblies) -> Answers:
+def answered(model, made: Assemblies) -> dict[str, Tensor]:
     """Return what a network says of images."""
     return answers(*parents(model, to_float(made.images)), made.classes)
 

@@ -33,9 +33,7 @@ class Curves(Analysis):
     """Training curves from the records of runs; in a figure set, that beside the weights."""
 
     Result = Result
-    examples = """
-    capsviz curves runs/mnist runs/mnist-2  # 5 s
-    """
+    examples = "capsviz curves runs/mnist runs/mnist-2  # 5 s"
 
     def measure(self, inputs) -> Result:
         """Return the curves of the run whose record lies beside the weights."""

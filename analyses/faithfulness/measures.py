@@ -208,7 +208,7 @@ def correlations(methods: maps.Methods, images, classes, parts: dict, generator)
     everywhere, NaN for the random order and where the first one is.
     """
     known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != maps.RANDOM]
-    own = {m: centred_ranks(how(images, classes).own) for m, how in known}
+    own = {m: how(images, classes).own for m, how in known}
     result = torch.full((len(methods), len(parts), len(images)), torch.nan, dtype=torch.double)
     weights: list[nn.Parameter] = []
     for level, part in enumerate(parts.values()):
@@ -216,16 +216,16 @@ def correlations(methods: maps.Methods, images, classes, parts: dict, generator)
         with randomised(weights, generator):
             copies = images.clone()  # whoever remembers traces must not take it for the same
             for m, how in known:
-                later = centred_ranks(how(copies, classes).own).nan_to_num(0.0)
-                result[m, level] = (own[m] * later).sum(1)
+                result[m, level] = alike(own[m], how(copies, classes).own)
     return result
 
 
-def centred_ranks(values: Tensor) -> Tensor:
-    """Return ranks (B, h w) in maps (B, h, w), less their mean, of length 1; NaN if all are equal.
+def alike(own: Tensor, later: Tensor) -> Tensor:
+    """Return Spearman's correlation (B,) of maps (B, h, w) with later ones; NaN for a flat one.
 
-    Products of two sum to Spearman's correlation.
+    0 where the later one is flat.
     """
-    values = torch.from_numpy(rankdata(values.flatten(1).numpy(), axis=1))
-    values = values - values.mean(1, keepdim=True)
-    return values / values.norm(dim=1, keepdim=True)
+    both = [torch.from_numpy(rankdata(one.flatten(1).numpy(), axis=1)) for one in (own, later)]
+    both = [one - one.mean(1, keepdim=True) for one in both]
+    own, later = (one / one.norm(dim=1, keepdim=True) for one in both)
+    return (own * later.nan_to_num(0.0)).sum(1)

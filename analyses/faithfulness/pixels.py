@@ -67,8 +67,8 @@ class OneImage(Analysis):
             methods, left_out = maps.methods(network, like, seed)
             own = [method(like, targets.to(like.device)) for method in methods.values()]
             drawn, errors = measures.judged(network, image, targets, own, shares, generator)
-            stages = measures.stages(network, like)
-            weights = [weight for stage in stages.values() for weight in stage]
+            groups = measures.stages(network, like).values()
+            weights = [weight for stage in groups for weight in stage]
             with measures.randomised(weights, generator):
                 again = like.clone()
                 later = [method(again, targets.to(like.device)) for method in methods.values()]
@@ -79,9 +79,8 @@ class OneImage(Analysis):
 
         names = list(methods)
         areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
-        ranks = [[measures.centred_ranks(one.own) for one in some] for some in (own, later)]
-        products = [a * b.nan_to_num(0.0) for a, b in zip(*ranks, strict=True)]
-        correlation = torch.stack([one.sum() for one in products])
+        pairs = zip(own, later, strict=True)
+        correlation = torch.cat([measures.alike(one.own, other.own) for one, other in pairs])
         correlation[names.index(maps.RANDOM)] = torch.nan
         return Result(
             image=to_uint8(image[0]),

@@ -101,7 +101,9 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
             apart.append(_apart(order.unflatten(1, (-1, places)).sum(1), scene.parts[b], fields))
         if over == "pixels":
             image, label = scene.images[b : b + 1], scene.labels[b : b + 1]
-            orders = _in_pixels(order, image, fields)
+            order = order.unflatten(1, fields.shape[:2])  # by brightness, and evenly
+            both = (image.expand(len(order), -1, -1, -1), torch.ones(len(order), *image.shape[1:]))
+            orders = torch.cat([evidence.in_pixels(order, one, fields) for one in both])[:, None]
             one = measures.of_pixels(model, image, orders, label, shares, generator)
             drawn.append(one[:, :, :, 0])
         else:
@@ -118,23 +120,23 @@ def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool
     several = maps.convolutions(model, scene.images[:1].to(like)) if gradients else []
     if gradients and not (several and evidence.has_places(abilities(model).grid)):
         several, left_out = [], ["no Grad-CAM: its convolutions or capsules have no positions"]
+
+    def ahead(children: Tensor) -> Tensor:
+        return model.from_children(children[..., :-1], children[..., -1])[1]
+
     with frozen(model):
         for rows in torch.arange(len(own)).split(CHUNK):
             images, classes = scene.images[rows].to(like), scene.labels[rows, 0].to(like.device)
             found = {name: maps.of_capsules(model, images, classes, name) for name in OF_ROUTING}
             for name in (maps.GRADIENT, maps.INTEGRATED) if gradients else ():
                 ends = mean.to(like), own[rows].to(like)
-                found[name] = maps.on_the_way(partial(_classes, model), *ends, classes, name).sum(2)
+                found[name] = maps.on_the_way(ahead, *ends, classes, name).sum(2)
             for number in several[-1:]:
                 types, *sides = model.grid
                 coarse = adaptive_avg_pool2d(maps.grad_cam(model, number, images, classes), sides)
                 found[maps.GRAD_CAM] = coarse.cpu().double().flatten(1).repeat(1, types)
             parts.append(found)
     return {name: torch.cat([one[name] for one in parts]) for name in parts[0]}, left_out
-
-
-def _classes(model, children: Tensor) -> Tensor:
-    return model.from_children(children[..., :-1], children[..., -1])[1]
 
 
 def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -145,14 +147,6 @@ def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[s
     permuted = grouped.gather(2, order.expand_as(grouped)).flatten(1)
     each = (torch.ones_like(routed), random, permuted, routed.roll(1, 0))
     return dict(zip(maps.CONTROLS, each, strict=True))
-
-
-def _in_pixels(order: Tensor, image: Tensor, fields: Tensor) -> Tensor:
-    """Divide maps of positions (M, P) among pixels by brightness, and evenly: (2 M, 1, H, W)."""
-    order = order.unflatten(1, fields.shape[:2])
-    images = image.expand(len(order), -1, -1, -1)
-    both = [evidence.in_pixels(order, one, fields) for one in (images, torch.ones_like(images))]
-    return torch.cat(both)[:, None]
 
 
 def _apart(order: Tensor, parts: Tensor, fields: Tensor) -> Tensor:

@@ -103,31 +103,30 @@ def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Traje
     from capsviz.tracing.rerouting import child_gradients
 
     images, labels, n = images.cpu(), labels.cpu(), len(images)
-    counts = draw_resamples(n, seed=seed)
-    epochs, right, active, norms, relative, starved, shares = ([] for _ in range(7))
+    counts, rows = draw_resamples(n, seed=seed), []
     for epoch, model in networks:
         if not routes_again(model):
             raise ValueError("the networks of this run have no capsules, so none can die")
         squares, most, correct = child_gradients(model, images, labels)
-        epochs.append(epoch)
-        right.append(int(correct.sum()))
-        active.append(most.numpy())
-        norms.append(squares.mean(0).sqrt().numpy())
-        relative.append(norms[-1] / max(norms[-1].max(), np.finfo(float).tiny))
+        norms = squares.mean(0).sqrt().numpy()
+        relative = norms / max(norms.max(), np.finfo(float).tiny)
         drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
         few = (drawn < STARVED * drawn.max(1, keepdims=True)).sum(1)
-        count = (relative[-1] < STARVED).sum()
+        count = (relative < STARVED).sum()
         low, high = np.percentile(few, [2.5, 97.5])
-        starved.append(Estimate(count, np.array([min(low, count), max(high, count)]), n))
-        shares.append(measure.shares(measure.observe(model, images), labels, counts))
-    largest, hits = np.stack(active), np.array(right)
+        few = Estimate(count, np.array([min(low, count), max(high, count)]), n)
+        decides = measure.shares(measure.observe(model, images), labels, counts)
+        right = int(correct.sum())
+        rows.append((epoch, right, most.numpy(), norms.max(), relative, few, decides))
+    epochs, answers, active, tops, gradients, starved, shares = zip(*rows, strict=True)
+    largest, hits = np.stack(active), np.array(answers)
     return Trajectory(
-        epochs=epochs,
+        epochs=list(epochs),
         accuracy=Estimate(hits / n, wilson_each(hits, n), n),
         largest=np.quantile(largest, QUANTILES, axis=1).T,
         dead=(largest < DEAD).sum(1),
-        gradient=np.quantile(relative, QUANTILES, axis=1).T,
-        gradient_largest=np.max(norms, axis=1),
+        gradient=np.quantile(gradients, QUANTILES, axis=1).T,
+        gradient_largest=np.array(tops),
         starved=stack(starved),
         components=list(measure.COMPONENTS),
         shares=stack(shares),

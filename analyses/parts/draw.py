@@ -6,7 +6,7 @@ import textwrap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import kind, points, room, rows_from, show, split
+from capsviz.results.panels import by_rows, kind, points, room, rows_from, show, split
 
 
 def _forms(axes, result):
@@ -59,7 +59,7 @@ PANELS = {
         _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1,
         shown=lambda result: result.examples is not None,
     ),
-    "auroc": Panel(_auroc, lambda result, width: 0.24 * len(result.scores) + 0.45, 1),
+    "auroc": Panel(_auroc, by_rows("scores", 0.24, 0.45), 1),
     "relevance": Panel(
         _relevance, lambda result, width: 0.17 * len(_masses(result)) + 0.45, 1,
         figure="relevance", shown=lambda result: bool(_masses(result)),

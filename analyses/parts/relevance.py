@@ -7,7 +7,7 @@ that lies in a mask. Selection by explained variance, halves and controls are ou
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,31 +21,24 @@ SELECTED = 4  # one unit of as many in the layer below
 DRAWS = 3  # sets of random directions, over which a control is averaged
 
 
-class Relevance(NamedTuple):
-    """The control first, then the units; None: the network lacks what is needed."""
+def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
+    """Return fields of a result about perturbed and selected units, on images (N, C, H, W).
 
-    perturbed: Estimate | None  # (2, 3) mass on the stroke, in one half of that, overlap of units
-    selected: Estimate | None  # (2, 2) mass on the stroke, in one half of that
-    chosen: list[int]  # selected types of the layer below, the most explaining first
-    explained: float  # share of that layer's variance that they explain; NaN: none selected
-
-
-def relevance(model, images: Tensor, *, seed: int) -> Relevance:
-    """Perturbed and selected units of a network, on images (N, C, H, W)."""
+    Of the estimates the control is first, then the units: mass on the stroke, in one half of that,
+    and overlap of perturbed units. None: the network lacks what is needed.
+    """
+    found: dict[str, Any] = {"perturbed": None, "selected": None, "chosen": []}
     strokes = images.mean(1) > STROKE
     some = strokes.flatten(1).sum(1) > 1
     images, strokes = images[some], strokes[some]
     if not abilities(model).has_capsules or len(images) < 2:
-        return Relevance(None, None, [], float("nan"))
+        return found
     counts, halves = draw_resamples(len(images), seed=seed), upper_and_lower(strokes)
 
     def compared(pairs) -> Estimate:
         pairs = [torch.stack(pair).numpy() for pair in zip(*pairs, strict=True)]
         return stack([compare_means(pair, counts, shares=False) for pair in pairs], axis=1)
 
-    perturbed = selected = None
-    chosen: list[int] = []
-    explained = float("nan")
     if reconstructs(model):
         traced = trace(model, images, keep=("poses", "lengths"))
         winner, poses = traced.require("lengths").argmax(1), traced.require("poses")[-1]
@@ -57,20 +50,19 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
             for one in (*axes, torch.eye(E))
         )
         control = [torch.stack(one).mean(0) for one in zip(*random, strict=True)]
-        perturbed = compared([control, units])
+        found["perturbed"] = compared([control, units])
     if evidence.has_places(abilities(model).grid):
         norms = trace(model, images, keep=("children",)).require("children").norm(dim=2)
         places = norms.unflatten(1, model.grid)
         count = max(1, model.grid[0] // SELECTED)
-        chosen, explained = forward_selection(places.flatten(2).mean(2), count)
+        chosen, found["explained"] = forward_selection(places.flatten(2).mean(2), count)
         fields = evidence.fields_of_places(model)
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
         maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
         other = torch.arange(len(images)).roll(1)
-        selected = compared(
-            [_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
-        )
-    return Relevance(perturbed, selected, chosen, explained)
+        pair = [_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
+        found |= {"selected": compared(pair), "chosen": chosen}
+    return found
 
 
 def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> Tensor:

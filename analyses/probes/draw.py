@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import band, dots, kind, mosaic, points, room, rows_from
+from capsviz.results.panels import band, beside, dots, kind, mosaic, points, room, rows_from
 
 NAMES = {
     "slant_deg": "slant",
@@ -116,9 +116,7 @@ def _row(axes, pictures, result, activations, names=None):
     for label, colour in zip(axes.get_xticklabels(), colours, strict=True):
         label.set_color(colour)
     if names is not None:
-        for place, name in zip(centres, names, strict=True):
-            axes.annotate(name, (place, 1), (0, 2), xycoords=("data", "axes fraction"),
-                          textcoords="offset points", ha="center", fontsize=6.5)  # fmt: skip
+        beside(axes, "top", centres, names, fontsize=6.5)
 
 
 def _curves(axes, result):

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, maps
 from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
-from capsviz.results.panels import room, show, split, wrapped
+from capsviz.results.panels import room, show, split, upright, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
 NARROWEST = 0.6  # inches of a map with what stands around it
@@ -198,7 +198,7 @@ def _outcome(field: str, title: str, label: str, axes, result):
     axes.set(ylabel=label, title=title)
     count, K = len(estimate), len(controls)
     step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
-    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
+    upright(axes, np.arange(1, count + 1), estimate, "o-", color=BLUE)
     low, high = estimate.low.min(), estimate.high.max()
     if low == high:  # nothing to measure by, as of predictions against themselves
         low, high = min(low, controls.low.min()), max(high, controls.high.max())
@@ -209,7 +209,8 @@ def _outcome(field: str, title: str, label: str, axes, result):
         value = float(controls.value[k])
         if low - 5 * room <= value <= high + 5 * room:
             at = count + step * (1 + k)
-            _errorbar(axes, [at], controls[k : k + 1], *CONTROL_STYLES[k])
+            colour, marker = CONTROL_STYLES[k]
+            upright(axes, [at], controls[k : k + 1], marker, color=colour)
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
@@ -241,7 +242,7 @@ def _polarisation(axes, result):
     """Draw the mean of the largest coupling of a capsule, by iteration."""
     estimate = result.polarisation
     iterations = np.arange(1, len(estimate) + 1)
-    _errorbar(axes, iterations, estimate, BLUE, "o-")
+    upright(axes, iterations, estimate, "o-", color=BLUE)
     top = 1.06 if estimate.value.max() > 0.97 else 1  # whole markers
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top))
     axes.set_title(f"polarisation {float(estimate.value[-1]):.3f}\ndotted: random")
@@ -253,7 +254,7 @@ def _agreement(axes, result) -> list:
     """Draw the cosine of votes and pose, and of the control of equal spread."""
     iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
-        line = _errorbar(axes, iterations, result.agreement[:, k], colour, marker)
+        line = upright(axes, iterations, result.agreement[:, k], marker, color=colour)
         _dotted(axes, result, result.control_agreement.value[:, k], "matched", colour)
         named.append((axes, line, name))
     votes(axes, iterations)
@@ -295,13 +296,6 @@ def _by_class(types: bool, axes, result):
         maps.class_ticks(axes.xaxis, result.classes)
         if result.type_coupling is None:
             maps.coupling_bar(image, axes, even)
-
-
-def _errorbar(axes, x, estimate, colour, marker):
-    """Points with their intervals; the line through them."""
-    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
-    line, *_ = axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5)
-    return line
 
 
 def _tall_couplings(result, width: float) -> float:

@@ -75,6 +75,18 @@ def dots(axes, kinds, gap, start=0.0, **look):
         points(axes, *kind, start + (k - (len(kinds) - 1) / 2) * gap, **look)
 
 
+def upright(axes, x, estimate, style, **look):
+    """Draw values (N,) as points or a line, with their intervals upright; return the line."""
+    axes.vlines(x, estimate.low, estimate.high, color=look["color"], linewidth=0.8)
+    return axes.plot(x, estimate.value, style, **look)[0]
+
+
+def level(axes, estimate, colour, label=None):
+    """Draw one value as a dashed line across axes, in the band of its interval."""
+    axes.axhspan(*estimate.ci95.tolist(), color=colour, alpha=0.3, linewidth=0)
+    axes.axhline(float(estimate.value), color=colour, linestyle="--", linewidth=0.8, label=label)
+
+
 def band(axes, x, estimate, *style, **look):
     """Draw values (N,) as a line, with their intervals as a band of its colour; return the line."""
     (line,) = axes.plot(x, estimate.value, *style, **look)
@@ -120,9 +132,18 @@ def album(axes, pictures, columns, rows, above, below=None, *, colours=None, rot
     return under
 
 
-def label_end(axes, x, y, text):
-    """Write a number beside the end of its interval."""
-    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6)
+def numbered(axes, names, estimate, looks, form):
+    """Draw estimates (N,) in named rows, by colours and markers, each with its number beside it."""
+    for row, (one, look) in enumerate(zip(estimate, looks, strict=True)):
+        points(axes, one, *look, shift=row)
+        text, beside = f"{one.value:{form}}", {"textcoords": "offset points", "va": "center"}
+        axes.annotate(text, (one.high, row), (4, 0), fontsize=6, **beside)
+    name_rows(axes, names)
+
+
+def by_rows(field: str, each: float, more: float):
+    """Return how tall a panel is, in inches, with a row for each item in a field of the result."""
+    return lambda result, width: more + each * len(getattr(result, field))
 
 
 def rule(axes, axis="x"):
@@ -145,11 +166,12 @@ def groups(axes, estimates, names, networks):
 
 
 def beside(axes, edge, places, names, **letters):
-    """Write names at the other edge of an image, "bottom" or "right"; return that axis."""
-    other = axes.secondary_xaxis(edge) if edge == "bottom" else axes.secondary_yaxis(edge)
+    """Write names at another edge of an image, "top", "bottom" or "right"; return that axis."""
+    level = edge in ("top", "bottom")
+    other = axes.secondary_xaxis(edge) if level else axes.secondary_yaxis(edge)
     other.spines[:].set_visible(False)
     other.tick_params(length=0, pad=2)
-    (other.set_xticks if edge == "bottom" else other.set_yticks)(places, names, **letters)
+    (other.set_xticks if level else other.set_yticks)(places, names, **letters)
     return other
 
 

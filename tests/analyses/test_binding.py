@@ -78,9 +78,9 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
     seen = measure.see(two, grid)
     whole = seen.whole.double()
     for sign, expected in ((-1, 1), (1, 0)):
-        areas = measure.right(sign * whole, two, seen)
+        areas = measure.right(sign * whole, *seen, two)
         assert np.nanmin(areas) == np.nanmax(areas) == expected
-    assert np.nanmean(measure.right(torch.zeros_like(whole), two, seen)) == 0.5
+    assert np.nanmean(measure.right(torch.zeros_like(whole), *seen, two)) == 0.5
 
 
 @pytest.mark.usefixtures("few")
