@@ -82,6 +82,10 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     accuracy, agreement = measure.when_moved(model, some, grid)
     vectors = {name: [each["poses"] for each in rows] for name, rows in answers.items()}
     vectors[f"{measure.COMPONENTS} components of pixels"] = measure.components(fit, [one, outside])
+    counts, explained = draw_resamples(n, seed=seed), []
+    for three in vectors.values():  # of the images of the fit, and of both that it is measured on
+        errors = measure.pose_errors(list(zip(three, (fit, one, outside), strict=True)))
+        explained.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
     maps, names, lacking = measure.relevance(model, few, grid, seed, progress)
     angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
     right = torch.cat([each["right"] for each in answers["pose"][1:]])
@@ -104,7 +108,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         agreement=_mean(agreement, -1, 1),
         vectors=list(vectors),
         pose=list(measure.POSE),
-        explained=_explained(vectors, (fit, one, outside), seed),
+        explained=stack(explained),
         ranges=["rotations of training", "other rotations"],
         maps=names,
         relevance=_mean(maps, 0, 1),
@@ -140,15 +144,6 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
             ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
     shape = values.shape[:-1]
     return Estimate(means.reshape(shape), ends.reshape(*shape, 2), values.shape[-1])
-
-
-def _explained(vectors, made, seed: int) -> Estimate:
-    """R² of true poses from vectors of three sets of images, of which the first is fitted on."""
-    counts, found = draw_resamples(len(made[1].images), seed=seed), []
-    for rows in vectors.values():
-        errors = measure.pose_errors(list(zip(rows, made, strict=True)))
-        found.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
-    return stack(found)
 
 
 def _first(made, n: int):

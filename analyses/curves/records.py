@@ -19,7 +19,7 @@ OPTIONAL = (  # empty for a network without a decoder, or not there in an older 
 
 
 def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
-    """Return the columns of every run, by its name, from their folders or CSV files.
+    """Return the columns of every run from their folders or CSV files, by its path below the rest.
 
     ValueError for a run that is not there, is given twice, or whose file is not a whole record.
     """
@@ -28,7 +28,10 @@ def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
     for file, place in zip(files, places, strict=True):
         if places.count(place) > 1:
             raise ValueError(f"'{file}' is given twice")
-    return dict(zip(_names(places), map(_read, files), strict=True))
+    paths = [file.parent if file.name == FILE else file.with_suffix("") for file in places]
+    shared = os.path.commonpath([path.parent for path in paths])
+    names = [path.relative_to(shared).as_posix() for path in paths]
+    return dict(zip(names, map(_read, files), strict=True))
 
 
 def _file(run: Path) -> Path:
@@ -38,13 +41,6 @@ def _file(run: Path) -> Path:
     if run.is_dir():
         raise ValueError(f"'{run}' holds no training run: expected {FILE} in it")
     raise ValueError(f"there is no folder or file '{run}'")
-
-
-def _names(files: Sequence[Path]) -> list[str]:
-    """Return the paths below what they share, without the usual name of the file."""
-    paths = [file.parent if file.name == FILE else file.with_suffix("") for file in files]
-    shared = os.path.commonpath([path.parent for path in paths])
-    return [path.relative_to(shared).as_posix() for path in paths]
 
 
 def _read(file: Path) -> dict[str, list]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,13 +57,17 @@ def averages(model, images: Tensor) -> Tensor:
     return torch.stack([some.mean(0) for some in alike])
 
 
-def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarray, ...]:
-    """Score images by their distance to reconstructions, and to averages (J, C, H, W).
+class Scored(NamedTuple):
+    """N images of a set."""
 
-    Return distances (4, N) to the reconstruction of the winning capsule, of a random other one, of
-    the next image (of the last: the first), and to the average of the class; predictions (N,); and
-    the first image and its reconstruction (2, C, H, W) uint8.
-    """
+    values: np.ndarray  # (4, N) distance to the reconstruction of the winning capsule, of a random
+    # other one, of the next image (of the last: the first), and to the average of the class
+    predicted: np.ndarray  # (N,)
+    example: np.ndarray  # (2, C, H, W) uint8: the first image, and its reconstruction
+
+
+def score(model, images: Tensor, averages: Tensor, seed: int) -> Scored:
+    """Score images by their distance to reconstructions, and to averages (J, C, H, W)."""
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
     J, won = lengths.shape[1], predict(lengths)
@@ -70,7 +75,7 @@ def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarra
     own, other = decode(model, poses, won), decode(model, poses, (won + offset) % J)
     values = [distance(images, one) for one in (own, other, own.roll(-1, 0), averages[won])]
     example = to_uint8(torch.stack([images[0], own[0]]))
-    return torch.stack(values).numpy(), won.numpy(), example
+    return Scored(torch.stack(values).numpy(), won.numpy(), example)
 
 
 def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, list[str]]:

@@ -176,7 +176,7 @@ def strongest(statistics: Statistics, count: int) -> np.ndarray:
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """Return the largest clear standardised effect of each dimension, ±95 %.
+    """Return the largest clear standardised effect of each dimension: "wider by 0.12 ±0.01 px".
 
     The second largest is added where it is at least `ALSO` times as large.
     """
@@ -185,16 +185,13 @@ def captions(statistics: Statistics) -> list[str]:
     for d, size in enumerate(sizes):
         order = np.argsort(-size, kind="stable")[:2]
         named = [m for m in order if size[m] > 0 and size[m] >= ALSO * size[order[0]]]
-        words = [_effect(statistics.measures[m], statistics.effect[d, m]) for m in named]
+        words = []
+        for name, effect in ((statistics.measures[m], statistics.effect[d, m]) for m in named):
+            size = plus_minus(float(abs(effect.value)), float(effect.high - effect.value))
+            unit = "°" if name.endswith("_deg") else " px"
+            words.append(f"{WORDS[name][int(effect.value < 0)]} by {size}{unit}")
         texts.append(", ".join(words) or "no clear effect")
     return texts
-
-
-def _effect(name: str, effect: Estimate) -> str:
-    """One effect in words: "wider by 0.12 ±0.01 px"."""
-    unit = "°" if name.endswith("_deg") else " px"
-    size = plus_minus(float(abs(effect.value)), float(effect.high - effect.value))
-    return f"{WORDS[name][int(effect.value < 0)]} by {size}{unit}"
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:

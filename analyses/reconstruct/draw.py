@@ -43,7 +43,10 @@ def _pictures(kind: str, axes, result):
         axes, getattr(result, f"{kind}s").swapaxes(0, 1), columns, ROWS, names, below,
         colours=[PREDICTED if one else "black" for one in wrong], rotation=rotation,
     )  # fmt: skip
-    axes.parts[0].set_title(wrapped(_title(kind, result), 0.9 * room(axes), 7.5))
+    title = f"test images of {result.dataset} by class"
+    if kind == "failure":
+        title = f"misclassified, {len(names)} of {result.wrong}, most confident first"
+    axes.parts[0].set_title(wrapped(title, 0.9 * room(axes), 7.5))
     if under is not None:
         word = result.score.split()[-1]
         under.set_xlabel(f"{word}: predicted, below it true")
@@ -51,13 +54,6 @@ def _pictures(kind: str, axes, result):
 
 def _tall(kind: str, result, width: float) -> float:
     return _layout(kind, result, width)[-1]
-
-
-def _title(kind: str, result) -> str:
-    if kind == "failure":
-        count = f"{len(result.failures)} of {result.wrong}"
-        return f"misclassified, {count}, most confident first"
-    return f"test images of {result.dataset} by class"
 
 
 def rotation_of(names, inches) -> int:

@@ -58,27 +58,25 @@ def _couplings(axes, result):
 
 
 def _classified(axes, result):
-    """Draw what the votes of each image are classified as, under four couplings."""
+    """Draw what the votes of each image are classified as, under four couplings.
+
+    By the reconstruction, or else the activations.
+    """
     for k, row in enumerate(panels.split(axes, 2, 4, wspace=0.01, hspace=0.01)):
+        roles = {int(result.read[1 - k]): PARTNER, int(result.read[k]): OWN}
         for condition, one in enumerate(row):
-            _reading(one, result, k, condition)
+            values = result.activations[k, condition]
+            read = int(values.argmax())
+            if result.decoded is not None:
+                panels.show(one, result.decoded[k, condition])
+            else:
+                one.bar(range(len(values)), values, color=NEITHER)
+                one.set(xticks=[], yticks=[], ylim=(0, 1))
+            text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
+            one.set_xlabel(text, color=roles.get(read, "black"), fontsize=6.5, labelpad=2)
+            if k == 0:
+                one.set_title(TITLES[condition], fontsize=6.5)
         row[0].set_ylabel(f"votes of\n{result.classes[result.read[k]]}", fontsize=6.5)
-
-
-def _reading(axes, result, k, condition):
-    """Draw what votes are classified as: the reconstruction, or else the activations."""
-    values = result.activations[k, condition]
-    read = int(values.argmax())
-    if result.decoded is not None:
-        panels.show(axes, result.decoded[k, condition])
-    else:
-        axes.bar(range(len(values)), values, color=NEITHER)
-        axes.set(xticks=[], yticks=[], ylim=(0, 1))
-    if k == 0:
-        axes.set_title(TITLES[condition], fontsize=6.5)
-    role = {int(result.read[k]): OWN, int(result.read[1 - k]): PARTNER}.get(read, "black")
-    text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
-    axes.set_xlabel(text, color=role, fontsize=6.5, labelpad=2)
 
 
 def _bars(axes, result, k):

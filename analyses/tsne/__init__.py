@@ -45,7 +45,9 @@ class Tsne(Analysis):
 
     Result = Result
     needs = ("poses",)
-    examples = "capsviz tsne --trajectories 3 --n 1000  # 15 s"
+    examples = """
+    capsviz tsne --trajectories 3 --n 1000  # 15 s
+    """
     figure_set = ({"of": "poses", "trajectories": 3}, {"of": "primary"})
 
     def measure(
