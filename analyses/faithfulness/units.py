@@ -78,13 +78,13 @@ class OverUnits(Analysis):
         seed: Seed = 0,
     ):
         """Remove units of n images in the order of maps of their true class, and add them."""
-        from capsviz.analyses.faithfulness import measures, removal
+        from capsviz.analyses.faithfulness import measures
         from capsviz.statistics.intervals import require_two
 
         require_two(n)
         over, part, shares = over or "positions", inputs.dataset.sample(n), measures.grid_of(steps)
-        names, drawn, apart, left_out = removal.measured(
-            inputs.model, removal.make(part, scene, seed), over, shares, seed, progress
+        names, drawn, apart, left_out = measures.measured(
+            inputs.model, measures.make(part, scene, seed), over, shares, seed, progress
         )
         activation, accuracy = (measures.areas(names, one, shares, seed) for one in drawn)
         return Units(

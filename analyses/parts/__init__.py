@@ -66,7 +66,7 @@ class Parts(Analysis):
         The first network is the one whose units are looked at. The seed is that of partners,
         directions and the bootstrap.
         """
-        from capsviz.analyses.parts import measure, relevance
+        from capsviz.analyses.parts import measure
         from capsviz.tracing.network import children_words
         from capsviz.transforms.augment import to_uint8
 
@@ -85,7 +85,7 @@ class Parts(Analysis):
             n=len(images),
             dataset=dataset,
             below=children_words(first),
-            **relevance.relevance(first, images, seed=seed),
+            **measure.relevance(first, images, seed=seed),
         )
 
     def in_figure_set(self, n, inputs, digit):
