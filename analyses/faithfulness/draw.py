@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness.units import WHAT
+from capsviz.analyses.faithfulness import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped

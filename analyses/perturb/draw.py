@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, plus_minus
+from capsviz.analyses.perturb import clear, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, beside, by_rows, mosaic, name_rows, room, wrapped
