@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from capsviz import discovery
+from capsviz import discovery, transforms
 
 if TYPE_CHECKING:
     import click
@@ -88,12 +88,21 @@ class Panel(NamedTuple):
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
+Fill = Annotated[
+    transforms.Fill, "Outside of an image: zeros, its nearest pixels or its mean colour."
+]
 Iterations = Annotated[
     int | None, Range(1, 100), Default("the network's own"), "Routing iterations."
 ]
 Layer = Annotated[
     int | None, Default("the last"), "Index of the routed layer, from 0, if there are several."
 ]
+
+
+def outside(result) -> str:
+    """Return what lies outside warped images, as a sentence of a caption; "" where it is black."""
+    of = {"edge": "its nearest pixels", "mean": "its mean colour"}
+    return f" Outside of an image: {of[result.fill]}." if result.fill in of else ""
 
 
 class Analysis:

@@ -134,6 +134,20 @@ def test_analyses_of_images_are_not_offered_for_other_inputs():
     assert "rotate" in cannot and "(no images)" in cannot
 
 
+def test_other_inputs_are_mapped_by_their_capsules_and_by_themselves():
+    from capsviz.analyses.tsne import Tsne
+
+    net, rows = capsviz.wrap(Text().eval(), classes=J, example=ids(2)), ids(60).float()
+    labels, names = capsviz.trace(net, rows).lengths.argmax(1), list("abc")
+    result = Tsne().measure(
+        net, rows, labels, classes=names, dataset="text", method="pca", trajectories=2
+    )
+    assert result.dimensions == [E, LENGTH] and result.positions.shape == (2, 60, 2)
+    assert len(result.thumbnails) == len(result.path_labels) == 0
+    (titles,) = {tuple(ax.get_title() for ax in Tsne().draw(result).axes)}
+    assert "raw inputs, 12 numbers" in titles
+
+
 def test_capsules_that_are_no_classes_are_traced_and_not_taken_for_classes():
     net = capsviz.wrap(zoo.Unsqueezed().eval(), (1, 12, 10), capsules=J)
     assert capsviz.trace(net, torch.rand(2, 1, 12, 10)).poses.shape == (3, 2, J, E)

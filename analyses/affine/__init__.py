@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
@@ -34,6 +34,7 @@ class Result(NamedTuple):
     n: int
     dataset: str
     mean_scale: float = float("nan")  # of the variants: below 1 where large ones do not fit
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {"accuracy": ("networks", PLACES), "gap": ("networks", PLACES[1:])}
     formats = {"accuracy": ".1%", "gap": ".1%"}
@@ -64,6 +65,7 @@ class Affine(Analysis):
             Default("that of the first network's recipe"),
             Flag("--within", metavar="PX"),
         ] = None,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
         """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks."""
@@ -75,16 +77,16 @@ class Affine(Analysis):
         if trained_px is None:
             raise ValueError(f"{NO_RECIPE}: add --within PX")
         images, labels = measure.whole(images), labels.cpu()
-        if not measure.framed(images):
-            raise ValueError(f"{BORDER}, which a variant would lose: pad them first")
+        if fill == "black" and not measure.framed(images):
+            raise ValueError(f"{BORDER}, which a variant would lose: choose --fill edge or mean")
         counts = draw_resamples(len(images), seed=seed)
-        drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
+        drawn = [measure.draw(images, v, seed=seed, fill=fill) for v in range(variants)]
         within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
         measure.check(within, trained_px)
         models = list(networks.values())
-        right = [measure.right(models, apply(images, one), labels) for one in progress(drawn)]
+        right = [measure.right(models, apply(images, one, fill), labels) for one in progress(drawn)]
         plain = measure.right(models, images, labels)
-        examples, shifts_px = measure.examples(images, drawn, within)
+        examples, shifts_px = measure.examples(images, drawn, within, fill)
         return Result(
             networks=list(networks),
             **measure.statistics(plain, np.stack(right, 1), within, counts),
@@ -96,6 +98,7 @@ class Affine(Analysis):
             n=len(images),
             dataset=dataset,
             mean_scale=measure.mean_scale(drawn),
+            fill=fill,
         )
 
     def left_out(self, inputs) -> str:
@@ -126,7 +129,7 @@ class Affine(Analysis):
             "An image and affine variants of it (rotated, sheared, scaled and shifted at once), "
             "with the larger of the two shifts. Below: accuracy on the untransformed images and on "
             "variants inside and outside the training shift range. Bars: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset}."
+            f"{result.n:,} images of {result.dataset}.{outside(result)}"
         )
 
     def table(self, result):

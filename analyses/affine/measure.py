@@ -15,9 +15,11 @@ from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
 from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.tracing import scores
+from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_float, to_uint8
 
 SHOWN = 5  # pictures of an image at most, with the original
+ROOM = 0.2  # share of a side by which images are shifted that do not keep their foreground
 
 
 def whole(images: Tensor) -> Tensor:
@@ -25,10 +27,11 @@ def whole(images: Tensor) -> Tensor:
     return torch.from_numpy(to_uint8(images.cpu()))
 
 
-def draw(images: Tensor, variant: int, *, seed: int) -> Transforms:
+def draw(images: Tensor, variant: int, *, seed: int, fill: Fill) -> Transforms:
     """The numbers behind one random variant of each uint8 image (N, C, H, W)."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + variant)
-    return affnist_like.draw(images, generator=generator)
+    room = None if fill == "black" else ROOM
+    return affnist_like.draw(images, generator=generator, room=room)
 
 
 def shift_px(drawn: Transforms) -> np.ndarray:
@@ -88,7 +91,7 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
 
 
 def examples(
-    images: Tensor, drawn: Sequence[Transforms], within: np.ndarray
+    images: Tensor, drawn: Sequence[Transforms], within: np.ndarray, fill: Fill
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the first image with variants `within` (V, N) and outside the training shift range.
 
@@ -99,5 +102,5 @@ def examples(
     i = int(both.argmax())
     some = [Transforms(*(numbers[i : i + 1] for numbers in one)) for one in shown]
     own = images[i : i + 1]
-    pictures = torch.cat([own, *(affnist_like.apply(own, one) for one in some)])
+    pictures = torch.cat([own, *(affnist_like.apply(own, one, fill) for one in some)])
     return pictures.numpy(), np.array([0.0, *(shift_px(one)[0] for one in some)])

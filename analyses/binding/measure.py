@@ -23,7 +23,8 @@ from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.detection import auroc
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import student, wilson
-from capsviz.tracing import Trace, evidence, parents, scores, trace
+from capsviz.tracing import Trace, evidence, from_children, parents, scores, trace
+from capsviz.tracing.needs import missing
 from capsviz.transforms.augment import to_float
 
 CHUNK = 50  # images of a pass that keeps votes
@@ -35,6 +36,9 @@ OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
 CEILING, FLOOR = "votes from the true poses", "votes from part types alone"
 UNTRAINED, CAPSULES = "coupling, untrained network", "capsules"
 ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
+TREE, REMOVED = "parse tree: largest coupling", "removal of the position"
+GIVEN = "couplings of another image at the position"
+TRIED = 4  # of every so many positions, one is removed
 SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
 SEES = ("positions of the other part", "positions of a distractor")
 ANGLES_DEG, DISTANCES_PX = range(0, 181, 20), range(0, 11, 2)
@@ -320,6 +324,8 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
     pixels of either.
     """
     methods, left_out = attribution.methods(model, to_float(made.images[:1]), seed)
+    lacks = missing(model, ("from_children", "interventions"))
+    left_out += [f"no effects of single positions: it lacks {one}" for one in lacks]
     seen, own = see(made, grid), made.classes[:, 0]
     free = made.part_brightness.where(made.part_wholes < 0, 0.0)
     of_whole, of_free = made.alone(0)[:, 0], render(made.part_types, made.part_poses, free)[:, 0]
@@ -330,9 +336,14 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
 
     def look(images, rows):
         classes = own[rows]
-        traced, n = trace(model, images, keep=(*evidence.PARTS, "children")), torch.arange(len(own))
+        parts = (*evidence.PARTS, "children", "child_activations")
+        traced, n = trace(model, images, keep=parts), torch.arange(len(own))
         maps = {k: score(traced, k)[n[: len(images)], ..., classes] for k in OF_ROUTING[:-1]}
         maps[LENGTH] = by_position(traced.require("children").norm(dim=2), traced.grid)
+        largest = traced.require("couplings")[-1].argmax(2) == classes[:, None]
+        maps[TREE] = by_position(largest, traced.grid)
+        if not lacks:
+            maps |= effects(model, traced, classes, (masks[False][0] | masks[False][1])[rows])
         pixels = {f"{n} (pixels)": method(images, classes).order for n, method in methods.items()}
         return maps | pixels
 
@@ -344,7 +355,32 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
     return np.array(areas), list(found), left_out
 
 
+def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, Tensor]:
+    """Return what each position does for the activation of a class, (N, rows, columns) by name.
+
+    The capsules of a position are removed (their mean over these images in their place), or get
+    the couplings of the next image. NaN but at every fourth of the positions `wanted`.
+    """
+    active, places = traced.require("child_activations"), wanted[0].numel()
+    own, couplings = traced.require("children"), traced.require("couplings")[-1]
+    means = own.mean(0), active.mean(0)
+    found = torch.full((2, len(own), places), torch.nan, dtype=torch.double)
+    for b, c in enumerate(classes.tolist()):
+        chosen = wanted[b].flatten().nonzero().flatten()[::TRIED]
+        at = torch.arange(own.shape[1]) % places == torch.cat([torch.tensor([-1]), chosen])[:, None]
+        removed = own[b].where(~at[..., None], means[0]), active[b].where(~at, means[1])
+        given = couplings[b].where(~at[..., None], couplings[(b + 1) % len(own)])
+        as_they_are = own[b].expand_as(removed[0]), active[b].expand_as(removed[1])
+        for row, (children, how) in zip(
+            found, ((removed, None), (as_they_are, given)), strict=True
+        ):
+            left = from_children(model, *children, couplings=how)[:, c].double()
+            row[b, chosen] = left[0] - left[1:]
+    return dict(zip((REMOVED, GIVEN), found.unflatten(2, wanted.shape[1:]), strict=True))
+
+
 def _area(values: Tensor, first: Tensor, second: Tensor) -> float:
+    first, second = first & values.isfinite(), second & values.isfinite()
     if not (first.any() and second.any()):
         return math.nan
     return float(auroc(values[second].double().numpy(), values[first].double().numpy()))

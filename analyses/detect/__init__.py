@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Seed, outside
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
@@ -37,6 +37,7 @@ class Result(NamedTuple):
     dataset: str
     n: int
     examples: np.ndarray | None = None  # (A, 2, C, H, W) uint8: first image, reconstruction
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {
         **dict.fromkeys(SHARES, ("sets",)),
@@ -86,6 +87,7 @@ class Detect(Analysis):
             Flag("--foreign", metavar="NAME|FOLDER"),
             Default("fashion_mnist, or of its images mnist, if it is at hand"),
         ] = None,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
         """Attack and rotate N images (N, C, H, W), at least 2, and score them by reconstruction.
@@ -102,7 +104,7 @@ class Detect(Analysis):
         require_two(n)
         validation, others, missing = by.beside(inputs, n, foreign)
         validation, others = validation.cpu(), {k: other.cpu() for k, other in others.items()}
-        sets = by.sets(network, images, labels, others, eps, steps, seed)
+        sets = by.sets(network, images, labels, others, eps, steps, fill, seed)
         distances = attacks.distances(network, validation)
         threshold = detection.threshold(distances)
         averages = by.averages(network, validation)
@@ -134,6 +136,7 @@ class Detect(Analysis):
             missing=missing,
             eps=[float(one) for one in eps],
             steps=steps,
+            fill=fill,
             classes=list(classes),
             dataset=dataset,
             n=n,
@@ -171,5 +174,5 @@ class Detect(Analysis):
             "Left: AUROC of the distance to the reconstruction from the winning capsule, for each "
             "set against the unchanged images, with controls. Right: shares that are "
             "misclassified, flagged, and misclassified but not flagged. Bars: 95 % intervals over "
-            f"{result.n:,} {result.dataset} images."
+            f"{result.n:,} {result.dataset} images.{outside(result)}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,14 +21,21 @@ from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
 from capsviz.tracing.outputs import distance
-from capsviz.transforms import warps
+from capsviz.transforms import Fill, warps
 from capsviz.transforms.augment import to_uint8
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 
 
 def sets(
-    model, images: Tensor, labels: Tensor, others: Mapping[str, Tensor], eps, steps: int, seed: int
+    model,
+    images: Tensor,
+    labels: Tensor,
+    others: Mapping[str, Tensor],
+    eps,
+    steps: int,
+    fill: Fill,
+    seed: int,
 ) -> dict[str, tuple[str, Callable[[], Tensor]]]:
     """Return name -> (kind, function that makes N images); the first are unchanged (N, C, H, W)."""
     low, high = ANGLES_DEG
@@ -45,7 +53,8 @@ def sets(
         kinds[f"APGD {one:g}"] = "attack", attacked(by_score, one)
         kinds[f"adaptive {one:g}"] = "adaptive", attacked(attacks.on_detector(model), one)
     for name, by in (("90°", torch.full_like(angles, 90)), (f"{low}°–{high}°", angles)):
-        kinds[f"rotated {name}"] = "shifted", lambda by=by: warps.rotate(images, by).clamp(0, 1)
+        rotated = partial(warps.rotate, images, by, fill)
+        kinds[f"rotated {name}"] = "shifted", lambda rotated=rotated: rotated().clamp(0, 1)
     return kinds | {k: ("foreign", lambda other=other: other) for k, other in others.items()}
 
 

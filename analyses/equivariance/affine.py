@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.words import in_a_row, sentence
@@ -70,6 +70,7 @@ class Result(NamedTuple):
     looks: int  # images of any size, warped or not, times networks that saw them
     seconds: float
     by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {
         **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
@@ -103,7 +104,7 @@ class AffineMaps(Analysis):
 
     def measure(
         self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
-        warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+        warp: Warps = (), seeds: Seeds = None, fill: Fill = "black", seed: Seed = 0,
     ):  # fmt: skip
         """Compare networks over N images (N, C, H, W).
 
@@ -119,8 +120,8 @@ class AffineMaps(Analysis):
         fields, pose, fitted = compare(
             networks, images, labels, inputs, sizes, fits.of_vectors, fits.affine_fields,
             warps=warp or tuple(REACH), fit=FIT if fit is None else fit,
-            seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, directions=True,
-            progress=progress,
+            seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
+            directions=True, progress=progress,
         )  # fmt: skip
         own = [family(name) for name in fields["warps"]]
         return Result(
@@ -152,6 +153,7 @@ class AffineMaps(Analysis):
             "its class, by size of the warp and by the number of images that it is fitted on; and "
             f"R² of the size read linearly.{reduced} Bands: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}, and over untrained networks."
+            + outside(result)
         )
 
     def table(self, result):

@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analyses.equivariance import affine
 from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untrained
-from capsviz.analysis import Analysis, Seed
+from capsviz.analysis import Analysis, Fill, Seed, outside
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
 from capsviz.statistics.words import in_a_row, number, sentence
@@ -50,6 +50,7 @@ class Law(NamedTuple):
     notes: list[str]  # what could not be had
     looks: int  # images of any size, warped or not, times networks that saw them
     seconds: float
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = dict.fromkeys(("explained", "change", "to_own"), ("sources", "warps", "laws"))
     formats = dict.fromkeys(axes, ".2f")
@@ -71,7 +72,8 @@ class Laws(Analysis):
             bool,
             "Whether the maps are a law: composition, extrapolation, one map for all classes.",
         ] = False,
-        fit: affine.Fit = None, warp: affine.Warps = (), seeds: affine.Seeds = None, seed: Seed = 0,
+        fit: affine.Fit = None, warp: affine.Warps = (), seeds: affine.Seeds = None,
+        fill: Fill = "black", seed: Seed = 0,
     ) -> Law:  # fmt: skip
         """Compare networks over N images (N, C, H, W); fits are on the training split."""
         from capsviz.analyses.equivariance import fits
@@ -80,7 +82,7 @@ class Laws(Analysis):
         fields, _, fitted = compare(
             networks, images, labels, inputs, warp_sizes, fits.laws_of_vectors, fits.law_fields,
             warps=warp or ("rotation",), fit=FIT_LAW if fit is None else fit,
-            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset,
+            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
             progress=progress,
         )  # fmt: skip
         return Law(**fields, laws=list(LAWS), fit_count=fitted)
@@ -97,7 +99,7 @@ class Laws(Analysis):
             "by maps fitted for each class and by laws: half a warp twice, extrapolation from "
             f"half, and one matrix or one map for all classes. Bars: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}, and over untrained networks (bootstrap; "
-            "Student's t)."
+            f"Student's t).{outside(result)}"
         )
 
     def table(self, result):

@@ -17,6 +17,7 @@ from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import features
+from capsviz.transforms import Fill
 from capsviz.transforms.warps import family, family_matrix, warp
 
 PIXELS, RANDOM = None, "pixels along random directions"
@@ -47,6 +48,7 @@ def compare(
     seeds: int,
     seed: int,
     dataset: str,
+    fill: Fill = "black",
     directions: bool = False,
     progress=iter,
 ) -> tuple[dict[str, Any], int, int]:
@@ -92,7 +94,7 @@ def compare(
     for row, (name, each) in zip(errors, by_size.items(), strict=True):
         matrices = [family_matrix(name, size, (height, width)) for size in each[1:]]
         with torch.inference_mode():
-            warped = [warp(data.images, matrix).clamp(0, 1) for matrix in matrices]
+            warped = [warp(data.images, matrix, fill).clamp(0, 1) for matrix in matrices]
         for s, k in progress(turns):
             if (s, k) not in before:
                 before[s, k] = vectors(kinds[s][k], data.images, data.labels)
@@ -108,6 +110,7 @@ def compare(
         "sources": sources,
         "dimensions": [before[s, 0].shape[1] for s in range(len(kinds))],
         "n": len(images),
+        "fill": fill,
         "dataset": dataset,
         "resamples": RESAMPLES,
         "fit_of": "training images" if training else "images (the halves take turns)",

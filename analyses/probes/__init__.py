@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analyses.probes.dci import LEAST
-from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
 from capsviz.statistics.words import in_a_row, sentence
@@ -133,6 +133,7 @@ class Statistics(NamedTuple):
     path_activation: Estimate | None = None  # (2, T) mean activation of the class
     path_distance: Estimate | None = None  # (2, T) to the nearest training image, rms grey value
     couples: int = 0
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {
         **dict.fromkeys(("r2", "control", "selectivity"), ("sources", "measures")),
@@ -187,6 +188,7 @@ class Probes(Analysis):
             Flag("--seeds", metavar="K"),
             "Freshly initialised networks of each preset, each of which sees all images.",
         ] = 3,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
         """Probe N images (N, C, H, W), beside the data set's networks without capsules."""
@@ -200,7 +202,7 @@ class Probes(Analysis):
         fields = evaluate(
             network, images, name=inputs.name,
             baselines={one.name: one.model for one in with_baselines(inputs)[1:]}, fit=fit,
-            shift_px=shift_px, seeds=seeds, seed=seed, progress=progress,
+            shift_px=shift_px, seeds=seeds, seed=seed, fill=fill, progress=progress,
             **training_images(inputs, fit),
         )  # fmt: skip
         return Statistics(**fields, dataset=dataset)
@@ -238,5 +240,5 @@ class Probes(Analysis):
             "(filled), and of the control task, the measures of other images (hollow). At the "
             "right, disentanglement and completeness (DCI), also of the pose rotated at random. "
             f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}{drawn} "
-            "(bootstrap; DCI: Student's t over classes)."
+            f"(bootstrap; DCI: Student's t over classes).{outside(result)}"
         )

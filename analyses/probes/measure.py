@@ -33,6 +33,7 @@ from capsviz.tracing import (
     trace,
 )
 from capsviz.tracing.many import of_like_class
+from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_uint8
 from capsviz.transforms.warps import matrix, warp
 
@@ -58,7 +59,15 @@ class Data(NamedTuple):
     notes: list[str]
 
 
-def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, seed: int) -> Data:
+def gather(
+    model,
+    images: Tensor,
+    fit_images: Tensor | None,
+    *,
+    shift_px: int,
+    seed: int,
+    fill: Fill = "black",
+) -> Data:
     """Shift images, measure them, and trace the pose of the predicted class.
 
     Images in which nothing is drawn are left out.
@@ -71,7 +80,7 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
             "a thing"
         )
     whole = images if fit_images is None else torch.cat([images, fit_images.cpu()])
-    moving = shifted(whole, shift_px, generator)
+    moving = shifted(whole, shift_px, fill, generator)
     factors = np.stack(moments(moving.numpy()), 1)
     drawn = np.isfinite(factors).all(1)
     if not drawn.all():
@@ -93,7 +102,7 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
         fit[read[fit] == k][:AGAIN] for _, fit in folds for k in np.unique(read[fit])
     ]  # a label of the control task belongs to an image, however it is shifted
     tokens = np.concatenate(first)
-    anew = shifted(whole[tokens], shift_px, generator)
+    anew = shifted(whole[tokens], shift_px, fill, generator)
     classes = torch.cat([predicted, predicted[tokens]])
     poses = torch.cat([poses, poses_and_classes(model, anew)[0]])
     return Data(
@@ -108,7 +117,7 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
     )
 
 
-def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor:
+def shifted(images: Tensor, shift_px: int, fill: Fill, generator: torch.Generator) -> Tensor:
     """Return images shifted by whole pixels, up to `shift_px` along each axis, at random."""
     if shift_px == 0:
         return images
@@ -117,7 +126,7 @@ def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor
     by = matrix((height, width), shift_x_px=x, shift_y_px=y)
     parts = zip(images.split(512), by.split(512), strict=True)
     with torch.no_grad():
-        return torch.cat([warp(some, which).clamp(0, 1) for some, which in parts])
+        return torch.cat([warp(some, which, fill).clamp(0, 1) for some, which in parts])
 
 
 def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter):
@@ -148,7 +157,7 @@ class Errors(NamedTuple):
 
 @on_one_thread()
 def evaluate(
-    model, images, *, name, baselines, fit, shift_px, seeds, seed=0, progress=iter,
+    model, images, *, name, baselines, fit, shift_px, seeds, seed=0, fill="black", progress=iter,
     fit_images=None, fit_labels=None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the fields of `Statistics` but for the data set's name, of images (N, C, H, W).
@@ -158,7 +167,7 @@ def evaluate(
     the images take turns. ValueError where no class is predicted often enough.
     """
     begin = time.perf_counter()
-    data = gather(model, images, fit_images, shift_px=shift_px, seed=seed)
+    data = gather(model, images, fit_images, shift_px=shift_px, fill=fill, seed=seed)
     groups = grouped(data)
     if not groups:
         raise ValueError(
@@ -215,6 +224,7 @@ def evaluate(
         "fit_of": "images (the halves take turns)" if fit_images is None else of_training,
         "probed": len(set(probed)),
         "shift_px": shift_px,
+        "fill": fill,
         "seeds": seeds if any("freshly" in one for one in names) else 0,
         "notes": notes,
         "seconds": round(time.perf_counter() - begin, 1),

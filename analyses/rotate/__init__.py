@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Flag, Range
+from capsviz.analysis import Analysis, Fill, Flag, Range, outside
 from capsviz.statistics.estimate import Estimate
 
 Start = Annotated[float, Flag("--from"), "First angle, degrees."]
@@ -26,6 +26,7 @@ class Result(NamedTuple):
     classes: list[str]
     label: int | None  # true class, if it is known
     score: str = "capsule length"  # or "activation", or "probability" without capsules
+    fill: str = "black"  # of `transforms.Fill`
 
 
 class Statistics(NamedTuple):
@@ -37,6 +38,7 @@ class Statistics(NamedTuple):
     n: int
     dataset: str
     score: str = "capsule length"  # or "activation" or "probability", what `true_length` is of
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {"accuracy": ("angles_deg",), "true_length": ("angles_deg",)}
     formats = {"accuracy": ".1%", "true_length": ".3f"}
@@ -55,6 +57,7 @@ class Rotate(Analysis):
         self, network, image, label=None, *, classes, start: Start = 0.0, stop: Stop = 360.0,
         step: Step = 4.0, size: Annotated[int, Range(200, 2000), "Size of the GIF, pixels."] = 720,
         fps: Annotated[float, Range(1, 50), "Frames a second of the GIF."] = 15,
+        fill: Fill = "black",
     ) -> Result:  # fmt: skip
         """Rotate one image (1, C, H, W); networks without a decoder have no reconstructions."""
         import torch
@@ -65,7 +68,7 @@ class Rotate(Analysis):
         from capsviz.transforms.warps import rotate, sizes
 
         degrees, decoded = sizes("rotation", start, stop, step), None
-        rotated = rotate(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
+        rotated = rotate(image.cpu().float(), torch.from_numpy(degrees), fill).clamp(0, 1)
         if reconstructs(network):
             traced = trace(network, rotated, keep=("lengths", "reconstruction"))
             lengths = traced.require("lengths")
@@ -82,6 +85,7 @@ class Rotate(Analysis):
             classes=list(classes),
             label=label,
             score=score_name(network, rotated),
+            fill=fill,
         )
 
     def extra_files(self, result, path, *, size, fps, **others):
@@ -98,7 +102,7 @@ class Rotate(Analysis):
         decoded = "" if result.reconstructions is None else ", its reconstructions"
         return (
             f"One image, rotated counter-clockwise{decoded} and the class that is predicted. "
-            f"Below, the {result.score} of each class at every angle."
+            f"Below, the {result.score} of each class at every angle.{outside(result)}"
         )
 
 
@@ -113,7 +117,7 @@ class RotateMany(Analysis):
 
     def measure(
         self, network, images, labels, *, dataset, progress=iter, start: Start = 0.0,
-        stop: Stop = 360.0, step: Step = 4.0,
+        stop: Stop = 360.0, step: Step = 4.0, fill: Fill = "black",
     ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), at least 2, at every angle, counter-clockwise."""
         from capsviz.nn.functional import predict
@@ -126,7 +130,7 @@ class RotateMany(Analysis):
         require_two(n)
         right, true_lengths = [], []
         for degree in progress(degrees):
-            lengths = scores(network, rotate(images, float(degree)).clamp(0, 1))
+            lengths = scores(network, rotate(images, float(degree), fill).clamp(0, 1))
             right.append(int((predict(lengths) == labels).sum()))
             true_lengths.append(lengths.gather(1, labels[:, None])[:, 0].double().numpy())
         mean, interval = mean_interval(np.stack(true_lengths, 1))
@@ -137,6 +141,7 @@ class RotateMany(Analysis):
             n=n,
             dataset=dataset,
             score=score_name(network, images),
+            fill=fill,
         )
 
     def verdict(self, result) -> str:
@@ -150,6 +155,7 @@ class RotateMany(Analysis):
         return (
             f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
             f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."
+            + outside(result)
         )
 
 

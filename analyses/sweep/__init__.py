@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Seed, outside
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
@@ -33,6 +33,7 @@ class Result(NamedTuple):
     n: int
     dataset: str
     resamples: int
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {
         **dict.fromkeys(("accuracy", "true_score", "calibration"), ("names", "sizes")),
@@ -72,6 +73,7 @@ class Sweep(Analysis):
             int, "Rotations of the worst-case grid.", Flag("--grid", metavar="ODD")
         ] = 5,
         worst: Annotated[bool, "Accuracy in the worst case of the grid."] = True,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
         """Give the same transformed images to all networks, one size after the other.
@@ -91,7 +93,8 @@ class Sweep(Analysis):
         given = (models, images, labels)
         curves, mcnemar, area = [], [], np.zeros((len(models), len(images)))
         for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
-            right, true, winner = measures.look(*given, warps.family_matrix(warp, size, frame))
+            by = warps.family_matrix(warp, size, frame)
+            right, true, winner = measures.look(*given, by, fill)
             mcnemar.append([comparison.mcnemar(right[0], one) for one in right])
             curves.append(
                 {
@@ -101,7 +104,7 @@ class Sweep(Analysis):
                 }
             )
             area += weight * right
-        always = measures.worst_case(*given, progress(everywhere)) if worst else None
+        always = measures.worst_case(*given, progress(everywhere), fill) if worst else None
         own = warps.family(warp)
         return Result(
             warp=warp,
@@ -118,6 +121,7 @@ class Sweep(Analysis):
             n=len(images),
             dataset=dataset,
             resamples=comparison.RESAMPLES,
+            fill=fill,
         )
 
     def check(self, *, grid, worst, **_) -> None:
@@ -141,7 +145,7 @@ class Sweep(Analysis):
             f"{', and images that are correct under every warp of a grid' if result.grid else ''}. "
             "Bands and bars: 95 % intervals over images."
             + " Rings: sizes at which a network differs from the first (McNemar's test, with "
-            "Holm's correction)." * (len(result.names) > 1)
+            "Holm's correction)." * (len(result.names) > 1) + outside(result)
         )
 
     def stem(self, base, result) -> str:

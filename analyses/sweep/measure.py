@@ -11,6 +11,7 @@ from torch import Tensor
 from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
 from capsviz.tracing import scores
+from capsviz.transforms import Fill
 from capsviz.transforms.warps import matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
@@ -41,7 +42,7 @@ def area_weights(levels: np.ndarray) -> np.ndarray:
     return np.append(half, 0) + np.append(0, half)
 
 
-def look(models, images: Tensor, labels: Tensor, by: Tensor, which=None):
+def look(models, images: Tensor, labels: Tensor, by: Tensor, fill: Fill = "black", which=None):
     """Warp images by a matrix (1, 2, 3), chunk by chunk, and show each chunk to all networks.
 
     `which` (K, N) images each network is given; None: all. The others stay zero.
@@ -60,7 +61,7 @@ def look(models, images: Tensor, labels: Tensor, by: Tensor, which=None):
     for begin in range(0, len(needed), chunk):
         part = needed[begin : begin + chunk]
         with torch.inference_mode():
-            warped = warp(images[part].to(like), by).clamp(0, 1)
+            warped = warp(images[part].to(like), by, fill).clamp(0, 1)
         for k, model in enumerate(models):
             mine = np.flatnonzero(which[k, part])
             if len(mine) == 0:
@@ -75,12 +76,12 @@ def look(models, images: Tensor, labels: Tensor, by: Tensor, which=None):
     return right, true, winner
 
 
-def worst_case(models, images: Tensor, labels: Tensor, warps) -> np.ndarray:
+def worst_case(models, images: Tensor, labels: Tensor, warps, fill: Fill) -> np.ndarray:
     """Return which images (K, N) are correct under every warp.
 
     Under each warp, a network is given only the images that were correct under all before.
     """
     right, frame = np.ones((len(models), len(images)), bool), (images.shape[2], images.shape[3])
     for one in warps:
-        right &= look(models, images, labels, matrix(frame, **one), right)[0]
+        right &= look(models, images, labels, matrix(frame, **one), fill, right)[0]
     return right

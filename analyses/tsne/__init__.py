@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
 from capsviz.statistics.estimate import Estimate, stack
 
 Part = Literal["poses", "all-poses", "couplings", "primary"]
@@ -34,6 +34,7 @@ class Result(NamedTuple):
     classes: list[str]
     dataset: str
     below: str = "primary capsules"  # what the capsules below the classes are called
+    fill: str = "black"  # of `transforms.Fill`
 
     axes = {"scores": (("capsules", "pixels"), "score_names")}
     formats = {"scores": ".3f"}
@@ -45,6 +46,7 @@ class Tsne(Analysis):
 
     Result = Result
     needs = ("poses",)
+    any_input = True
     examples = """
     capsviz tsne --trajectories 3 --n 1000  # 15 s
     """
@@ -72,6 +74,7 @@ class Tsne(Analysis):
             "Perplexity of t-SNE, about the number of neighbours that count.",
             Default("30, or a third of the images if these are fewer than 90"),
         ] = None,
+        fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
         """Map N images (N, C, H, W) by their capsules and by their pixels."""
@@ -80,27 +83,32 @@ class Tsne(Analysis):
         from capsviz.transforms.augment import to_uint8
 
         images, labels = images.cpu(), labels.cpu().numpy()
-        n = len(images)
+        n, drawn = len(images), images.dim() == 4
+        trajectories *= drawn  # other inputs are not rotated
+        shown = np.empty((0, 1, 1, 1), np.uint8)
         perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
         by.check(labels, method, trajectories, perplexity)
         firsts = np.unique(labels, return_index=True)[1][:trajectories]
         vectors, predicted = by.features(network, images, of, progress)
         both = [vectors, images.flatten(1).numpy()]
         if trajectories:
-            rotated = by.rotated(images[firsts])
+            rotated = by.rotated(images[firsts], fill)
             more, rotated_predicted = by.features(network, rotated, of)
             predicted = np.concatenate([predicted, rotated_predicted])
             both = [np.concatenate(p) for p in zip(both, (more, rotated.flatten(1)), strict=True)]
         maps = np.stack([by.embed(part, method, perplexity, seed) for part in progress(both)])
         positions = maps[:, :n]
-        chosen = by.thumbnails(positions[0], labels, predicted[:n])
+        chosen = np.empty(0, int)
+        if drawn:
+            chosen = by.thumbnails(positions[0], labels, predicted[:n])
+            shown = to_uint8(images[chosen])
         scores = [by.scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)]
         return Result(
             positions=positions,
             labels=labels,
             predicted=predicted[:n],
             thumbnails=chosen,
-            thumbnail_images=to_uint8(images[chosen]),
+            thumbnail_images=shown,
             paths=np.stack([by.along(part, firsts, n) for part in maps]),
             path_labels=labels[firsts],
             path_predicted=by.along(predicted[:, None], firsts, n)[:, :, 0],
@@ -113,6 +121,7 @@ class Tsne(Analysis):
             n=n,
             classes=list(classes),
             dataset=dataset,
+            fill=fill,
             below=children_words(network),
         )
 
@@ -147,7 +156,7 @@ class Tsne(Analysis):
         return (
             f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
             f"({result.of}) and of their pixels.{' Rings: misclassified images.' * bool(wrong)}"
-            f"{lines}"
+            f"{lines}{outside(result) if lines else ''}"
         )
 
     def stem(self, base, result) -> str:

@@ -34,7 +34,8 @@ def _scores(axes, result):
 
 
 def _titles(result) -> tuple[str, str]:
-    return result.below if result.of == "primary" else TITLES[result.of], "raw pixels"
+    raw = "raw pixels" if len(result.thumbnails) else "raw inputs"
+    return result.below if result.of == "primary" else TITLES[result.of], raw
 
 
 def places(points: np.ndarray, chosen, side: float) -> np.ndarray:

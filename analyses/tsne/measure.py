@@ -86,10 +86,10 @@ def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int 
     return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(reduced)
 
 
-def rotated(images):
+def rotated(images, fill):
     """Return images (K, C, H, W) at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
     degrees = torch.from_numpy(ANGLES_DEG[ANGLES_DEG != 0])
-    return torch.cat([rotate(image[None], degrees).clamp(0, 1) for image in images])
+    return torch.cat([rotate(image[None], degrees, fill).clamp(0, 1) for image in images])
 
 
 def along(values: np.ndarray, firsts, n: int) -> np.ndarray:

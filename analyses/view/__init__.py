@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Flag
+from capsviz.analysis import Analysis, Default, Fill, Flag, outside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +42,7 @@ class Result(NamedTuple):
     classes: list[str]
     label: int | None  # true class, if it is known
     kinds: list[str]  # K: "capsule length", "activation" or "probability"
+    fill: str = "black"  # of `transforms.Fill`
 
 
 class View(Analysis):
@@ -75,13 +76,14 @@ class View(Analysis):
             Flag("--change", metavar="DIMENSION BY"),
             "Add to a dimension of that pose, counted from 0. May be given several times.",
         ] = (),
+        fill: Fill = "black",
     ) -> Result:
         """Warp an image, classify it by all networks, and decode a pose of the first."""
         network, *others = networks.values()
         return compute(
             network, image, label, classes=classes, others=others, names=list(networks),
             warp=Warp(angle_deg, scale, shear, shift_x_px, shift_y_px), capsule=capsule,
-            changed=changed,
+            changed=changed, fill=fill,
         )  # fmt: skip
 
     def verdict(self, result) -> str:
@@ -101,13 +103,13 @@ class View(Analysis):
         decoded = "" if result.own is None else ", and what it decodes to"
         return (
             f"One image{how}, and the score of every class in each network. The pose of class "
-            f"{result.classes[result.capsule]}{decoded}."
+            f"{result.classes[result.capsule]}{decoded}.{outside(result)}"
         )
 
 
 def compute(
     network, image, label=None, *, classes, others=(), names, warp=NO_WARP, capsule=None,
-    changed=(), couplings=None, iterations=None, routing="as trained",
+    changed=(), couplings=None, iterations=None, routing="as trained", fill="black",
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
@@ -119,7 +121,7 @@ def compute(
     from capsviz.tracing import require_decoder, score_name, scores, trace
     from capsviz.transforms.augment import to_uint8
 
-    frame = warped(image.cpu(), warp)
+    frame = warped(image.cpu(), warp, fill)
     keep = ("poses", "lengths")
     traced = trace(network, frame, keep=keep, couplings=couplings, iterations=iterations)
     poses, lengths = traced.require("poses")[-1, 0].float().numpy(), traced.require("lengths")
@@ -148,10 +150,11 @@ def compute(
         classes=list(classes),
         label=label,
         kinds=[score_name(one, frame) for one in (network, *others)],
+        fill=fill,
     )
 
 
-def warped(image: Tensor, how: Warp) -> Tensor:
+def warped(image: Tensor, how: Warp, fill="black") -> Tensor:
     """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed."""
     from capsviz.transforms.warps import matrix, warp
 
@@ -166,7 +169,7 @@ def warped(image: Tensor, how: Warp) -> Tensor:
         (image.shape[-2], image.shape[-1]), angle_deg=angle, shear=shear, scale_x=scale,
         scale_y=scale, shift_x_px=right, shift_y_px=down,
     )  # fmt: skip
-    return warp(image, by).clamp(0, 1)
+    return warp(image, by, fill).clamp(0, 1)
 
 
 def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | None:

@@ -67,9 +67,20 @@ recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda:0 or mps."
 )
+
+
+def _size(context, param, text: str | None):
+    """Return the side of a square, or height and width of a rectangle; None: not given."""
+    sides = [] if text is None else text.lower().split("x")
+    if not all(side.isdecimal() for side in sides) or len(sides) > 2:
+        raise click.BadParameter(f"expected pixels, as 32 or 48x64 (height x width), got '{text}'")
+    return (int(sides[0]) if len(sides) == 1 else list(map(int, sides))) if sides else None
+
+
 image_size = click.option(
-    "--image-size", type=int, help="Pixels, for data sets that can be resized."
-)
+    "--image-size", metavar="PX|HxW", callback=_size,
+    help="Pixels, for data sets that can be resized: the side of a square, or height x width."
+)  # fmt: skip
 own_data_options = stack(
     click.option(
         "--data-option", "about_data", multiple=True, metavar="NAME=VALUE",

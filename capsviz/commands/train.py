@@ -71,6 +71,12 @@ CHANGES = (
     ("--rotation-deg", float, "Rotate by up to so many degrees either way. [default: 0]"),
     ("--scale", float, "Scale the size by factors from 1 - X to 1 + X. [default: 0]"),
     ("--shear-deg", float, "Shear by up to so many degrees either way. [default: 0]"),
+    (
+        "--fill",
+        "black|edge|mean",
+        "Outside a shifted or warped image: zeros, the nearest pixel, or "
+        "the mean colour. [default: black]",
+    ),
 )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from capsviz.data import Dataset, mnist
 from capsviz.data._made import draws, several
-from capsviz.transforms import warps
+from capsviz.transforms import Fill, warps
 
 PAD_PX = 6
 IMAGE_SHAPE, CLASSES = (1, 40, 40), mnist.CLASSES
@@ -74,15 +74,16 @@ def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms
     return draw(plain.pad(PAD_PX).images, generator=generator)
 
 
-def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
+def draw(images: Tensor, *, generator: torch.Generator, room: float | None = None) -> Transforms:
     """Draw transforms of images (N, C, H, W) that keep all foreground pixels on the canvas.
 
+    With `room` the foreground is not looked at, and shifts are up to this share of a side.
     ValueError if the foreground of an image is so large that no draw fits.
     """
     chosen = Transforms(*torch.zeros(6, len(images), dtype=torch.float64))
     left = torch.arange(len(images))
     for _ in range(ROUNDS):
-        drawn, fits = _draw_once(images[left], generator)
+        drawn, fits = _draw_once(images[left], generator, room)
         for into, values in zip(chosen, drawn, strict=True):
             into[left[fits]] = values[fits]
         left = left[~fits]
@@ -94,7 +95,7 @@ def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
     )
 
 
-def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
+def _draw_once(images: Tensor, generator, room) -> tuple[Transforms, Tensor]:
     def uniform(low, high):
         drawn = torch.rand(len(images), dtype=torch.float64, generator=generator)
         return low + (high - low) * drawn
@@ -102,7 +103,10 @@ def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
     height, width = images.shape[-2:]
     angle, shear, sx, sy = (uniform(*r) for r in (ANGLE_DEG, SHEAR, SCALE, SCALE))
     linear = warps.matrix((height, width), angle_deg=angle, shear=shear, scale_x=sx, scale_y=sy)
-    ranges = shift_ranges(images, linear)
+    if room is None:
+        ranges = shift_ranges(images, linear)
+    else:
+        ranges = [(torch.full_like(angle, -room * n), room * n) for n in (width, height)]
     shifts = [uniform(low, high) for low, high in ranges]
     fits = torch.stack([low <= high for low, high in ranges]).all(0)
     return Transforms(angle, shear, sx, sy, *shifts), fits
@@ -133,9 +137,9 @@ def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]
     return ranges
 
 
-def apply(images: Tensor, transforms: Transforms) -> Tensor:
+def apply(images: Tensor, transforms: Transforms, fill: Fill = "black") -> Tensor:
     """Transform images (N, C, H, W) uint8; return uint8."""
     height, width = images.shape[-2:]
     matrices = warps.matrix((height, width), **transforms._asdict())
-    warped = warps.warp(images.float(), matrices)
+    warped = warps.warp(images.float(), matrices, fill)
     return warped.round().clamp(0, 255).byte()

@@ -27,7 +27,7 @@ WORDS = {  # in the names of arrays and columns
 
 def load(
     split, root=None, *,
-    images="", labels="", shape="", range=0.0, image_size=0, channels=0, download=True,
+    images="", labels="", shape="", range=0.0, image_size=(), channels=0, download=True,
 ):  # fmt: skip
     """Load a split of the arrays of a file, or of all such files in a folder.
 
@@ -45,8 +45,8 @@ def load(
                     ones that have at least 3 dimensions, or 1.
     shape           of flattened pixels, e.g. 3x32x32; "": squares.
     range           the largest value, by which images are divided; 0: see `_given.pixels`.
-    image_size      pixels that the shorter side is resized to, then the centre is cropped; 0: as
-                    they are.
+    image_size      one side of a square or (height, width) in pixels: images are resized until
+                    they cover it, and the centre is cropped; (): as they are.
     channels        1 for grey, 3 for colour; 0: as they are.
     """
     arrays = read(root, labels)
@@ -234,14 +234,14 @@ def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]
     return dict(zip(labels, numbers.split([len(one) for one in flat]), strict=True)), classes
 
 
-def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, channels: int):
+def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channels: int):
     """Return images as uint8 (N, C, H, W), scaled, resized and in colour as is asked."""
     from torchvision.transforms import functional  # takes time to import
 
     if array.dtype == object:  # encoded pictures
         loaded = [opening.load(io.BytesIO(one), alike=True, top=top) for one in array]
         if size:
-            return torch.stack([opening.square(one, size, channels or 3) for one in loaded])
+            return torch.stack([opening.cover(one, size, channels or 3) for one in loaded])
         array, top = np.stack([np.rint(255 * one).astype(np.uint8) for one in loaded]), 0
         if not np.ptp(array, -1).any():
             array = array[..., 0]
@@ -264,6 +264,6 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size: int, ch
     if channels and channels != images.shape[1]:
         grey = channels == 1
         images = functional.rgb_to_grayscale(images) if grey else images.expand(-1, 3, -1, -1)
-    if size and tuple(images.shape[2:]) != (size, size):
-        images = functional.center_crop(functional.resize(images, size, antialias=True), size)
+    if size:
+        images = opening.covering(images, (images.shape[2], images.shape[3]), size)
     return images.contiguous()

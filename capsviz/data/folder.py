@@ -18,7 +18,7 @@ class NoFolderError(FileNotFoundError, ValueError):
     """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
-def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=True):
+def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, download=True):
     """Class folders of pictures.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
@@ -29,15 +29,16 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
     `left_out`; mixed depths, further pages, and groups of file names in two splits are `doubts`.
 
     Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
-    and fractions by 1. A picture's shorter side is resized to `image_size` pixels, and the centre
-    is cropped; `channels` is 1 for grey, 3 for colour.
+    and fractions by 1. A picture is resized until it covers `image_size`, one side of a square or
+    (height, width) in pixels, and the centre is cropped; `channels` is 1 for grey, 3 for colour.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     ready, unused = sources(root)
     samples, classes = _samples(ready, split, root)
-    size, what = channels * image_size**2, f"{len(samples)} pictures of {image_size} x {image_size}"
-    memory.require(len(samples) * size, what, "choose a smaller image_size")
+    height, width = opening.height_and_width(image_size)
+    what = f"{len(samples)} pictures of {height} x {width}"
+    memory.require(len(samples) * channels * height * width, what, "choose a smaller image_size")
     images, labels, errors = [], [], []
     for place in _splits.in_turn([label for _, label in samples]):
         path, label = samples[place]
@@ -46,7 +47,7 @@ def load(split, root=None, *, image_size=28, channels=1, range=0.0, download=Tru
         except ValueError as error:
             errors.append(" ".join(str(error).split()))
         else:
-            images.append(opening.square(pixels, image_size, channels))
+            images.append(opening.cover(pixels, image_size, channels))
             labels.append(label)
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)

@@ -39,7 +39,7 @@ def load(split, root=None, *, eye="both", image_size=48):
     """
     if eye not in EYES:
         raise ValueError(f"eye must be one of {', '.join(EYES)}, got {eye!r}")
-    if image_size < 1 or SIDE % image_size:
+    if not isinstance(image_size, int) or image_size < 1 or SIDE % image_size:
         raise ValueError(f"image_size must divide {SIDE}, e.g. 48, got {image_size}")
     folders, arrays = search_path(root), []
     for what in ("dat", "cat") if split == "test" else ("dat", "cat", "info"):

@@ -119,9 +119,9 @@ def open_inputs(
         part = data.load(str(dataset), split, data_dir) if part is None else part
         model = own_network(network, weights, part, device=where, capsules=capsules)
         shape, _ = images_and_classes(model)
-        if part.image_shape != shape and len(shape) == 3 and shape[1] == shape[2]:
+        if part.image_shape != shape and len(shape) == 3:
             with suppress(ValueError):  # the data set has one size only
-                resized = {"image_size": shape[1], "channels": shape[0]}
+                resized: dict = {"image_size": shape[1:], "channels": shape[0]}
                 part, loaded = data.load(str(dataset), split, data_dir, **resized), resized
     else:
         if checkpoint is None and dataset not in checkpoints.shipped():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.pictures import strokes
-from capsviz.pictures.opening import load, square
+from capsviz.pictures.opening import cover, load
 from capsviz.tracing import abilities
 
 OWN = ("folder", "arrays")  # data sets that users bring
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
     whole: tuple[int, int, int]  # (C, H, W)
     pad_px: int = 0  # rows and columns of zeros on each side
     crop_px: int | None = None  # side of the centre square; None: no crop
-    folders: bool = False  # the user's own data, see `opening.square`
+    folders: bool = False  # the user's own data, see `opening.cover`
     top: float = 0  # largest value of grey pictures of more than 8 bits; 0: that of their type
 
     @property
@@ -52,7 +52,7 @@ def frame(model) -> Frame:
     about = able.card.get("dataset", {})
     own, (C, H, W) = about.get("options", {}), about.get("whole", able.image_shape)
     px = own.get("pad_px", 0)
-    folders = about.get("name") in OWN and H == W
+    folders = about.get("name") in OWN
     whole = (C, H - 2 * px, W - 2 * px)
     return Frame(whole, px, own.get("crop_px"), folders, own.get("range", 0))
 
@@ -90,7 +90,7 @@ def prepare(
     """Read a picture and prepare it as a network's training data were prepared.
 
     For networks of digits as MNIST, see `pictures.strokes`; for networks of class folders as those
-    pictures, see `opening.square`. For others the picture is resized to the size of the whole
+    pictures, see `opening.cover`. For others the picture is resized to the size of the whole
     pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
     `invert` is that of `open_image`; "auto" leaves pictures for class folders. `centre` says
@@ -106,7 +106,7 @@ def prepare(
     pixels = load(path, longest, alike=of_folders, top=frame.top)
     try:
         if of_folders:
-            steps = _of_folders(pixels, square(pixels, height, channels), invert)
+            steps = _of_folders(pixels, cover(pixels, size, channels), invert)
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
@@ -125,7 +125,7 @@ def prepare(
 
 
 def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.ndarray]:
-    """Return the steps to the result of `square`, (C, side, side) uint8."""
+    """Return the steps to the result of `cover`, (C, H, W) uint8."""
     planes = own.permute(1, 2, 0).numpy() / np.float32(255)
     if len(own) == 3:
         return {"original": pixels, "input": planes}

@@ -220,18 +220,36 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
     return colour * alpha + (1 - alpha) * (not bright)
 
 
-def square(pixels: np.ndarray, side: int, channels: int) -> Tensor:
-    """Resize the shorter side of a picture (h, w, 3) and crop the centre, as for class folders.
+def height_and_width(size) -> tuple[int, int]:
+    """Return (H, W) in pixels of `image_size`, one side of a square or both; else ValueError."""
+    sides = tuple(size) if isinstance(size, Sequence) else (size, size)
+    if len(sides) != 2 or not all(isinstance(one, int) and one > 0 for one in sides):
+        raise ValueError(f"image_size must be pixels, as 32 or [48, 64] (H, W), got {size}")
+    return sides
 
-    The picture is that of `load(path, alike=True)`; the result is (C, side, side) uint8, with 1
-    channel for grey or 3 for colour.
+
+def cover(pixels: np.ndarray, size, channels: int) -> Tensor:
+    """Resize a picture (h, w, 3) until it covers `size` and crop the centre, as class folders do.
+
+    The picture is that of `load(path, alike=True)`; the result is (C, H, W) uint8, with 1 channel
+    for grey or 3 for colour. `size` is that of `height_and_width`.
     """
-    from torchvision.transforms import functional  # takes time to import
+    from torchvision.transforms.functional import pil_to_tensor  # takes time to import
 
     picture = Image.fromarray((pixels * 255).round().astype("uint8"))
     picture = picture.convert("L" if channels == 1 else "RGB")
-    picture = functional.center_crop(functional.resize(picture, side, antialias=True), side)
-    return functional.pil_to_tensor(picture)
+    return pil_to_tensor(covering(picture, pixels.shape[:2], size))
+
+
+def covering(picture, own: tuple[int, int], size):
+    """Resize a picture of PIL, or images (N, C, h, w), of `own` (h, w), and crop the centre."""
+    from torchvision.transforms import functional
+
+    (height, width), (h, w) = height_and_width(size), own
+    whole = [max(height, width * h // w), max(width, height * w // h)]
+    return functional.center_crop(
+        functional.resize(picture, whole, antialias=True), [height, width]
+    )
 
 
 def _what(path, error: Exception) -> str:

@@ -13,10 +13,12 @@ import tomli_w
 from pydantic import Field
 
 from capsviz.discovery import unknown
+from capsviz.transforms import Fill
 from capsviz.validation import validated
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Sides = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Inside = Annotated[float, Field(gt=0, lt=1)]
@@ -36,7 +38,7 @@ class Recipe:
 
     dataset: str = "mnist"
     dataset_options: dict = field(default_factory=dict)  # of that data set, e.g. {"eye": "left"}
-    image_size: int | None = None  # pixels, for `folder`
+    image_size: Positive | Sides | None = None  # pixels, for `folder`: of a square, or (H, W)
     image_channels: int | None = None  # 3 for colour, for `folder`
     pad_px: Count = 0  # rows and columns of zeros around each image; 6 makes 40x40 of MNIST
     crop_px: Positive | None = None  # square that the network sees: at random in training
@@ -64,6 +66,7 @@ class Recipe:
     rotation_deg: Angle = 0.0  # rotations by up to this in both directions
     scale: Part = 0.0  # sizes from 1 - this to 1 + this
     shear_deg: Angle = 0.0  # shears by up to this in both directions
+    fill: Fill = "black"  # outside a shifted or warped image; or its edge, or its mean colour
     precision: Precision = "auto"  # fp32, bf16 (autocast; routing stays fp32), or the faster one
     seed: int = 0
     keep: Literal["best", "last"] = "best"  # weights of the best validation epoch, or of the last

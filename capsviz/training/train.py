@@ -191,7 +191,7 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     batches = order.split(recipe.batch_size)
     augmentation = Augmentation(
         recipe.shift_px, recipe.crop_px, recipe.flip, recipe.brightness, recipe.contrast,
-        recipe.rotation_deg, recipe.scale, recipe.shear_deg,
+        recipe.rotation_deg, recipe.scale, recipe.shear_deg, recipe.fill,
     )  # fmt: skip
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
     total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.transforms import Fill
+
 LUMA = (0.2989, 0.587, 0.114)  # grey of red, green and blue, as torchvision has it
 
 
@@ -48,13 +50,13 @@ class Draws(NamedTuple):
 class Augmentation:
     """Random changes of training images, drawn for each image.
 
-    In this order: a window of the image padded with zeros, mirroring, an affine map about the
-    centre (bilinear, zeros outside), brightness and contrast. The last two are torchvision's
+    In this order: a window of the padded image, mirroring, an affine map about the centre
+    (bilinear), brightness and contrast. The last two are torchvision's
     `adjust_brightness` and `adjust_contrast` on images in [0, 1], each with a factor drawn
     uniformly from 1 - strength ... 1 + strength, clamped to [0, 1].
     """
 
-    shift_px: int = 0  # zeros around the image before a window is cut out of it
+    shift_px: int = 0  # pixels around the image before a window is cut out of it
     crop_px: int | None = None  # of the square window; None: as large as the image
     flip: bool = False  # left to right, with a chance of one half
     brightness: float = 0.0  # strength, from 0 to 1: the image times the factor
@@ -62,6 +64,7 @@ class Augmentation:
     rotation_deg: float = 0.0  # angles are uniform in both directions up to this
     scale: float = 0.0  # strength, from 0 to below 1: the size times a factor
     shear_deg: float = 0.0  # angles of vertical lines, as rotation_deg
+    fill: Fill = "black"  # outside of the image: of each channel its mean, or the nearest pixel
 
     def draw(
         self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
@@ -93,7 +96,13 @@ class Augmentation:
         C = images.shape[1]
         if parts is not None:
             images = torch.cat((images, parts.flatten(1, 2)), 1)
-        images = cut(images, draws.offsets, self.shift_px, self.crop_px)
+        edge, outside = self.fill == "edge", None
+        if self.fill != "black":
+            images = to_float(images)
+        if self.fill == "mean":
+            outside = images.mean((2, 3), keepdim=True)
+            images = images - outside
+        images = cut(images, draws.offsets, self.shift_px, self.crop_px, edge=edge)
         if draws.mirrored is not None:
             images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
         images = to_float(images)
@@ -101,7 +110,11 @@ class Augmentation:
             grid = torch.nn.functional.affine_grid(
                 draws.maps.permute(2, 0, 1), list(images.shape), align_corners=False
             )
-            images = torch.nn.functional.grid_sample(images, grid, align_corners=False)
+            images = torch.nn.functional.grid_sample(
+                images, grid, padding_mode="border" if edge else "zeros", align_corners=False
+            )
+        if outside is not None:
+            images = images + outside
         if draws.brightness is not None:
             images = (images * draws.brightness[:, None, None, None]).clamp(0, 1)
         if draws.contrast is not None:
@@ -158,16 +171,19 @@ def draw_offsets(
     return torch.stack(tuple(drawn))
 
 
-def cut(images: Tensor, offsets: Tensor, max_px: int, size: int | None = None) -> Tensor:
+def cut(
+    images: Tensor, offsets: Tensor, max_px: int, size: int | None = None, *, edge: bool = False
+) -> Tensor:
     """Pad images (B, C, H, W) by max_px, and cut windows at their offsets (2, B); no GPU waits.
 
-    Windows are squares of `size` pixels, or for None as large as the images.
+    Windows are squares of `size` pixels, or for None as large as the images. They are padded with
+    zeros, or float images with the nearest pixels of their `edge`.
     """
     if max_px == 0 and size is None:
         return images
     B, _, H, W = images.shape
     if size is not None:
         H = W = size
-    padded = torch.nn.functional.pad(images, (max_px,) * 4)
+    padded = torch.nn.functional.pad(images, (max_px,) * 4, "replicate" if edge else "constant")
     windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, offsets, offsets, H, W), no copy
     return windows[torch.arange(B, device=images.device), :, offsets[0], offsets[1]]

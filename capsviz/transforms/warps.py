@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz.discovery import unknown
+from capsviz.transforms import Fill
 
 
 class Family(NamedTuple):
@@ -111,8 +112,8 @@ def matrix(
     return torch.cat([linear, offset[:, :, None]], 2).float()
 
 
-def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Warp images (B, C, H, W) by matrices (B, 2, 3), bilinearly, with zeros outside.
+def warp(images: Tensor, matrices: Tensor, fill: Fill = "black") -> Tensor:
+    """Warp images (B, C, H, W) by matrices (B, 2, 3), bilinearly.
 
     One image is warped by many matrices, and many images by one.
     """
@@ -125,10 +126,15 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     images = images.expand(B, *images.shape[1:])
     matrices = matrices.to(images).expand(B, 2, 3)
     height, width = images.shape[-2:]
-    return warp_affine(images, matrices, (height, width), mode="bilinear", align_corners=True)
+    outside = images.mean((2, 3), keepdim=True) if fill == "mean" else 0
+    warped = warp_affine(
+        images - outside, matrices, (height, width), mode="bilinear", align_corners=True,
+        padding_mode="border" if fill == "edge" else "zeros",
+    )  # fmt: skip
+    return warped + outside
 
 
-def rotate(images: Tensor, angle_deg: Tensor | float) -> Tensor:
+def rotate(images: Tensor, angle_deg: Tensor | float, fill: Fill = "black") -> Tensor:
     """Rotate counter-clockwise about the centre: `warp` by rotation matrices alone."""
     height, width = images.shape[-2:]
-    return warp(images, matrix((height, width), angle_deg=angle_deg))
+    return warp(images, matrix((height, width), angle_deg=angle_deg), fill)

@@ -84,7 +84,7 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
     images, labels = dots
     hits, total = {True: 0, False: 0}, {True: 0, False: 0}
     for v in range(12):
-        numbers = measure.draw(measure.whole(images), v, seed=0)
+        numbers = measure.draw(measure.whole(images), v, seed=0, fill="black")
         changed = apply(measure.whole(images), numbers)
         right = scores(Middle(4.5), changed / 255).argmax(1) == labels
         for i in range(30):
@@ -99,7 +99,7 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
 
 def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
     images = measure.whole(digits[0][:10])
-    numbers, again, other = (measure.draw(images, v, seed=1) for v in (3, 3, 4))
+    numbers, again, other = (measure.draw(images, v, seed=1, fill="black") for v in (3, 3, 4))
     assert torch.equal(numbers.angle_deg, again.angle_deg)
     assert not torch.equal(numbers.angle_deg, other.angle_deg)
     ink = images.sum((1, 2, 3)) * numbers.scale_x * numbers.scale_y
@@ -130,6 +130,11 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     assert "foreground" in sets.left_out("affine", inputs)
     with pytest.raises(ValueError, match="most images have foreground pixels at their border"):
         measured({"a": model}, *inputs.images(4))
+    even = measured({"a": model}, *inputs.images(4), fill="edge", variants=9)
+    assert len({image.tobytes() for image in even.examples}) == 1  # no border is seen
+    assert 0 < even.share_within < 1 and even.shifts_px.max() <= 0.2 * 28
+    assert even.accuracy.value[0].tolist() == [even.accuracy.value[0, 0]] * 3
+    assert "nearest pixels" in Affine().caption(even)
     model.card = {}
     assert "no recipe" in sets.left_out("affine", inputs)
     with pytest.raises(ValueError, match="add --within PX"):

@@ -12,6 +12,7 @@ from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
 from capsviz.nn.functional import squash
+from capsviz.tracing import from_children
 
 OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
 APART = assemblies.APART_PX["far"]
@@ -92,6 +93,30 @@ def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
     assert (result.follows.value[:2, 0] == 0.5).all()
     assert result.example_true.shape == tuple(network.grid[1:])
     assert len(result.maps) == len(result.relevance.value)
+
+
+def test_the_effect_of_a_position_is_what_its_class_loses(network, one):
+    images = one.images[:2] / 255
+    keep = ("children", "child_activations", "couplings", "lengths")
+    traced, wanted = capsviz.trace(network, images, keep=keep), torch.ones(2, 24, 24).bool()
+    found = measure.effects(network, traced, torch.tensor([3, 7]), wanted)
+    children, couplings = traced.require("children"), traced.require("couplings")[-1]
+    place = 5 * 24 + 8  # a fourth one
+    at = torch.arange(children.shape[1]) % 576 == place
+    less = children[1].clone()
+    less[at] = children.mean(0)[at]
+    active = traced.require("child_activations")[1].clone()
+    active[at] = traced.require("child_activations").mean(0)[at]
+    left = from_children(network, less[None], active[None])[0, 7]
+    expected = float(traced.require("lengths")[1, 7] - left)
+    assert float(found[measure.REMOVED][1, 5, 8]) == pytest.approx(expected, abs=1e-6)
+    mixed = couplings[1].clone()
+    mixed[at] = couplings[0][at]
+    pair = torch.stack([couplings[1], mixed])
+    whole, left = from_children(network, children[1:].expand(2, -1, -1), couplings=pair)[:, 7]
+    expected = float(whole - left)
+    assert float(found[measure.GIVEN][1, 5, 8]) == pytest.approx(expected, abs=1e-6)
+    assert found[measure.GIVEN].isfinite().double().mean() == 1 / measure.TRIED
 
 
 def test_networks_for_other_images_are_refused_in_a_line():

@@ -145,9 +145,8 @@ def test_all_but_split_and_root_is_given_by_name_and_has_a_default(name):
     module = discovery.load("capsviz.data", name, what="dataset")
     split, root, *options = inspect.signature(module.load).parameters.values()
     assert (split.name, root.name, root.default) == ("split", "root", None)
-    assert all(
-        p.kind is p.KEYWORD_ONLY and type(p.default) in (bool, int, float, str) for p in options
-    )
+    kinds = (bool, int, float, str, tuple)
+    assert all(p.kind is p.KEYWORD_ONLY and type(p.default) in kinds for p in options)
 
 
 @pytest.mark.parametrize(

@@ -137,5 +137,6 @@ def test_options_of_a_data_set_reach_it_and_images_to_train_on_are_whole():
     recipe = Recipe(dataset="smallnorb", dataset_options={"eye": "left"}, image_size=48, crop_px=32)
     assert recipe.training_data_options == {"eye": "left", "image_size": 48}
     assert recipe.data_options == {"eye": "left", "image_size": 48, "crop_px": 32}
+    assert Recipe(image_size=[48, 64]).data_options == {"image_size": [48, 64]}
     with pytest.raises(ValueError, match="takes no eye, got 'left'"):
         pipeline.load(Recipe(dataset="digits", dataset_options={"eye": "left"}), "test")

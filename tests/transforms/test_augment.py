@@ -115,6 +115,23 @@ def test_draws_of_some_images_are_theirs(generator):
     assert torch.equal(augmentation.apply(images[some], draws.take(some)), whole[some])
 
 
+@pytest.mark.parametrize(("fill", "mode"), [("edge", "replicate"), ("mean", "constant")])
+def test_the_outside_of_shifted_and_rotated_images_may_be_their_edge_or_mean(fill, mode, generator):
+    images = torch.randint(0, 256, (40, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    plain, mean = images / 255, (images / 255).mean((2, 3), keepdim=True)
+    away = mean if fill == "mean" else torch.zeros(1)
+    shifts = Augmentation(shift_px=3, fill=fill)
+    draws = shifts.draw(40, (3, 8, 8), generator=generator)
+    padded = torch.nn.functional.pad(plain - away, (3,) * 4, mode) + away
+    for k, (row, column) in enumerate(draws.offsets.T.tolist()):
+        expected = padded[k, :, row : row + 8, column : column + 8]
+        torch.testing.assert_close(shifts.apply(images, draws)[k], expected)
+    even = torch.full_like(images, 51)
+    turned = Augmentation(2, rotation_deg=40, fill=fill)
+    drawn = turned.draw(40, (3, 8, 8), generator=generator)
+    torch.testing.assert_close(turned.apply(even, drawn), even / 255)
+
+
 @pytest.mark.parametrize("strength", [{"rotation_deg": 30}, {"scale": 0.3}, {"shear_deg": 20}])
 def test_rotations_scales_and_shears_are_those_of_torchvision(strength, generator):
     images = (torch.rand(50, 1, 7, 7, generator=generator) * 255).byte().repeat(1, 1, 4, 4)

@@ -73,10 +73,16 @@ def test_images_and_matrices_go_in_pairs_or_one_goes_with_all(images, matrices):
         torch.testing.assert_close(found, alone[0])
 
 
-def test_what_comes_from_outside_is_zero_and_values_stay_in_bounds():
-    images = torch.ones(1, 1, 9, 9)
-    turned = rotate(images, 45.0)[0, 0]
-    assert turned[0, 0] == 0 and turned[4, 4] == 1
+@pytest.mark.parametrize("fill", ["black", "edge", "mean"])
+def test_what_comes_from_outside_is_zero_the_nearest_pixel_or_the_mean(fill):
+    images = draw(2, 3, 9, 9)
+    found = warp(images, matrix((9, 9), shift_x_px=3.0), fill)
+    edge = images[..., :1].expand(-1, -1, -1, 3)
+    mean = images.mean((2, 3), keepdim=True).expand_as(edge)
+    expected = {"black": torch.zeros_like(edge), "edge": edge, "mean": mean}[fill]
+    torch.testing.assert_close(found[..., :3], expected)
+    torch.testing.assert_close(found[..., 3:], images[..., :-3])
+    turned = rotate(images, 45.0, fill)
     assert turned.min() >= 0 and turned.max() <= 1 + 1e-6
 
 
