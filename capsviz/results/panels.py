@@ -72,7 +72,7 @@ def dots(axes, kinds, gap, start=0.0, **look):
     """Draw `points` of several kinds (estimate, colour, marker, name) beside each other in rows."""
     kinds = list(kinds)
     for k, kind in enumerate(kinds):
-        points(axes, *kind, start + (k - (len(kinds) - 1) / 2) * gap, **look)
+        points(axes, *kind, shift=start + (k - (len(kinds) - 1) / 2) * gap, **look)
 
 
 def upright(axes, x, estimate, style, **look):
