@@ -45,9 +45,7 @@ class Affine(Analysis):
     """Accuracy of networks on original images and on affine variants of them."""
 
     Result = Result
-    examples = """
-    capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 15 s
-    """
+    examples = "capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 15 s"
     slow = True
 
     def measure(

@@ -14,23 +14,17 @@ KINDS = 3  # of images: untransformed, inside and outside the training shift ran
 
 
 def _examples(axes, result):
-    """Draw an image and affine variants of it, with the larger of their two shifts."""
+    """Draw an image and affine variants, inside and outside the training shifts, with their own."""
+    gap = "\n" if room(axes) < len(result.examples) * TITLE else ", "
     for i, one in enumerate(split(axes, 1, len(result.examples), wspace=0.05)[0]):
-        narrow = room(axes) < len(result.examples) * TITLE
-        show(one, result.examples[i], _title(result, i, "\n" if narrow else ", "))
+        px = result.shifts_px[i]
+        title = f"{'inside' if px <= result.trained_px else 'outside'}{gap}{px:.1f} px"
+        show(one, result.examples[i], title if i else "original")
 
 
 def _tall(result, width: float) -> float:
     count = len(result.examples)
     return min(PICTURE, width / (count + 1)) + (0.27 if width < count * TITLE else 0.16)
-
-
-def _title(result, i, break_at) -> str:
-    """Return whether an example lies inside the training shifts, and the larger of its own."""
-    if i == 0:
-        return "original"
-    px = result.shifts_px[i]
-    return f"{'inside' if px <= result.trained_px else 'outside'}{break_at}{px:.1f} px"
 
 
 def _accuracies(axes, result):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, mosaic, name_rows, points, room, rule
+from capsviz.results.panels import MARKERS, mosaic, name_rows, points, room, rule, upright
 
 TITLES = {
     "capsnet": "CapsNet, 3 iterations",
@@ -93,12 +94,11 @@ def _by_factor(k: int, axes, result):
     for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
         n, estimate = names.index(name), 100 * result.by_factor[i, k]
         look = {"color": COLOURS[n], "marker": MARKERS[n], "markersize": 2.6}
-        look["linestyle"] = "--" if state == "full" else "-"
         spread = np.ptp(result.levels[k]) / (12 * len(result.networks))  # bars side by side
         x = result.levels[k] + spread * (i - (len(result.networks) - 1) / 2)
-        ends = np.clip(estimate.ci95.T, 0, 100)  # normal ones leave the range of a share
-        axes.vlines(x, *ends, color=COLOURS[n], linewidth=0.7)
-        axes.plot(x, estimate.value, label=TITLES.get(name, name), **look)
+        estimate = replace(estimate, ci95=estimate.ci95.clip(0, 100))  # normal ones leave it
+        line = "--" if state == "full" else "-"
+        upright(axes, x, estimate, line, label=TITLES.get(name, name), **look)
     axes.set_xlabel(f"{result.factors[k]},\ninside the range" if k else result.factors[k])
     axes.set_ylabel("accuracy, %")
     if k:

@@ -116,7 +116,10 @@ class Work:
             for name in (*self.names, LARGE)
             if name == LARGE or (k, name) in self.applies
         ]
-        places = {pair: self._places(*pair) for pair in pairs}
+        every = torch.arange(len(self.images))
+        places = {
+            (k, name): every if name == "adaptive" else every[self.right[k]] for k, name in pairs
+        }
         first = [(pair, places[pair][:FIRST]) for pair in pairs]
         others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]
         terms = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
@@ -164,12 +167,6 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(path, buffer.getvalue())
         return found
-
-    def _places(self, k: str, name: str) -> torch.Tensor:
-        """Return the numbers of the images that are attacked."""
-        if name == "adaptive":
-            return torch.arange(len(self.images))
-        return torch.from_numpy(self.right[k]).nonzero().flatten()
 
     def _attack(self, k: str, name: str, places: torch.Tensor) -> dict[str, np.ndarray]:
         model, plan = self.networks[k], self.plan

@@ -107,13 +107,13 @@ class Binding(Analysis):
 
         ValueError for networks of other images or classes, or without positions.
         """
-        from capsviz.analyses.binding import evaluate
+        from capsviz.analyses.binding.measure import evaluate
 
         trained = inputs.model.card.get("dataset", {}).get("options", {})
         options = {"parts": trained.get("parts", 2), "rotation": trained.get("rotation", 30)}
         options |= {"distance": distance or trained.get("distance", "near")}
         options |= {"distractors": distractors, "jitter": trained.get("jitter", 0.5)}
-        return Result(**evaluate.evaluate(inputs.model, n, options, seed, progress))
+        return Result(**evaluate(inputs.model, n, options, seed, progress))
 
     def verdict(self, result) -> str:
         from capsviz.analyses.binding.measure import ALONE, COUPLING

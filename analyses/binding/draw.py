@@ -9,7 +9,7 @@ from matplotlib.colors import ListedColormap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import band, percent, points, rows_from, show
+from capsviz.results.panels import band, by_rows, percent, points, rows_from, show
 
 GREY = "#7F7F7F"
 CONTROLS = ("mean coupling", "coupling, untrained", "one position", "votes from", "random")
@@ -113,14 +113,9 @@ def relevance(axes, result):
     rows_from(axes, short(result.maps), 0.2, "AUROC of the whole\nagainst distractors", at=0.5)
 
 
-def _tall(names: str):
-    """Inches of a panel with a row for each of the names in a field of the result."""
-    return lambda result, width: 0.45 + 0.135 * len(getattr(result, names))
-
-
 PANELS = {
-    "assignment": Panel(assignment, _tall("scored")),
-    "context": Panel(context, _tall("scored")),
+    "assignment": Panel(assignment, by_rows("scored", 0.135, 0.45)),
+    "context": Panel(context, by_rows("scored", 0.135, 0.45)),
     **{
         name: Panel(partial(example, k), 1.3, 1 / 4, 1 / 3)
         for k, name in enumerate(("image", "wholes", "assigned"))
@@ -128,5 +123,5 @@ PANELS = {
     "turned": Panel(turned, 1.6, 1 / 3, figure="geometry"),
     "moved": Panel(moved, 1.6, 1 / 3, figure="geometry"),
     "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry"),
-    "relevance": Panel(relevance, _tall("maps"), 1, figure="relevance"),
+    "relevance": Panel(relevance, by_rows("maps", 0.135, 0.45), 1, figure="relevance"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,16 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from capsviz import checkpoint
+from capsviz.data import assemblies
 from capsviz.data.assemblies import CLASSES, SIDE, Assemblies, render
 from capsviz.experiments import maps as attribution
 from capsviz.experiments import wholes as truth
 from capsviz.experiments.wholes import Grid
+from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.detection import auroc
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import student, wilson
 from capsviz.tracing import Trace, evidence, from_children, parents, scores, trace
 from capsviz.tracing.needs import missing
 from capsviz.transforms.augment import to_float
@@ -39,6 +45,8 @@ ANGLES_DEG, DISTANCES_PX = range(0, 181, 20), range(0, 11, 2)
 POSE = ("position", "angle", "scale")
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression
 COMPONENTS = 16  # of pixels, as many as a pose has numbers
+SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
+BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
 
 
 class Seen(NamedTuple):
@@ -116,12 +124,12 @@ def between(values: Tensor, classes: Tensor) -> Tensor:
     return picked[0] - picked[1]
 
 
-def right(scored: Tensor, made: Assemblies, seen: Seen) -> np.ndarray:
-    """Return AUROC (3, N) of scores (N, rows, columns) that should be high at the first whole."""
-    return _right(scored.flatten(1), seen.part.flatten(1), seen.whole.flatten(1), made)
+def right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
+    """Return AUROC (3, N) of scores (N, ...) that should be high at the first whole.
 
-
-def _right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
+    They belong to parts (N, ...) of `made`, and these to wholes, as in `Seen`.
+    """
+    scored, part, whole = scored.flatten(1), part.flatten(1), whole.flatten(1)
     areas = np.full((len(SUBSETS), len(scored)), np.nan)
     for n in range(len(scored)):
         own, kinds = made.part_wholes[n], made.part_types[n]
@@ -164,66 +172,59 @@ def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.n
     votes = truth.true_votes(made, parts, apart_px, poses=poses)
     scored = between(truth.routed(votes)[-1], made.classes)
     N, P = made.part_types.shape
-    return _right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
+    return right(scored, torch.arange(P).expand(N, P), made.part_wholes, made)
 
 
-class Answers(NamedTuple):
-    """What a network says of N images."""
+def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> dict[str, Tensor]:
+    """Return poses (N, E) of the true class, and whether it is predicted (N,).
 
-    poses: Tensor  # (N, E) of the true class
-    right: Tensor  # (N,) whether that is predicted
-
-
-def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> Answers:
-    """Return what poses (N, J, E) and activations (N, J) say of images of classes (N, W)."""
+    Of poses (N, J, E) and activations (N, J), for images of classes (N, W).
+    """
     own = classes[:, 0]
     right = activations.argmax(1) == own
-    return Answers(poses[torch.arange(len(own)), own].cpu().double(), right)
+    return {"poses": poses[torch.arange(len(own)), own].cpu().double(), "right": right}
 
 
-class Context(NamedTuple):
-    """Pairs of images in which what a position sees is equal, and its whole is not."""
-
-    change: np.ndarray  # (2, R, N) of `SEES`: how far couplings follow; NaN: no such position
-    spread: float  # standard deviation of the couplings of a position
-    unequal: float  # largest difference of a capsule between the two images
-    answers: Answers  # to the first images
-
-
-def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter) -> Context:
+def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
     """Measure whether couplings of a position change with a part that it does not see.
 
     In the other image of a pair the second part is turned, which makes its class A the partner B.
     Change is the coupling to A less that to B, in the image of A less in that of B: the mean over
     the positions that see equal pixels, and there the first part most, or a distractor.
+
+    Returns
+    -------
+    change (2, R, N) of `SEES`, NaN for no such position; the standard deviation of the couplings
+    of a position; the largest difference of a capsule between the images; and `answers` to the
+    first images.
     """
     other = truth.turned(made)
     same = truth.same_field(made.images, other.images, grid)
     masks = [same & (seen.part == 0), same & (seen.part >= 0) & (seen.whole < 0)]
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
-    changes, spread, unequal, said = [], [], 0.0, []
-    for rows, images in batches(made.images, progress):
-        pair = [
+
+    def look(images, rows):
+        first, second = (
             trace(model, x, keep=("couplings", "children", "poses", "lengths"))
             for x in (images, to_float(other.images[rows]))
-        ]
-        last = pair[0].require("poses")[-1], pair[0].require("lengths")
-        said.append(answers(*last, made.classes[rows]))
-        layers = pair[0].require("couplings"), pair[1].require("couplings")
+        )
         less = [
-            torch.stack([between(by_position(c, t.grid), classes[rows]) for c in layer])
-            for layer, t in zip(layers, pair, strict=True)
+            torch.stack(
+                [between(by_position(c, t.grid), classes[rows]) for c in t.require("couplings")]
+            )
+            for t in (first, second)
         ]
         change = less[0] - less[1]
-        change[change.abs() <= NOTHING * float(layers[0].max())] = 0
-        changes.append([_mean_where(change, mask[rows]) for mask in masks])
-        spread.append(less[0][-1].flatten())
-        apart = pair[0].require("children") - pair[1].require("children")
-        apart = apart.abs().amax(2).cpu().unflatten(1, pair[0].grid).amax(1)
-        unequal = max(unequal, float((apart * masks[0][rows]).max()))
-    joined = [torch.cat([one[k] for one in changes], 1).numpy() for k in (0, 1)]
-    all_said = Answers(*map(torch.cat, zip(*said, strict=True)))
-    return Context(np.stack(joined), float(torch.cat(spread).std()), unequal, all_said)
+        change[change.abs() <= NOTHING * float(first.require("couplings").max())] = 0
+        changes = torch.stack([_mean_where(change, mask[rows]) for mask in masks])
+        apart = first.require("children") - second.require("children")
+        apart = apart.abs().amax(2).cpu().unflatten(1, first.grid).amax(1) * masks[0][rows]
+        said = answers(first.require("poses")[-1], first.require("lengths"), made.classes[rows])
+        return {"change": changes.movedim(2, 0), "own": less[0][-1], "apart": apart, **said}
+
+    found = collected(look, made.images, progress)
+    change = found["change"].movedim(0, 2).numpy()
+    return change, float(found["own"].std()), float(found["apart"].max()), found
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
@@ -277,7 +278,7 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
-def answered(model, made: Assemblies) -> Answers:
+def answered(model, made: Assemblies) -> dict[str, Tensor]:
     """Return what a network says of images."""
     return answers(*parents(model, to_float(made.images)), made.classes)
 
@@ -383,3 +384,141 @@ def _area(values: Tensor, first: Tensor, second: Tensor) -> float:
     if not (first.any() and second.any()):
         return math.nan
     return float(auroc(values[second].double().numpy(), values[first].double().numpy()))
+
+
+def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
+    """Measure a network on images that `assemblies` makes with these options from the seed."""
+    if n < COMPONENTS:
+        raise ValueError(f"binding needs at least {COMPONENTS} images, got {n}")
+    grid = truth.grid_of(model)
+    parts, apart = options["parts"], assemblies.APART_PX[options["distance"]]
+    one, outside = (
+        assemblies.make(split, n, **options, seed=seed) for split in ("test", "test-outside")
+    )
+    two = assemblies.make("test", n, objects=2, **options, seed=seed)
+    known = assemblies.make("train", max(n, 100), objects=2, **options, seed=seed)
+    left_out = []
+    try:
+        fresh = checkpoint.fresh(model, seed, images=to_float(one.images[:64]))
+    except ValueError as error:
+        fresh, left_out = None, [f"no untrained network: {error}"]
+
+    seen, found = see(two, grid), of_positions(model, two, progress=progress)
+    elsewhere = of_positions(model, known, (COUPLING,))
+    scores = {name: found[name] for name in OF_ROUTING}
+    scores[PRIOR] = elsewhere[COUPLING].sum(0).expand_as(found[COUPLING])
+    if fresh is not None:
+        scores[UNTRAINED] = of_positions(fresh, two, (COUPLING,))[COUPLING]
+    scores[ALONE] = alone(elsewhere[CAPSULES], known, see(known, grid), found[CAPSULES], grid, seed)
+    areas = {name: right(between(one, two.classes), *seen, two) for name, one in scores.items()}
+    for name, poses in ((CEILING, True), (FLOOR, False)):
+        areas[name] = of_truth(two, parts, apart, poses)
+
+    seen = see(one, grid)
+    changes, spread, unequal, own = context(model, one, seen, grid, progress)
+    pairs = {name: (change, spread) for name, change in zip(SEES, changes, strict=True)}
+    fit = assemblies.make("validation", n, **options, seed=seed)
+
+    def said(network, within):  # of the images of the fit, inside and outside
+        return [answered(network, fit), within, answered(network, outside)]
+
+    said_of = {"pose": said(model, own)}
+    if fresh is not None:
+        (change, _), spread, _, other = context(fresh, one, seen, grid)
+        pairs[f"{SEES[0]}, untrained"] = change, spread
+        said_of["pose, untrained network"] = said(fresh, other)
+    rounds = changes.shape[1]
+    for name, poses in ((CEILING, True), (FLOOR, False)):
+        change = true_context(one, parts, apart, poses)
+        wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
+        pairs[name] = change[wanted], np.nan
+    changes, spreads = map(np.stack, zip(*pairs.values(), strict=True))
+    follows = np.where(np.isnan(changes), np.nan, (np.sign(changes) + 1) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = changes / spreads[:, None, None]
+
+    some, few = _first(one, SERIES), _first(one, MAPPED)
+    turned = when_turned(model, some)
+    accuracy, agreement = when_moved(model, some, grid)
+    vectors = {name: [each["poses"] for each in rows] for name, rows in said_of.items()}
+    vectors[f"{COMPONENTS} components of pixels"] = components(fit, [one, outside])
+    counts, explained = draw_resamples(n, seed=seed), []
+    for three in vectors.values():  # of the images of the fit, and of both that it is measured on
+        errors = pose_errors(list(zip(three, (fit, one, outside), strict=True)))
+        explained.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
+    maps, names, lacking = relevance(model, few, grid, seed, progress)
+    angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
+    correct = torch.cat([each["right"] for each in said_of["pose"][1:]])
+    bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
+    in_bins = np.stack([np.where(chosen, correct.numpy(), np.nan) for chosen in bins])
+    return dict(
+        scored=list(areas),
+        subsets=list(SUBSETS),
+        assignment=_mean(np.stack(list(areas.values())), 0, 1),
+        pairs=list(pairs),
+        iterations=[f"iteration {k + 1}" for k in range(rounds)],
+        follows=_mean(follows, 0, 1),
+        change=_mean(sizes),
+        unequal=unequal,
+        answers=["its class", "the class of the same parts", "another class"],
+        angles_deg=list(ANGLES_DEG),
+        turned=_mean(turned, 0, 1),
+        distances_px=list(DISTANCES_PX),
+        accuracy=_mean(accuracy, 0, 1),
+        agreement=_mean(agreement, -1, 1),
+        vectors=list(vectors),
+        pose=list(POSE),
+        explained=stack(explained),
+        ranges=["rotations of training", "other rotations"],
+        maps=names,
+        relevance=_mean(maps, 0, 1),
+        viewpoint=_mean(correct.double().numpy().reshape(2, -1), 0, 1),
+        by_angle=_mean(in_bins, 0, 1),
+        bins=[f"{low}–{high}°" for low, high in pairwise(BINS_DEG)],
+        **_example(model, two, grid),
+        left_out=[*left_out, *lacking],
+        distance=options["distance"],
+        n=n,
+        dataset="assemblies",
+    )
+
+
+def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
+    """Mean over images (..., N), NaN left out: Wilson's interval of shares, else Student's.
+
+    Shares are values of 0, 1/2 and 1.
+    """
+    flat = values.reshape(-1, values.shape[-1])
+    means, ends = np.full(len(flat), np.nan), np.full((len(flat), 2), np.nan)
+    for k, one in enumerate(flat):
+        known = one[np.isfinite(one)]
+        if len(known) < 2:
+            continue
+        means[k], n = known.mean(), len(known)
+        if (known == 0.5).all():  # by definition
+            ends[k] = 0.5
+        elif np.isin(known, (0, 0.5, 1)).all():
+            ends[k] = wilson(known.sum(), n)
+        else:
+            half = student(n) * known.std(ddof=1) / np.sqrt(n)
+            ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
+    shape = values.shape[:-1]
+    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), values.shape[-1])
+
+
+def _first(made, n: int):
+    return type(made)(*(values[:n] for values in made))
+
+
+def _example(model, two, grid) -> dict:
+    """The first image of two wholes of unlike parts, and the wholes of its positions."""
+    unlike = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
+    one = type(two)(*(values[unlike][:1] for values in two))
+    less = of_positions(model, one, (COUPLING,))[COUPLING]
+    less, true = between(less, one.classes)[0], see(one, grid).whole[0]
+    found = torch.where(true < 0, -1, (less < 0).long())
+    return {
+        "example_image": one.images[0].numpy(),
+        "example_true": true.numpy(),
+        "example_assigned": torch.where(found == true, true, 2).numpy(),
+    }

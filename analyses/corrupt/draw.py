@@ -9,15 +9,10 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import look, name_rows, points, room
+from capsviz.results.panels import by_rows, look, name_rows, points, room
 from capsviz.statistics.estimate import Estimate
 
-ROW = 0.205  # inches of a row, so that its picture can be recognised
 LETTER = 0.055  # inches of a letter of the columns' names
-
-
-def _tall(result, width: float) -> float:
-    return ROW * (len(result.corruptions) + 2) + 0.27
 
 
 def _name_rows(axes, result):
@@ -75,9 +70,6 @@ def _intervals(axes, result):
     axes.axvline(0, color="black", linewidth=0.6)
     if several:
         axes.set_xlabel(f"error minus that of {result.baseline}, points")
-        axes.legend(
-            loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(2, len(drawn)), borderaxespad=0.2
-        )
     else:
         axes.set_xlabel("error, %")
     _name_rows(axes, result)
@@ -86,9 +78,9 @@ def _intervals(axes, result):
 
 
 PANELS = {
-    "examples": Panel(_examples, _tall, 0.2, 0.4, shown="examples"),
-    "errors": Panel(_errors, _tall, 0.4, 0.6),
-    "intervals": Panel(_intervals, lambda result, width: _tall(result, width) + 0.3, 0.4),
+    "examples": Panel(_examples, by_rows("corruptions", 0.205, 0.68), 0.2, 0.4, shown="examples"),
+    "errors": Panel(_errors, by_rows("corruptions", 0.205, 0.68), 0.4, 0.6),
+    "intervals": Panel(_intervals, by_rows("corruptions", 0.205, 0.68), 0.4),
 }
 
 

@@ -6,20 +6,17 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import album, name_rows, points, room, wrapped
+from capsviz.results.panels import album, by_rows, dots, name_rows, room, wrapped
 
 MARKS = (  # of each score
-    ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
+    (COLOURS[0], "o"), (COLOURS[1], "s"), (COLOURS[2], "^"), (COLOURS[3], "D"), (COLOURS[6], "x"),
 )  # fmt: skip
 SHARES = {
-    "misread": ("s", COLOURS[4], "misclassified"), "flagged": ("^", COLOURS[0], "flagged"),
-    "undetected": ("o", COLOURS[5], "misclassified,\nnot flagged"),
+    "misread": (COLOURS[4], "s", "misclassified"), "flagged": (COLOURS[0], "^", "flagged"),
+    "undetected": (COLOURS[5], "o", "misclassified,\nnot flagged"),
 }  # fmt: skip
-ROW = 0.2  # inches of a set in the panels
-HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
+LINE, NAMES = 0.12, 0.62  # inches: a line; names of the rows
 CELL, NARROWEST = 0.72, 0.5  # inches of an example, at most and at least
-WIDE = 5.0  # inches from which a key stands in two columns
-FEWEST = 9  # rows that the panels are high enough for: the keys below them need the room
 
 
 def shown(sets):
@@ -35,11 +32,7 @@ def _distances(axes, result):
         axes.plot(values, y + height, ".", color="#7F7F7F", markersize=1.5, alpha=0.5)
         axes.plot([low, high], [y, y], color=COLOURS[0], linewidth=3, solid_capstyle="butt")
         axes.plot(middle, y, "o", color=COLOURS[0], markerfacecolor="white", markersize=4)
-    axes.axvline(result.threshold, color=COLOURS[1], linewidth=0.9)
-    axes.annotate(
-        "threshold", (result.threshold, 1.01), xycoords=("data", "axes fraction"),
-        ha="center", va="bottom", fontsize=6,
-    )  # fmt: skip
+    axes.axvline(result.threshold, color=COLOURS[1], linewidth=0.9, label="threshold")
     name_rows(axes, shown(result.sets))
     axes.set_xlim(0, None)
     text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
@@ -74,38 +67,23 @@ def _tall_examples(result, width: float) -> float:
 def _areas(axes, result):
     """Draw AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
     name_rows(axes, shown(result.sets))
-    for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
-        points(axes, result.auroc[:, s], colour, marker, name, 1 + (s - 2) * 0.145)
+    each = [result.auroc[:, s] for s in range(len(result.scores))]
+    kinds = zip(each, MARKS, result.scores, strict=True)
+    dots(axes, ((one, *mark, f"distance: {name}") for one, mark, name in kinds), 0.145, start=1)
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set(xlim=(-0.03, 1.03), xlabel="AUROC against unchanged")
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6,
-        ncols=2 if room(axes) > WIDE / 2 else 1,
-        title="distance to the reconstruction from", title_fontsize=6,
-    )  # fmt: skip
 
 
 def _shares(axes, result):
     """Draw shares that are misclassified, flagged, and misclassified but not flagged."""
-    for s, (field, (marker, colour, name)) in enumerate(SHARES.items()):
-        points(axes, 100 * getattr(result, field), colour, marker, name, (s - 1) * 0.22)
+    dots(axes, ((100 * getattr(result, field), *look) for field, look in SHARES.items()), 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
     name_rows(axes, shown(result.sets))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6)
-
-
-def _tall(result, width: float) -> float:
-    return max(len(result.sets), FEWEST) * ROW + HEAD
 
 
 PANELS = {
-    "auroc": Panel(_areas, _tall, 0.56, 0.56),
-    "shares": Panel(_shares, _tall, 0.44, 0.44),
-    "distances": Panel(
-        _distances, lambda result, width: 0.24 * len(result.sets) + 0.6, 1, figure="distances"
-    ),
-    "examples": Panel(
-        _examples, _tall_examples, 1, figure="examples",
-        shown="examples",
-    ),
-}  # fmt: skip
+    "auroc": Panel(_areas, by_rows("sets", 0.2, 0.6), 0.56, 0.56),
+    "shares": Panel(_shares, by_rows("sets", 0.2, 0.6), 0.44, 0.44),
+    "distances": Panel(_distances, by_rows("sets", 0.24, 0.6), 1, figure="distances"),
+    "examples": Panel(_examples, _tall_examples, 1, figure="examples", shown="examples"),
+}

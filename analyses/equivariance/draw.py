@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import band, intervals, look, rows_from
+from capsviz.results.panels import band, dots, kind, look, rows_from
 from capsviz.statistics.estimate import Estimate
 
 WARPS = ("rotation", "scale", "shear", "shift-x", "shift-y")
@@ -65,29 +65,23 @@ def _curves(warp: str, axes, result):
 
 def _probe(axes, result):
     """Draw R2 of the size of each warp, read linearly from each vector."""
-    S = len(result.sources)
-    y = np.arange(len(result.warps))
-    for s in range(S):
-        look = _look(s) | {"linestyle": "none"}
-        at = y + (s - (S - 1) / 2) * 0.7 / S
-        axes.hlines(at, *result.probe.ci95[s].T, color=look["color"], linewidth=0.8)
-        axes.plot(result.probe.value[s], at, **look, label=_labels(result)[s])
-    left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
-    rows_from(axes, result.warps, left, "R² of the size,\nlinear probe")
+    _in_rows(axes, result, result.probe, result.warps, "R² of the size,\nlinear probe")
 
 
 def _law(warp: str, field: str, label: str, axes, result):
     """Draw R2 of each law, a row each, for each kind of vector."""
-    estimate, f, labels = getattr(result, field), result.warps.index(warp), _labels(result)
-    S, L = len(result.sources), len(result.laws)
-    y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
-    left = max(LOWEST, low - 0.05)
-    for s in range(S):
-        at = y + (s - (S - 1) / 2) * 0.7 / S
-        intervals(axes, estimate[s, f], at, look(s) | {"label": labels[s]}, left)
-    for edge in (0.5, L - 1.5):  # the first and the last are what laws are compared with
+    estimate = getattr(result, field)[:, result.warps.index(warp)]
+    for edge in (0.5, len(result.laws) - 1.5):  # laws are compared with the first and the last
         axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
-    rows_from(axes, result.laws, left, f"{label},\n{warp}")
+    _in_rows(axes, result, estimate, result.laws, f"{label},\n{warp}")
+
+
+def _in_rows(axes, result, estimate, names, label):
+    """Draw R2 (S, N) of each kind of vector, side by side in rows."""
+    left = max(LOWEST, np.fmin.reduce(estimate.low, None, initial=0.0) - 0.05)  # some may be NaN
+    kinds = list(map(kind, estimate, range(len(estimate)), _labels(result)))
+    dots(axes, kinds, 0.7 / len(kinds), left=left, markersize=3)
+    rows_from(axes, names, left, label)
 
 
 def _counted(warp: str, result) -> bool:

@@ -3,7 +3,359 @@
 `capsviz faithfulness --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.faithfulness.pixels import OneImage, OverImages, Result, Statistics
-from capsviz.analyses.faithfulness.units import OverUnits, Units
+from __future__ import annotations
 
-__all__ = ["OneImage", "OverImages", "OverUnits", "Result", "Statistics", "Units"]
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Range, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within, within_one
+from capsviz.statistics.words import sentence, word_for
+
+TARGETS = {"read": "the predicted class", "true": "the true class"}
+WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
+Target = Annotated[
+    Literal["read", "true"], "Class to explain: the predicted one ('read'), or the true one."
+]
+Steps = Annotated[int, Range(2), "Steps of the curves, ever larger ones."]
+SHARES = ("curves", "deletion", "insertion", "infidelity")
+
+
+class Result(NamedTuple):
+    """One image under M maps, controls first."""
+
+    image: np.ndarray  # (C, H, W) uint8
+    names: list[str]  # (M,)
+    maps: np.ndarray  # (M, H, W) float32, positions of capsules as rectangles
+    shares: np.ndarray  # (S,) of the pixels that are removed, or shown
+    deletion: np.ndarray  # (M, S) score of the class
+    insertion: np.ndarray  # (M, S)
+    deletion_area: np.ndarray  # (M,)
+    insertion_area: np.ndarray  # (M,)
+    infidelity: np.ndarray  # (M,) in [0, 1]
+    random_maps: np.ndarray  # (M, H, W) float32, of the network with random weights
+    correlation: np.ndarray  # (M,) of ranks, of the two maps; NaN: of the random order
+    left_out: list[str]  # what the network has no map for, and why
+    target: int  # class that is explained
+    label: int | None  # true class, if it is known
+    classes: list[str]
+    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
+
+
+class OneImage(Analysis):
+    """Maps of one image, their deletion and insertion curves, and maps of random weights."""
+
+    Result = Result
+    examples = "capsviz faithfulness --digit 4  # 15 s"
+
+    def measure(
+        self, network, image, label, *, classes, target: Target = "read", steps: Steps = 8,
+        seed: Seed = 0,
+    ):  # fmt: skip
+        """Judge the maps of one image (1, C, H, W)."""
+        import torch
+        from torch.nn.functional import interpolate
+
+        from capsviz.analyses.faithfulness import measures
+        from capsviz.experiments import maps
+        from capsviz.experiments.attacks import frozen
+        from capsviz.nn.images import like_of
+        from capsviz.transforms.augment import to_uint8
+
+        image, generator = image.cpu(), torch.Generator().manual_seed(seed)
+        targets = measures.explained_classes(network, image, label, target)
+        like, shares = image.to(like_of(network)), measures.grid_of(steps)
+        with frozen(network):
+            methods, left_out = maps.methods(network, like, seed)
+            own = [method(like, targets.to(like.device)) for method in methods.values()]
+            drawn, errors = measures.judged(network, image, targets, own, shares, generator)
+            groups = measures.stages(network, like).values()
+            weights = [weight for stage in groups for weight in stage]
+            with measures.randomised(weights, generator):
+                again = like.clone()
+                later = [method(again, targets.to(like.device)) for method in methods.values()]
+
+        def enlarged(some):
+            sides = tuple(image.shape[2:])
+            return torch.cat([interpolate(one.own[:1, None], sides)[0] for one in some]).float()
+
+        names = list(methods)
+        areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
+        pairs = zip(own, later, strict=True)
+        correlation = torch.cat([measures.alike(one.own, other.own) for one, other in pairs])
+        correlation[names.index(maps.RANDOM)] = torch.nan
+        return Result(
+            image=to_uint8(image[0]),
+            names=names,
+            maps=enlarged(own).numpy(),
+            shares=shares.numpy(),
+            deletion=drawn[0, :, 0].numpy(),
+            insertion=drawn[1, :, 0].numpy(),
+            deletion_area=areas[0],
+            insertion_area=areas[1],
+            infidelity=errors[:, 0].numpy(),
+            random_maps=enlarged(later).numpy(),
+            correlation=correlation.numpy(),
+            left_out=left_out,
+            target=int(targets[0]),
+            label=label,
+            classes=list(classes),
+            quantity=maps.own_quantity(network, like, names),
+        )
+
+    def verdict(self, result) -> str:
+        best = result.names[int((result.insertion_area - result.deletion_area).argmax())]
+        return " ".join([
+            f"For class {result.classes[result.target]}, the order by '{best}' has the largest "
+            "area under insertion minus deletion. One image is no evidence: add --n N.",
+            *map(sentence, result.left_out),
+        ])  # fmt: skip
+
+    def caption(self, result, part="") -> str:
+        name = f"class {result.classes[result.target]}"
+        if part == "curves":
+            return (
+                f"Score of {name} when pixels are removed, or are shown alone, in the order of a "
+                "map. One image is no evidence."
+            )
+        return (
+            f"Maps of one image for {name}, each on its own colour scale. Below: the same maps "
+            "with random weights in all layers, and the rank correlation ρ of the two. Numbers: "
+            f"areas under deletion and insertion, and infidelity.{shown_by(result)}"
+        )
+
+
+def shown_by(result) -> str:
+    """Return what the routing map shows, where it is not a length along a pose."""
+    shows, words = ((result.quantity or {}).get(name) for name in ("plain", "words"))
+    return f" The routing map shows {shows}, which adds up to {words}." if shows else ""
+
+
+class Statistics(NamedTuple):
+    """N images under M maps, controls first; differences are to pixels in random order."""
+
+    names: list[str]  # (M,)
+    shares: np.ndarray  # (S,) of the pixels that are removed, or shown
+    curves: Estimate  # (2, M, S) mean score of the class: deletion, insertion
+    deletion: Estimate  # (M,) area
+    insertion: Estimate  # (M,) area
+    gap: Estimate  # (M,) insertion minus deletion
+    infidelity: Estimate  # (M,) in [0, 1]; its n: images of which some square changes the score
+    routed_less: Estimate | None  # (M,) gap of the routing map minus each one's; None: no such map
+    stages: list[str]  # (L,) lowest layer with random weights; all above it have them too
+    sanity: Estimate  # (M, L) correlation with the map before; its n: draws; NaN: none
+    left_out: list[str]  # what the network has no map for, and why
+    target: str  # "read" (the predicted class) or "true": the class that is explained
+    n: int
+    classes: list[str]
+    dataset: str
+    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
+
+    axes = {
+        "curves": (("deletion", "insertion"), "names", "shares"),
+        **dict.fromkeys(("deletion", "insertion", "gap", "infidelity", "routed_less"), ("names",)),
+        "sanity": ("names", "stages"),
+    }
+    formats = dict.fromkeys((*SHARES, "gap", "routed_less", "sanity"), ".3f")
+    titles = {
+        "deletion": "area under deletion",
+        "insertion": "area under insertion",
+        "gap": "insertion minus deletion",
+        "routed_less": "routing map's minus that of",
+        "sanity": "rank correlation with the map before randomisation",
+    }
+    over_runs = dict.fromkeys(SHARES, within_one) | dict.fromkeys(("gap", "sanity"), within(-1, 1))
+
+
+class OverImages(Analysis):
+    """Deletion, insertion, infidelity and sanity of maps over many images."""
+
+    Result = Statistics
+    panels = "draw:MANY"
+    examples = "capsviz faithfulness --n 200  # about 1 min"
+    figure_set = None  # it takes too long
+    headline = ("gap",)
+
+    def measure(
+        self, network, images, labels, *, classes, dataset, progress=iter,
+        target: Target = "read", steps: Steps = 8, seed: Seed = 0,
+    ):  # fmt: skip
+        """Judge the maps of N images (N, C, H, W) with labels (N,), at least 2."""
+        import torch
+
+        from capsviz.analyses.faithfulness import measures
+        from capsviz.experiments import maps
+        from capsviz.experiments.attacks import frozen
+        from capsviz.nn.images import like_of
+        from capsviz.statistics.intervals import mean_interval, require_two
+
+        images, labels = images.cpu(), labels.cpu()
+        require_two(len(images))
+        generator = torch.Generator().manual_seed(seed)
+        targets = measures.explained_classes(network, images, labels, target)
+        first, shares, judged = images[:1].to(like_of(network)), measures.grid_of(steps), []
+        with frozen(network):
+            methods, left_out = maps.methods(network, first, seed)
+            for rows in progress(torch.arange(len(images)).split(measures.AT_A_TIME)):
+                some, chosen = images[rows], targets[rows]
+                batch = some.to(first), chosen.to(first.device)
+                own = [method(*batch) for method in methods.values()]
+                judged.append(measures.judged(network, some, chosen, own, shares, generator))
+            stages = measures.stages(network, first)
+            kept = measures.under_draws(network, methods, images, targets, stages, generator)
+        drawn = torch.cat([one for one, _ in judged], 2)
+        errors = torch.cat([one for _, one in judged], 1)
+        changed = ~errors.isnan().any(0)
+        return Statistics(
+            **measures.areas(list(methods), drawn, shares, seed),
+            infidelity=measures.means(errors[:, changed], seed).undrawn(),
+            stages=list(stages),
+            sanity=Estimate(*mean_interval(kept.numpy()), len(kept)),
+            left_out=left_out,
+            target=target,
+            classes=list(classes),
+            dataset=dataset,
+            quantity=maps.own_quantity(network, first, methods),
+        )
+
+    def verdict(self, result) -> str:
+        return compared(result, ("routing map, uniform", "ink", "|u| map"))
+
+    def caption(self, result, part="") -> str:
+        score, images = TARGETS[result.target], f"{result.n:,} {result.dataset} images"
+        if part == "curves":
+            return (
+                f"Mean score of {score} when pixels are removed, or are shown alone, in the order "
+                f"of a map. Bands: 95 % intervals over {images}."
+            )
+        return (
+            f"Faithfulness of maps: area under insertion minus deletion of the score of {score}; "
+            "infidelity, the share of squared losses by black squares that a map leaves "
+            "unexplained; and rank correlation of a map with itself after layers get random "
+            f"weights ({result.sanity.n} draws). Bars: 95 % intervals over {images}."
+            f"{shown_by(result)}"
+        )
+
+
+def compared(result, rivals) -> str:
+    """Say than which other maps the routing map is more faithful, and what was left out."""
+    groups: dict[str, list[str]] = {"more": [], "not clearly more": [], "less": []}
+    for name in rivals if result.routed_less is not None else ():
+        if name in result.names:
+            less = result.routed_less[result.names.index(name)]
+            groups[word_for(less, "more", "less", "not clearly more")].append(f"'{name}'")
+    clauses = [f"{how} faithful than {', '.join(some)}" for how, some in groups.items() if some]
+    texts = [f"By insertion minus deletion, the routing map is {'; '.join(clauses)}"]
+    return " ".join(map(sentence, [*(texts if clauses else ()), *result.left_out]))
+
+
+class Units(NamedTuple):
+    """N images under M maps, controls first; differences are to the constant map."""
+
+    names: list[str]  # (M,)
+    shares: np.ndarray  # (S,) of the units that are removed, or there alone
+    curves: Estimate  # (2, M, S) mean activation of the class: deletion, insertion
+    accuracy: Estimate  # (2, M, S)
+    deletion: Estimate  # (M,) area
+    insertion: Estimate  # (M,) area
+    gap: Estimate  # (M,) insertion minus deletion
+    routed_less: Estimate | None  # (M,) gap of the routing map minus each one's
+    accuracy_gap: Estimate  # (M,) insertion minus deletion of the accuracy
+    apart: Estimate | None  # (M,) AUROC: positions of the object against others; None: one object
+    over: str  # "positions", "capsules" or "pixels"
+    scene: str  # "clean", "cluttered" or "two-digits"
+    left_out: list[str]  # what the network has no map for, and why
+    n: int
+    classes: list[str]
+    dataset: str
+
+    axes = {k: v for k, v in Statistics.axes.items() if k not in ("infidelity", "sanity")} | {
+        "accuracy": Statistics.axes["curves"],
+        **dict.fromkeys(("accuracy_gap", "apart"), ("names",)),
+    }
+    formats = dict.fromkeys(axes, ".3f")
+    titles = {k: v for k, v in Statistics.titles.items() if k != "sanity"} | {
+        "accuracy_gap": "insertion minus deletion of the accuracy",
+        "apart": "AUROC of the object's positions",
+    }
+    over_runs = dict.fromkeys(
+        ("curves", "accuracy", "deletion", "insertion", "apart"), within_one
+    ) | dict.fromkeys(("gap", "accuracy_gap"), within(-1, 1))
+
+
+class OverUnits(Analysis):
+    """Deletion and insertion of positions, primary capsules or pixels by maps of routing."""
+
+    Result = Units
+    panels = "draw:UNITS"
+    needs = ("votes", "couplings", "interventions", "from_children")
+    examples = "capsviz faithfulness --over positions  # about 1 min"
+    usual_n = 100
+    figure_set = None  # it takes too long
+    headline = ("gap", "apart")
+
+    def measure(
+        self,
+        inputs,
+        n,
+        *,
+        progress=iter,
+        over: Annotated[
+            Literal["positions", "capsules", "pixels"] | None,
+            "What is removed in the order of maps of routing.",
+            Default("pixels, by all maps"),
+        ] = None,
+        scene: Annotated[
+            Literal["clean", "cluttered", "two-digits"],
+            "Images as they are, among pieces of others, or two in one; with --over.",
+        ] = "clean",
+        steps: Steps = 8,
+        seed: Seed = 0,
+    ):
+        """Remove units of n images in the order of maps of their true class, and add them."""
+        from capsviz.analyses.faithfulness import measures
+        from capsviz.statistics.intervals import require_two
+
+        require_two(n)
+        over, part, shares = over or "positions", inputs.dataset.sample(n), measures.grid_of(steps)
+        names, drawn, apart, left_out = measures.measured(
+            inputs.model, measures.make(part, scene, seed), over, shares, seed, progress
+        )
+        activation, accuracy = (measures.areas(names, one, shares, seed) for one in drawn)
+        return Units(
+            **activation,
+            accuracy=accuracy["curves"],
+            accuracy_gap=accuracy["gap"],
+            apart=None if apart is None else measures.means(apart, seed).undrawn(),
+            over=over,
+            scene=scene,
+            left_out=left_out,
+            classes=list(part.classes),
+            dataset=part.name,
+        )
+
+    def verdict(self, result) -> str:
+        own = ("routing map", "routing map, evenly")
+        return compared(result, [name for name in result.names if name not in own])
+
+    def caption(self, result, part="") -> str:
+        what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
+        images += "" if result.scene == "clean" else f" ({result.scene} scenes)"
+        if part == "curves":
+            return (
+                f"Mean activation of the true class, and accuracy, when {what} are removed, or are "
+                "there alone, in the order of a map. Grey and black: controls. "
+                f"Bands: 95 % intervals over {images}."
+            )
+        also = "; and AUROC of a map for the object's positions" * (result.apart is not None)
+        return (
+            "Area under insertion minus deletion of the true class's activation when "
+            f"{what} are removed in the order of a map, or of the accuracy{also}. "
+            f"Bars: 95 % intervals over {images}."
+        )
+
+    def stem(self, base, result) -> str:
+        kind = result.over if result.scene == "clean" else f"{result.over}-{result.scene}"
+        return base.replace(f"-{result.n}-images", f"-{kind}-{result.n}-images")

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness.units import WHAT
+from capsviz.analyses.faithfulness import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import name_rows, points, room, rule, show, split, wrapped
+from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
 CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
@@ -95,14 +95,13 @@ def _map(axes, values, signed):
 
 def _curve(part: int, field: str, label: str, axes, result):
     """Draw the score when units are removed, or shown alone, in the order of each map."""
-    estimate = getattr(result, field, None)  # of one image: values alone
-    values = (result.deletion, result.insertion)[part] if estimate is None else estimate.value[part]
+    estimate = getattr(result, field, None)
     for m, (name, (colour, line)) in enumerate(_styles(_names(result)).items()):
         look = {"color": colour, "linewidth": 1, "label": LABELS.get(name, name)}
-        axes.plot(result.shares, values[m], line, **look)
         if estimate is not None:
-            ends = estimate.ci95[part, m].T
-            axes.fill_between(result.shares, *ends, color=colour, alpha=0.15, linewidth=0)
+            band(axes, result.shares, estimate[part, m], line, **look)
+        else:  # of one image
+            axes.plot(result.shares, (result.deletion, result.insertion)[part][m], line, **look)
     what = WHAT[getattr(result, "over", "pixels")]
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1.02), xticks=[0, 0.25, 0.5, 0.75, 1], ylabel=label)
     axes.set_xlabel(f"% of {what} {('removed', 'shown')[part]}")
@@ -149,9 +148,7 @@ def _points(axes, result, several, title, label, reference=0.0):
     names = _names(result)
     name_rows(axes, [LABELS.get(name, name) for name in names], fontsize=6)
     rule(axes)
-    shifts = (-0.14, 0.14) if len(several) > 1 else (0,)
-    for k, (one, shift) in enumerate(zip(several, shifts, strict=True)):
-        points(axes, one, COLOURS[k], "os"[k], None, shift)
+    dots(axes, zip(several, COLOURS, "os", strict=False), 0.28)
     axes.axvline(reference, color=GREY, linewidth=0.5)
     axes.set_title(title)
     axes.set_xlabel(label, fontsize=6)

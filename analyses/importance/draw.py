@@ -10,8 +10,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.maps import halfrange, one_map
-from capsviz.results.panels import band, percent, show
+from capsviz.results.maps import colour_bar, halfrange, one_map
+from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
 KINDS = ("types", "places", "children", "dimensions")  # of groups
@@ -37,8 +37,7 @@ def _map(axes, result):
     axes.set_title("change without\na position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
-    bar = axes.figure.colorbar(drawn, ax=axes, fraction=0.07, aspect=12, pad=0.02)
-    bar.outline.set_visible(False)
+    colour_bar(drawn, axes, "", fraction=0.07, aspect=12, pad=0.02)
 
 
 def _bars(kind: str, axes, result):
@@ -56,16 +55,11 @@ def _groups(kind: str, axes, result):
     """Draw the change of the true activation without each group, sorted."""
     change = result.activation_change[kind]
     order = change.value.argsort()
-    x = np.arange(len(order))
-    axes.vlines(x, change.low[order], change.high[order], color=COLOURS[0], linewidth=0.8)
-    axes.plot(x, change.value[order], ".", color=COLOURS[0], markersize=3)
-    control = result.control_activation_change[kind]
-    axes.axhspan(float(control.low), float(control.high), color=RANDOM, alpha=0.4, linewidth=0)
-    axes.axhline(float(control.value), color=RANDOM, linestyle="--", linewidth=0.8)
-    at = int(np.flatnonzero(order == result.first[kind])[0])  # it need not be the lowest here
-    control = result.first_activation_change[kind][1]
-    axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
-    axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white")
+    upright(axes, np.arange(len(order)), change[order], ".", color=COLOURS[0], markersize=3)
+    level(axes, result.control_activation_change[kind], RANDOM)
+    at = np.flatnonzero(order == result.first[kind])  # it need not be the lowest here
+    control = result.first_activation_change[kind][1:]
+    upright(axes, at, control, "D", color=RANDOM, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel=CHANGE)
     axes.set_title("true class, one left out", fontsize=6.5)
@@ -101,31 +95,23 @@ def _entropies(axes, result):
         if estimate is not None:
             band(axes, result.levels, estimate, style, color=colour, label=name)
     axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule")
-    axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
-    fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
-    text = "bound of this network: log2 of the images"
-    axes.annotate(text, (result.levels[0], result.bound_bits), xytext=(0, 4),
-                  textcoords="offset points", fontsize=6)  # fmt: skip
-    high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
+    bound = {"linestyle": ":", "label": "bound of this network: log2 of the images"}
+    axes.axhline(result.bound_bits, color="black", linewidth=0.6, **bound)
     _at_levels(axes, result.levels)
-    axes.set(ylim=(-0.2, high), ylabel="bits per class")
+    axes.set_ylabel("bits per class")
     axes.set_title("dictionaries of parse trees", fontsize=6.5)
-    axes.legend(fontsize=6, loc="upper left", ncols=2,
-                handlelength=1.5, columnspacing=0.8, borderaxespad=0.1)  # fmt: skip
 
 
 def _rounded(axes, result):
     """Draw accuracy with couplings rounded to so many levels."""
     own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
-    axes.axhspan(float(own.low), float(own.high), color=RANDOM, alpha=0.3, linewidth=0)
-    axes.axhline(float(own.value), color=RANDOM, linestyle="--", linewidth=0.8, label="own")
-    band(axes, result.levels, rest, "o-", color=COLOURS[0], label="rounded")
+    level(axes, own, RANDOM, "own couplings")
+    band(axes, result.levels, rest, "o-", color=COLOURS[0], label="couplings rounded")
     low = min(float(rest.low.min()), float(own.low))
     _at_levels(axes, result.levels)
     axes.set(ylim=(max(0, low - 0.05), 1.03), ylabel="accuracy")  # markers at 100 % are whole
     percent(axes.yaxis)
     axes.set_title("couplings rounded", fontsize=6.5)
-    axes.legend(fontsize=6)
 
 
 def _at_levels(axes, levels):

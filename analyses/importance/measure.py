@@ -13,8 +13,10 @@ exceed log2 of the number of images.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,16 +52,6 @@ class State(NamedTuple):
     active: Tensor | None  # (B, I)
     couplings: Tensor | None  # (B, I, J)
     norms: Tensor  # (B, I) of the children
-
-
-class Outcomes(NamedTuple):
-    """True activation and rightness, the axis of 2, of N images; G groups of a kind."""
-
-    base: Tensor  # (2, N)
-    single: dict[str, Tensor]  # (G, 2, N) without each group
-    control: dict[str, Tensor]  # (2, N) without random ones of a random group's norm, mean of draws
-    matched: dict[str, Tensor]  # (2, N) the same, of the norm of the group that ranks first
-    curves: dict[str, Tensor]  # (3, S, 2, N) in the order of `ORDERS`
 
 
 def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
@@ -200,19 +192,21 @@ def steps(count: int) -> list[int]:
 
 def measure(
     model, images, labels, kinds, generator, *, planned=None, first=None, progress=iter
-) -> Outcomes:
+) -> dict[tuple[str, str], Tensor]:
     """Remove each group of the kinds; if planned (`plans`), along curves, with controls.
 
-    These are random ones of equal norm, also of that of the group that ranks `first`, by kind.
+    Return true activation and rightness, the axis of 2, of N images, by name and kind: "base" (2,
+    N); "single" (G, 2, N) without each group; "control" (2, N) without random ones of a random
+    group's norm, mean of draws; "matched" the same, of the norm of the group that ranks `first`;
+    and "curves" (3, S, 2, N) in the order of `ORDERS`.
     """
-    base, names = [], Outcomes._fields[1:]
-    parts: dict[str, dict[str, list]] = {name: {kind: [] for kind in kinds} for name in names}
+    parts = defaultdict(list)
     for rows, state in states(model, images, progress):
         truth, B = labels[rows], len(state.norms)
-        base.append(outcome(without(model, state), truth))
+        parts["base", ""].append(outcome(without(model, state), truth))
         for kind, members in kinds.items():
             one = [outcome(removed(model, state, kind, some), truth) for some in members]
-            parts["single"][kind].append(torch.stack(one))
+            parts["single", kind].append(torch.stack(one))
             if planned is None:
                 continue
             drawn = [members[torch.randint(len(members), (B,), generator=generator)]
@@ -221,19 +215,15 @@ def measure(
             for name, some in (("control", drawn), ("matched", same)):
                 each = [removed_at_random(model, state, kind, g, generator) for g in some]
                 outcomes = torch.stack([outcome(activations, truth) for activations in each])
-                parts[name][kind].append(outcomes.mean(0))
+                parts[name, kind].append(outcomes.mean(0))
             orders = [list(random_plan(members, B, generator)) for _ in range(RANDOM)]
             curves = [
                 torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])
                 for order in (*orders, *planned[kind])
             ]
             random = torch.stack(curves[:RANDOM]).mean(0)
-            parts["curves"][kind].append(torch.stack([random, *curves[RANDOM:]]))
-    joined = {
-        name: {kind: torch.cat(some, -1) for kind, some in by_kind.items() if some}
-        for name, by_kind in parts.items()
-    }
-    return Outcomes(torch.cat(base, 1), **joined)
+            parts["curves", kind].append(torch.stack([random, *curves[RANDOM:]]))
+    return {key: torch.cat(some, -1) for key, some in parts.items()}
 
 
 def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str, Any]:
@@ -270,44 +260,37 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     _, state = next(iter(states(model, images[:1])))
     kinds = groups(state, grid)
     ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
-    rank = _effects(ranked)
+    rank = {kind: _effect(ranked, kind) for kind in kinds}
     planned = {kind: plans(kinds[kind], rank[kind]) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}
-    outcomes = measure(
+    found = measure(
         model, images, labels, kinds, generator, planned=planned, first=first, progress=progress
     )
-    counts, own = draw_resamples(len(images), seed=seed), _effects(outcomes)
-    fields: dict = {"base": _means(outcomes.base[:, None], counts, (False, True))[:, 0]}
-    for what, name in enumerate(("activation", "accuracy")):
-        base, shares = outcomes.base[what], what == 1
-        for kind, members in kinds.items():
-            curves = outcomes.curves[kind][:, :, what]  # (3, S, N)
-            single, control = outcomes.single[kind][:, what], outcomes.control[kind][what][None]
-            heights = torch.cat([base.expand(len(curves), 1, -1), curves], 1).double()
-            x = torch.tensor([0, *steps(len(members))]).double()
+    counts, base = draw_resamples(len(images), seed=seed), found["base", ""]
+    fields: dict[str, Any] = defaultdict(dict)
+    for kind, members in kinds.items():
+        x = torch.tensor([0, *steps(len(members))]).double()
+        for what, name in enumerate(("activation", "accuracy")):
+            shares, curves = what == 1, found["curves", kind][:, :, what]  # (3, S, N)
+            control = _paired(found["control", kind][None, what], base[what], counts, shares)[0]
+            heights = torch.cat([base[what].expand(len(curves), 1, -1), curves], 1).double()
             areas = torch.trapezoid(heights, x, dim=1) / x[-1]
-            for field, value in (
-                (f"{name}_change", _paired(single, base, counts, shares)),
-                (f"control_{name}_change", _paired(control, base, counts, shares)[0]),
-                (f"curve_{name}", _means(curves, counts, [shares] * len(curves))),
-                (f"area_{name}", compare_means(areas.numpy(), counts, shares=shares)),
-            ):
-                fields.setdefault(field, {})[kind] = value
-    changes = {
-        kind: torch.stack([outcomes.single[kind][k, 0], outcomes.matched[kind][0]])
-        for kind, k in first.items()
-    }
+            single = found["single", kind][:, what]
+            fields[f"{name}_change"][kind] = _paired(single, base[what], counts, shares)
+            fields[f"control_{name}_change"][kind] = control
+            fields[f"curve_{name}"][kind] = stack(_mean(one, counts, shares) for one in curves)
+            fields[f"area_{name}"][kind] = compare_means(areas.numpy(), counts, shares=shares)
+        changes = torch.stack([found["single", kind][first[kind], 0], found["matched", kind][0]])
+        change = compare_means((changes - base[0]).numpy(), counts, shares=False)
+        fields["first_activation_change"][kind] = change
+        fields["rank_agreement"][kind] = rank_agreement(rank[kind], _effect(found, kind))
+        fields["removed"][kind] = np.array(steps(len(members)))
     return {
         **fields,
+        "base": stack(_mean(base[k : k + 1], counts, k == 1)[0] for k in range(2)),
         "kinds": list(kinds),
         "first": first,
-        "first_activation_change": {
-            kind: compare_means((one - outcomes.base[0]).numpy(), counts, shares=False)
-            for kind, one in changes.items()
-        },
-        "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
         "orders": list(ORDERS),
-        "removed": {kind: np.array(steps(len(rows))) for kind, rows in kinds.items()},
         "grid": grid,
         "how": ROUTED if routes_again(model) else KEPT,
         "others": others.name,
@@ -315,17 +298,21 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     }
 
 
-def _effects(outcomes: Outcomes) -> dict[str, Tensor]:
-    """Return the mean loss of the true activation without each group (G,), by kind."""
-    return {kind: (outcomes.base[0] - one[:, 0]).mean(1) for kind, one in outcomes.single.items()}
+def _effect(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
+    """Return the mean loss of the true activation without each group (G,)."""
+    return (found["base", ""][0] - found["single", kind][:, 0]).mean(1)
 
 
 def _paired(values: Tensor, base: Tensor, counts, shares: bool) -> Estimate:
     """Return means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
-    both = torch.cat([base[None], values]).numpy()
-    less = compare_means(both, counts, shares=shares).difference
+    less = compare_means(torch.cat([base[None], values]).numpy(), counts, shares=shares).difference
     assert less is not None  # of several rows there is one
     return Estimate(less.value[1:], less.ci95[1:], len(base))
+
+
+def _mean(rows: Tensor, counts, shares: bool) -> Estimate:
+    """Return means of rows (K, N), without their differences."""
+    return replace(compare_means(rows.numpy(), counts, shares=shares).undrawn(), difference=None)
 
 
 def rank_agreement(one: Tensor, other: Tensor) -> float:
@@ -335,15 +322,6 @@ def rank_agreement(one: Tensor, other: Tensor) -> float:
     if float(one.std()) == 0 or float(other.std()) == 0:
         return float("nan")
     return float(spearmanr(one, other).statistic)
-
-
-def _means(rows, counts, shares) -> Estimate:
-    """Return means of rows (..., N), those of one after the other, without their differences."""
-    each = [
-        compare_means(row.numpy(), counts, shares=one)
-        for row, one in zip(rows, shares, strict=True)
-    ]
-    return stack(Estimate(one.value, one.ci95, one.n) for one in each)
 
 
 def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:

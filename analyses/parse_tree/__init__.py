@@ -3,11 +3,505 @@
 `capsviz parse-tree --explain` prints the method, what to see, and what not to conclude.
 """
 
-from capsviz.analyses.parse_tree.image import Result, Trees, trees
-from capsviz.analyses.parse_tree.statistics import ParseTree, Statistics, evaluate
-from capsviz.analyses.parse_tree.training import Epochs, Trajectory, follow
+from __future__ import annotations
 
-__all__ = [
-    "Epochs", "ParseTree", "Result", "Statistics", "Trajectory", "Trees", "evaluate", "follow",
-    "trees",
-]  # fmt: skip
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Flag, Range, Seed
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import wilson_each
+from capsviz.statistics.replicates import mean, within, within_one
+from capsviz.statistics.words import sentence, word_for
+
+OTHERS = 500  # images that means are of, at most
+FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
+MOST = 0.5  # of the variance
+SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+DEAD = 0.05  # activation: the largest one of a dead capsule is below it
+STARVED = 0.001  # of the largest gradient: that of a starved capsule is below it
+
+
+class Result(NamedTuple):
+    """Trees of one image, of another, and of the first by an untrained network, if any."""
+
+    images: np.ndarray  # (S, C, H, W) uint8
+    read: np.ndarray  # (S,) predicted classes
+    labels: list[int | None]  # (S,) true ones, where they are known
+    networks: list[str]  # (S,) "trained", "this network" or "freshly initialised"
+    favourites: np.ndarray  # (S, I) parent with each child's largest coupling; -1: all the same
+    margins: np.ndarray  # (S, I) that coupling less the mean of the child's
+    grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
+    coupling_sd: np.ndarray  # (S,) of the couplings about uniform ones
+    classes: list[str]
+
+
+class Trees(Analysis):
+    """The favourite class of each primary capsule, in two images."""
+
+    Result = Result
+    needs = ("couplings",)
+    examples = "capsviz parse-tree --digit 4  # 10 s"
+
+    def measure(
+        self, network, *, picture, inputs, classes,
+        other: Annotated[
+            int | None,
+            Flag("--other", metavar="CLASS"),
+            Default("the one after that of the first"),
+            "Class of the other image.",
+        ] = None,
+        seed: Seed = 0,
+    ):  # fmt: skip
+        from capsviz.inputs.samples import beside, next_class
+
+        other = next_class(inputs, picture) if other is None else other
+        images = beside(inputs, picture, other, 0, "another class (--other)")
+        return trees(network, images, (picture.label, other), classes=classes, seed=seed)
+
+    def stem(self, base, result):
+        return f"{base}-{result.labels[1]}-0"
+
+    def verdict(self, result) -> str:
+        differ = (result.favourites[0] != result.favourites[1]).mean()
+        own = (result.favourites[0] == result.read[0]).mean()
+        return (
+            f"{differ:.0%} of the primary capsules have another favourite class in the other "
+            f"image. In the first image, {own:.0%} favour its predicted class, "
+            f"{result.classes[result.read[0]]}."
+        ).replace("%", " %")
+
+    def caption(self, result, part="") -> str:
+        return (
+            "The class with the largest coupling of each primary capsule, for two images and for "
+            "an untrained network. Left, as a tree: a line goes to the class that most capsules of "
+            "a type favour. Right, at each position of each type: paler is a weaker preference."
+        )
+
+
+def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
+    """Compare the trees of two images (2, C, H, W), and of the first by an untrained network."""
+    import torch
+
+    from capsviz.analyses.parse_tree import measure
+    from capsviz.tracing import coupling_sd
+    from capsviz.transforms.augment import to_uint8
+
+    images = images.cpu()
+    fresh, _ = measure.untrained(model, images, 1, seed)
+    observed = [measure.observe(model, images)]
+    observed += [measure.observe(other, images[:1]) for other in fresh]
+    couplings = torch.cat([one.couplings for one in observed])
+    return Result(
+        images=to_uint8(torch.cat([images, *(images[:1] for _ in fresh)])),
+        read=torch.cat([one.read for one in observed]).numpy(),
+        labels=[*labels, *(labels[0] for _ in fresh)],
+        networks=[*[measure.known_as(model)] * 2, *(measure.FRESH for _ in fresh)],
+        favourites=measure.favourites(couplings).numpy(),
+        margins=measure.preferences(couplings).amax(-1).numpy(),
+        grid=observed[0].grid,
+        coupling_sd=torch.cat([coupling_sd(one.couplings) for one in observed]).numpy(),
+        classes=list(classes),
+    )
+
+
+class Statistics(NamedTuple):
+    """N images; S networks, the own one first, then untrained ones; intervals are 95 %."""
+
+    networks: list[str]  # (S,)
+    components: list[str]  # (7,) where variance lies
+    shares: Estimate  # (S, 7) of the mean square of preferences; NaN: uniform couplings
+    shuffled: Estimate  # (7,) of the own network, with class labels shuffled
+    coupling_sd: np.ndarray  # (S,) about uniform ones, over all images
+    choices: list[str]  # (5,) what favourites do
+    favourites: Estimate  # (S, 5) share of children; NaN: uniform couplings
+    frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
+    accuracy: Estimate | None  # (6,) with these; difference: less that with its own
+    true_activation: Estimate | None  # (6,) mean of the true class
+    moves: list[str] | None  # (3,) positions compared; None: too few positions to move by one
+    trees: list[str] | None  # (2,) the whole tree, and less the usual one of the image's class
+    correlation: Estimate | None  # (2, 3) with the moved image's tree; difference: less the first
+    grid: tuple[int, int, int] | None  # types, rows, columns
+    others: str  # images that frozen couplings and usual favourites are of
+    notes: list[str]
+    classes: list[str]
+    n: int
+    dataset: str
+    tied: np.ndarray | None = None  # (6,) share in which no class is ahead of all others
+    sources: list[str] | None = None  # (A,) couplings, and what they are made of
+    with_class: Estimate | None = None  # (S, A) share of their variance; difference: less couplings
+    own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
+    controls: list[str] | None = None  # (M,) networks whose images are moved as well
+    controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
+    by_child: np.ndarray | None = None  # (I, 3) no longer measured, in some shipped results
+
+    axes = {
+        "shares": ("networks", "components"),
+        "shuffled": ("components",),
+        "favourites": ("networks", "choices"),
+        **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
+        "correlation": ("trees", "moves"),
+        "with_class": ("networks", "sources"),
+        "own_column": ("networks",),
+        "controlled": ("controls", "moves"),
+    }
+    formats = {
+        **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
+        **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),
+    }
+    over_runs = {
+        **dict.fromkeys((*SHARES, "true_activation"), within_one),
+        **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
+        "tied": mean,
+    }
+
+
+class ParseTree(Analysis):
+    """Which share of the couplings' variance goes with the class, and what moves with the image."""
+
+    Result = Statistics
+    panels = "draw:MANY"
+    examples = "capsviz parse-tree --n 1000  # about 45 s"
+    needs = ("couplings",)
+    any_input = True
+    slow = True
+    headline = ("shares", "with_class", "own_column", "accuracy", "correlation", "controlled")
+
+    def measure(
+        self, network, images, labels, *, classes, dataset, inputs, progress=iter,
+        seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
+    ) -> Statistics:  # fmt: skip
+        from capsviz.inputs.samples import other_images
+
+        return evaluate(
+            network, images, labels, other_images(inputs, OTHERS), classes=classes,
+            dataset=dataset, seeds=seeds, seed=seed, progress=progress,
+        )  # fmt: skip
+
+    def verdict(self, result) -> str:
+        parts = [_decides(result.shares[0], result.shuffled)]
+        if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
+            parts.append(word_for(
+                result.correlation[0, 1].difference,
+                "The tree stays at its position when the image moves.",
+                "The tree moves with the image.",
+                "It is not shown that the tree moves with the image, nor that it stays.",
+            ))  # fmt: skip
+        return " ".join([*parts, *map(sentence, result.notes)])
+
+    def caption(self, result, part="") -> str:
+        bars = f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}"
+        if part == "moved":
+            return (
+                "Accuracy and activation of the true class with couplings frozen to means of other "
+                "images. Correlation of an image's tree with the tree of the image moved by one "
+                "position, also of untrained networks, and with random matrices: own ones of each "
+                f"position, or shared by all positions of a type. {bars} (bootstrap)."
+            )
+        return (
+            "Shares of the variance of what primary capsules prefer, for the network, untrained "
+            "networks, and shuffled class labels. Below, how often their favourite class differs, "
+            "and the share of variance that lies between classes, for the couplings and what they "
+            f"are made of. {bars} (bootstrap; Student's t)."
+        )
+
+
+def _decides(shares: Estimate, shuffled: Estimate) -> str:
+    """What decides most of the preferences: the class beyond its share with shuffled labels."""
+    if np.isnan(shares.value).any():
+        return "No primary capsule prefers any class: its couplings are uniform in every image."
+    low = shares.low
+    if low[FIXED].sum() > MOST:
+        return "Primary capsules mostly prefer the same classes in every image: a static tree."
+    if low[OF_CLASS].sum() - np.nan_to_num(shuffled.high[OF_CLASS]).sum() > MOST:
+        alike = shares.value[4] / shares.value[OF_CLASS].sum()
+        how = "alike in all capsules" if alike > MOST else "each in its own way"
+        return f"Primary capsules mostly choose by the class of the image, {how}."
+    if low[OF_IMAGE] > MOST:
+        return "Primary capsules mostly choose by the image, within its class too."
+    return "No single cause decides most of what primary capsules prefer."
+
+
+def evaluate(
+    model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
+) -> Statistics:
+    """Measure the trees of N images (N, C, H, W) with labels (N,), beside `seeds` untrained ones.
+
+    Means are of `others`; the seed is of networks, random matrices, pairs and the bootstrap.
+    """
+    import torch
+
+    from capsviz.analyses.parse_tree import measure
+    from capsviz.tracing import coupling_sd
+
+    images, labels = images.cpu(), labels.cpu()
+    counts = draw_resamples(len(images), seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    fresh, notes = measure.untrained(model, images, seeds, seed)
+    known = measure.observe(model, others.images)
+    observed, rows = [], []
+    for network in (model, *fresh):
+        here = measure.observe(network, images)
+        elsewhere = known if network is model else measure.observe(network, others.images)
+        usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
+        pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
+        favourite = measure.favourites(here.couplings)
+        sources, explained = measure.with_class(network, images, labels, counts)
+        observed.append(here)
+        rows.append({
+            "shares": measure.shares(here, labels, counts),
+            "favourites": measure.choices(favourite, usual, labels, here.read, pairs),
+            "with_class": explained,
+            "own_column": measure.own_column(here.couplings, labels, counts),
+        })  # fmt: skip
+    own = observed[0]
+    mixed = labels[torch.randperm(len(labels), generator=generator)]
+    names = [
+        measure.FRESH if len(fresh) == 1 else f"{measure.FRESH}, seed {seed + k}"
+        for k in range(len(fresh))
+    ]
+    frozen = _frozen(model, images, labels, own, known, others.labels, generator, progress, counts)
+    trees = measure.class_means(known, others.labels)[labels]
+    moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
+    of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
+    return Statistics(
+        **of_networks,
+        networks=[measure.known_as(model), *names],
+        components=list(measure.COMPONENTS),
+        shuffled=measure.shares(own, mixed, counts),
+        coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())
+                              for one in observed]),
+        choices=list(measure.CHOICES),
+        grid=own.grid,
+        others=others.name,
+        notes=[*notes, *frozen.pop("notes"), *moves.pop("notes")],
+        classes=list(classes),
+        n=len(images),
+        dataset=dataset,
+        sources=sources,
+        **frozen,
+        **moves,
+    )  # fmt: skip
+
+
+def _frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
+    """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
+    import torch
+
+    from capsviz.analyses.parse_tree import measure
+    from capsviz.tracing.many import winners
+
+    try:
+        activations = measure.frozen(model, images, own, known, classes, generator, progress)
+    except ValueError as error:
+        none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
+        return none | {"notes": [f"no frozen couplings: {error}"]}
+    read = winners(activations)
+    true = activations[:, torch.arange(len(labels)), labels]
+    return {
+        "frozen": list(measure.FROZEN),
+        "accuracy": compare_means((read == labels).numpy(), counts),
+        "true_activation": compare_means(true.numpy(), counts, shares=False),
+        "tied": (read < 0).double().mean(1).numpy(),
+        "notes": [],
+    }
+
+
+def _moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+    """Correlations with the trees of moved images, and why there are none.
+
+    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
+    usual tree of each image's class.
+    """
+    from capsviz.analyses.parse_tree import measure
+
+    own, why = observed[0], ""
+    apart = measure.steps(networks[0], own.grid)
+    if own.grid is None or max(own.grid[1:]) < 3:
+        why = "the grid has fewer than 3 positions to move by"
+    elif not apart:
+        why = "neighbouring positions see the same part of the image"
+    elif measure.is_even(own.couplings):
+        why = "all couplings are uniform, so none has a tree"
+    if why:
+        none = dict.fromkeys(("moves", "trees", "correlation"))
+        return none | {"notes": [f"trees of moved images: {why}"]}
+
+    def correlations(network, seen, less):
+        values = measure.moved(network, images, seen, apart, less, progress)
+        return stack(compare_means(one, counts, shares=False) for one in values.numpy())
+
+    names, networks, observed, notes = [*names], [*networks], [*observed], []
+    try:
+        networks += measure.randomised(networks[0], own.grid, seed)
+        names += measure.RANDOM
+        observed += [measure.observe(one, images) for one in networks[-2:]]
+    except ValueError as error:
+        notes = [f"no random matrices: {error}"]
+    controls = [
+        correlations(network, seen, (0,))[0]
+        for network, seen in zip(networks[1:], observed[1:], strict=True)
+    ]
+    return {
+        "moves": list(measure.MOVED),
+        "trees": list(measure.TREES),
+        "correlation": correlations(networks[0], own, (0, usual)),
+        "controls": names if controls else None,
+        "controlled": stack(controls) if controls else None,
+        "notes": notes,
+    }
+
+
+class Trajectory(NamedTuple):
+    """T epochs of one run, epoch 0 as it began; I children; quantiles are 5, 25, 50, 75, 95 %."""
+
+    epochs: list[int]  # (T,)
+    accuracy: Estimate  # (T,)
+    largest: np.ndarray  # (T, 5) quantiles over children of the largest activation over images
+    dead: np.ndarray  # (T,) children whose largest activation is below `dead_norm`
+    gradient: np.ndarray  # (T, 5) quantiles of gradients' norms, in shares of the largest child's
+    gradient_largest: np.ndarray  # (T,) norm of the largest child's
+    starved: Estimate  # (T,) children whose gradient is below `starved_share` of that
+    components: list[str]  # (7,)
+    shares: Estimate  # (T, 7) as in `Statistics`
+    children: int
+    dead_norm: float
+    starved_share: float
+    run: str
+    n: int
+    dataset: str
+
+    axes = {
+        **dict.fromkeys(("accuracy", "starved"), ("epochs",)),
+        "shares": ("epochs", "components"),
+    }
+    formats = {"accuracy": ".1%", "starved": ".0f", "shares": ".1%"}
+
+
+class Epochs(Analysis):
+    """Dead and starved primary capsules, and what decides their trees, by epoch of a run."""
+
+    Result = Trajectory
+    panels = "draw:EPOCHS"
+    needs = ("couplings",)
+    figure_set = None
+    headline = ("accuracy", "starved")
+
+    def measure(
+        self, network, images, labels, *, inputs, progress=iter,
+        folder: Annotated[
+            Path | None,
+            Flag("--run", metavar="FOLDER"),
+            "A run of `capsviz train --save-every K`: capsules by epoch.",
+        ] = None,
+        seed: Seed = 0,
+    ) -> Trajectory:  # fmt: skip
+        assert folder is not None  # or another analysis would be chosen
+        return follow(
+            opened(weights(folder), images, inputs.device, progress), images, labels,
+            run=folder.resolve().name, dataset=inputs.dataset.name, seed=seed,
+        )  # fmt: skip
+
+    def checkpoint(self, *, folder, **others):
+        files = weights(folder)
+        return str(files[max(files)])
+
+    def stem(self, base, result):
+        return f"parse-tree-epochs-{result.run}"
+
+    def verdict(self, result) -> str:
+        first, last = result.epochs[0], result.epochs[-1]
+        return (
+            f"In epoch {last} of {result.run}, {result.dead[-1]} of {result.children} primary "
+            f"capsules are dead, and {result.dead[0]} in epoch {first}. More images can only "
+            "revive a capsule."
+        )
+
+    def heading(self, result, part="") -> str:
+        return f"{result.run}, {result.n:,} {result.dataset} images; bands: 5 to 95, 25 to 75 %"
+
+    def caption(self, result, part="") -> str:
+        return (
+            "Primary capsules over training: their largest activation over all images, their "
+            "gradient relative to the largest one, and what decides the variance of their "
+            "preferences. Dashed: the thresholds of dead and starved capsules. Bands: 5 to 95 % "
+            "and 25 to 75 % of the capsules; of the variance, 95 % intervals over images."
+        )
+
+
+def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Trajectory:
+    """Follow capsules over (epoch, network), in order; ValueError without capsules of capsviz."""
+    from capsviz.analyses.parse_tree import measure
+    from capsviz.tracing import routes_again
+    from capsviz.tracing.rerouting import child_gradients
+
+    images, labels, n = images.cpu(), labels.cpu(), len(images)
+    counts, rows = draw_resamples(n, seed=seed), []
+    for epoch, model in networks:
+        if not routes_again(model):
+            raise ValueError("the networks of this run have no capsules, so none can die")
+        squares, most, correct = child_gradients(model, images, labels)
+        norms = squares.mean(0).sqrt().numpy()
+        relative = norms / max(norms.max(), np.finfo(float).tiny)
+        drawn = np.sqrt(np.asarray(counts, float) @ squares.numpy() / n)
+        few = (drawn < STARVED * drawn.max(1, keepdims=True)).sum(1)
+        count = (relative < STARVED).sum()
+        low, high = np.percentile(few, [2.5, 97.5])
+        few = Estimate(count, np.array([min(low, count), max(high, count)]), n)
+        decides = measure.shares(measure.observe(model, images), labels, counts)
+        right = int(correct.sum())
+        rows.append((epoch, right, most.numpy(), norms.max(), relative, few, decides))
+    epochs, answers, active, tops, gradients, starved, shares = zip(*rows, strict=True)
+    largest, hits = np.stack(active), np.array(answers)
+    return Trajectory(
+        epochs=list(epochs),
+        accuracy=Estimate(hits / n, wilson_each(hits, n), n),
+        largest=np.quantile(largest, QUANTILES, axis=1).T,
+        dead=(largest < DEAD).sum(1),
+        gradient=np.quantile(gradients, QUANTILES, axis=1).T,
+        gradient_largest=np.array(tops),
+        starved=stack(starved),
+        components=list(measure.COMPONENTS),
+        shares=stack(shares),
+        children=largest.shape[1],
+        dead_norm=DEAD,
+        starved_share=STARVED,
+        run=run,
+        n=n,
+        dataset=dataset,
+    )
+
+
+def weights(folder: Path) -> dict[int, Path]:
+    """Return the weights of a run's folder by epoch; ValueError for a folder without any."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder '{folder}'")
+    files = {}
+    for path in (folder / "epochs").glob("*.safetensors"):
+        if match := re.search(r"-(\d+)$", path.stem):
+            files[int(match[1])] = path
+    if not files:
+        raise ValueError(
+            f"'{folder}' holds no weights by epoch (epochs/NAME-EPOCH.safetensors): train with "
+            "`capsviz train ... --save-every K`"
+        )
+    return dict(sorted(files.items()))
+
+
+def opened(files: dict[int, Path], images, device, progress=iter):
+    """Yield (epoch, network); epoch 0 is the network as the recipe's seed initialises it."""
+    from capsviz import checkpoint
+
+    for epoch in progress([0, *files]):
+        path = files[epoch or min(files)]
+        model = checkpoint.load(path, device=device)
+        if epoch == 0:
+            seed = checkpoint.read_card(path)["recipe"]["seed"]
+            model = checkpoint.fresh(model, seed, images=images)
+        yield epoch, model

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
-from capsviz.results.panels import MARKERS, name_rows, percent, points, room, rule, show
+from capsviz.results.panels import MARKERS, dots, name_rows, percent, room, rule, show
 from capsviz.statistics.estimate import stack
 
 FRESH = "freshly initialised"  # of the networks of a result
@@ -131,17 +131,13 @@ def _tree(s: int, axes, result):
         axes.plot([], [], "s", color=colour, label=label)
     axes.plot([], [], "s", color=OTHER, label="favours another class")
     step, words = max(1, -(-J // 20)), J > 6 and not are_short(result.classes)
-    slanted = (
-        {"rotation": 30, "ha": "left", "rotation_mode": "anchor"} if words else {"ha": "center"}
-    )
-    for j in range(0, J, step):
-        name = str(result.classes[j])
-        bold = "bold" if j == int(result.read[s]) else "normal"
-        axes.annotate(name, (j, 1), xytext=(0, 7), textcoords="offset points", fontsize=6,
-                      weight=bold, **slanted)  # fmt: skip
-    axes.set(
-        xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 2.1 if words else 1.4), xticks=[], yticks=[]
-    )
+    slanted = {"rotation": 30, "ha": "left", "rotation_mode": "anchor"} if words else {}
+    axes.set(xlim=(-0.5, J - 0.5), ylim=(-0.15, 1.2), yticks=[])
+    axes.set_xticks(range(0, J, step), result.classes[::step], fontsize=6, **slanted)
+    axes.tick_params(length=0, pad=0)
+    axes.xaxis.tick_top()
+    for j, text in zip(range(0, J, step), axes.get_xticklabels(), strict=True):
+        text.set_weight("bold" if j == int(result.read[s]) else "normal")
     axes.spines[:].set_visible(False)
     leaves = f"{len(favourite)} primary capsules in {len(parts)} groups"
     leaves = f"{len(parts)} capsule types" if by_type else leaves
@@ -154,8 +150,6 @@ def _shares(axes, result):
     """Draw what decides the preferences of capsules, for each network and for shuffled labels."""
     rows = [*result.shares.value, result.shuffled.value]
     ends = [*result.shares.ci95, result.shuffled.ci95]
-    names = [*map(_word, result.networks), "labels shuffled"]
-    sd = [*result.coupling_sd, result.coupling_sd[0]]
     for y, (row, interval) in enumerate(zip(rows, ends, strict=True)):
         if np.isnan(row).any():
             axes.text(0.5, y, "uniform couplings: no variance", ha="center", va="center")
@@ -170,17 +164,17 @@ def _shares(axes, result):
         away = np.abs(interval[6] - row[6])[::-1, None]
         bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
         axes.errorbar(row[:6].sum(), y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
-    labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
-    name_rows(axes, labels, fontsize=6)
+    sd = zip([*map(_word, result.networks), "labels shuffled"],
+             [*result.coupling_sd, result.coupling_sd[0]], strict=True)  # fmt: skip
+    name_rows(axes, [f"{name}\n(sd {value:.2g})" for name, value in sd], fontsize=6)
     axes.set(xlim=(0, 1), xlabel="mean square of preferences")
     percent(axes.xaxis)
 
 
 def _dots(axes, title, unit, rows, series):
     """Values with intervals in named rows; of a series its name, colour and estimate."""
-    for k, (name, colour, values) in enumerate(series):
-        shift = (k - (len(series) - 1) / 2) * 0.22
-        points(axes, values, colour, MARKERS[k], _word(name), shift)
+    kinds = zip(series, MARKERS, strict=False)
+    dots(axes, ((one, colour, mark, _word(name)) for (name, colour, one), mark in kinds), 0.22)
     name_rows(axes, [_folded(name) for name in rows], fontsize=6)
     low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
     axes.set(xlim=(low, 1.03), xlabel=unit)
@@ -265,9 +259,7 @@ def _variance(axes, result):
     looks = zip(groups, (SHADES[1], SHADES[5], SHADES[6]), "osD", names, strict=True)
     for row, colour, marker, name in looks:
         axes.plot(T, row, f"{marker}-", color=colour, label=name)
-    images = result.shares[:, 6]
-    axes.fill_between(T, np.nan_to_num(images.low), np.nan_to_num(images.high), color=SHADES[6],
-                      alpha=0.3, linewidth=0)  # fmt: skip
+    axes.fill_between(T, *np.nan_to_num(result.shares.ci95[:, 6].T), color=SHADES[6], alpha=0.3)
     axes.set(ylim=(0, 1), ylabel="variance of preferences")
     percent(axes.yaxis)
     axes.set_title("what decides the tree", fontsize=6.5)
@@ -288,12 +280,10 @@ def _band(axes, epochs, quantiles, colour):
     _by_epoch(axes)
 
 
-def _has(s: int, result) -> bool:
-    return s < len(result.images)
-
-
 PANELS = {
-    f"{name}-{s + 1}": Panel(partial(draw, s), tall, *shares, shown=partial(_has, s))
+    f"{name}-{s + 1}": Panel(
+        partial(draw, s), tall, *shares, shown=lambda result, s=s: s < len(result.images)
+    )
     for s in range(MOST)
     for name, draw, tall, shares in (
         ("image", _image, 0.95, (0.14, 0.25)),

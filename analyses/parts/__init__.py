@@ -29,7 +29,7 @@ class Result(NamedTuple):
     networks: list[str]
     n: int
     dataset: str
-    perturbed: Estimate | None = None  # (2, 3) random directions, units: see `relevance.Relevance`
+    perturbed: Estimate | None = None  # (2, 3) random directions, units: see `relevance`
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
     chosen: list[int] | None = None  # selected types of the first network's `below`
     explained: float = float("nan")  # share of their layer's variance that they explain
@@ -66,7 +66,7 @@ class Parts(Analysis):
         The first network is the one whose units are looked at. The seed is that of partners,
         directions and the bootstrap.
         """
-        from capsviz.analyses.parts import measure, relevance
+        from capsviz.analyses.parts import measure
         from capsviz.tracing.network import children_words
         from capsviz.transforms.augment import to_uint8
 
@@ -85,7 +85,7 @@ class Parts(Analysis):
             n=len(images),
             dataset=dataset,
             below=children_words(first),
-            **relevance.relevance(first, images, seed=seed)._asdict(),
+            **measure.relevance(first, images, seed=seed),
         )
 
     def in_figure_set(self, n, inputs, digit):

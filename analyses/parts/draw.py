@@ -6,7 +6,7 @@ import textwrap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import MARKERS, points, room, rows_from, show, split
+from capsviz.results.panels import by_rows, kind, points, room, rows_from, show, split
 
 
 def _forms(axes, result):
@@ -22,13 +22,11 @@ def _forms(axes, result):
 def _auroc(axes, result):
     """Draw the AUROC of every score, intact images against each broken form."""
     B = len(result.kinds)
-    for b, kind in enumerate(result.kinds):
-        control = kind in result.controls
-        points(
-            axes, result.auroc[:, b], COLOURS[b], MARKERS[b],
-            f"{kind} (control)" if control else kind, (b - (B - 1) / 2) * 0.14,
-            fillstyle="none" if control else "full",
-        )  # fmt: skip
+    for b, name in enumerate(result.kinds):
+        control = name in result.controls
+        drawn = kind(result.auroc[:, b], b, f"{name} (control)" if control else name)
+        fill = "none" if control else "full"
+        points(axes, *drawn, (b - (B - 1) / 2) * 0.14, fillstyle=fill)
     names = [name.replace("pixels: ink", "pixels: brightness") for name in result.scores]
     rows_from(axes, names, 0, "AUROC, intact against broken", at=0.5, fontsize=6)
 
@@ -61,7 +59,7 @@ PANELS = {
         _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1,
         shown=lambda result: result.examples is not None,
     ),
-    "auroc": Panel(_auroc, lambda result, width: 0.24 * len(result.scores) + 0.45, 1),
+    "auroc": Panel(_auroc, by_rows("scores", 0.24, 0.45), 1),
     "relevance": Panel(
         _relevance, lambda result, width: 0.17 * len(_masses(result)) + 0.45, 1,
         figure="relevance", shown=lambda result: bool(_masses(result)),

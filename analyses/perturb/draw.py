@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, plus_minus
+from capsviz.analyses.perturb import clear, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import GAP, beside, mosaic, name_rows, room, wrapped
+from capsviz.results.panels import GAP, beside, by_rows, mosaic, name_rows, room, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page
@@ -129,10 +129,6 @@ def _change(axes, result):
     axes.grid(axis="y", linewidth=0.3)
 
 
-def _tall(result, width: float) -> float:
-    return 0.2 * len(result.standardised) + 0.55
-
-
 def _names(result, narrow) -> list[str]:
     """Of the rows: dimensions, and their ranges where those differ."""
     names = [f"dim {d}" for d in result.dimensions]
@@ -148,4 +144,5 @@ PANELS = {
     "image": Panel(_image, 0.75, 1),
     "dimensions": Panel(_dimensions, _tall_dimensions, 1),
 }
-MANY = {"effects": Panel(_effects, _tall, 0.8, 0.75), "pixels": Panel(_change, _tall, 0.2, 0.25)}
+TALL = by_rows("standardised", 0.2, 0.55)
+MANY = {"effects": Panel(_effects, TALL, 0.8, 0.75), "pixels": Panel(_change, TALL, 0.2, 0.25)}

@@ -42,9 +42,7 @@ class Predict(Analysis):
     """The steps of pictures through a network; measured by a command of its own, of files."""
 
     Result = Result
-    examples = """
-    capsviz predict drawing.png scans/  # 5 s
-    """
+    examples = "capsviz predict drawing.png scans/  # 5 s"
 
     def verdict(self, result) -> str:
         rows = zip(

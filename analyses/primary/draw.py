@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.patches import Rectangle
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import label_end, name_rows, points, room, show, split
+from capsviz.results.panels import numbered, room, show, split
 
 FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
 AROUND, TITLES = 1.3, 0.5  # inches: names and scale beside the pictures, titles above and below
@@ -61,26 +61,24 @@ def _tall(result, width: float) -> float:
 
 def _sse(axes, result):
     """Draw the mean SSE under every condition."""
-    _rows(axes, result, range(len(result.conditions)), result.sse, ".2f")
+    _rows(axes, result.conditions, result.sse, ".2f")
     axes.set(xlim=(0, 1.25 * result.sse.high.max()), xlabel="SSE, mean per image")
 
 
 def _added(axes, result):
     """Draw what couplings that are replaced add to the SSE."""
     controls = [i for i, name in enumerate(result.conditions) if "couplings" in name]
-    _rows(axes, result, controls, result.sse.difference, "+.2f")
+    names = [result.conditions[i] for i in controls]
+    _rows(axes, names, result.sse.difference[controls], "+.2f")
     axes.axvline(0, color="#7F7F7F", linewidth=0.6)
     axes.margins(x=0.3)
     axes.set(xlabel="added to the SSE\nof all capsules")
     axes.set_title("replacing the couplings")
 
 
-def _rows(axes, result, which, estimate, form):
-    for y, i in enumerate(which):
-        one, name = estimate[i], result.conditions[i]
-        points(axes, one, CONTROL if "couplings" in name else ROUTED, "o", shift=y)
-        label_end(axes, one.high, y, f"{one.value:{form}}")
-    name_rows(axes, [result.conditions[i] for i in which])
+def _rows(axes, names, estimate, form):
+    looks = [(CONTROL if "couplings" in name else ROUTED, "o") for name in names]
+    numbered(axes, names, estimate, looks, form)
 
 
 def _share(share) -> str:

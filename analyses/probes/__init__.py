@@ -51,7 +51,7 @@ class Path(Analysis):
             "Which image of the class the path leads to.",
         ] = None,
     ):  # fmt: skip
-        from capsviz.analyses.probes.paths import path_between
+        from capsviz.analyses.probes.measure import path_between
         from capsviz.inputs.samples import beside
         from capsviz.tracing import scores
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import band, intervals, look, mosaic, room, rows_from
+from capsviz.results.panels import band, beside, dots, kind, mosaic, points, room, rows_from
 
 NAMES = {
     "slant_deg": "slant",
@@ -23,24 +23,22 @@ LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
 PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
 
 
-def _style(result, name: str) -> dict:
-    """Return the look of a code, and its name and count of numbers for the key."""
-    text = name.replace("freshly initialised", "untrained").replace("turned", "rotated")
-    if name in result.sources and "components" not in name:
-        text += f": {result.dimensions[result.sources.index(name)]} numbers"
-    return look(result.codes.index(name)) | {"label": text}
+def _kinds(result, estimate, names, named=True):
+    """Yield estimates of codes with their looks, and names and counts of numbers for the key."""
+    for one, name in zip(estimate, names, strict=True):
+        text = name.replace("freshly initialised", "untrained").replace("turned", "rotated")
+        if name in result.sources and "components" not in name:
+            text += f": {result.dimensions[result.sources.index(name)]} numbers"
+        yield kind(one, result.codes.index(name), text if named else None)
 
 
 def _probes(axes, result):
     """Draw R2 of every measure from every kind of vector, filled; of the control task, hollow."""
-    S, y = len(result.sources), np.arange(len(result.measures))
     low = min(float(result.r2.low.min()), float(result.control.low.min()))
-    left = max(LOWEST, min(0.0, low) - 0.05)
-    for s, name in enumerate(result.sources):
-        own = _style(result, name)
-        rows = y + (s - (S - 1) / 2) * 0.7 / S
-        intervals(axes, result.control[s], rows, own | {"fillstyle": "none", "label": None}, left)
-        intervals(axes, result.r2[s], rows, own, left)
+    left, gap = max(LOWEST, min(0.0, low) - 0.05), 0.7 / len(result.sources)
+    for one, fill in ((result.control, "none"), (result.r2, "full")):
+        kinds = _kinds(result, one, result.sources, fill == "full")
+        dots(axes, kinds, gap, left=left, fillstyle=fill, markersize=3)
     axes.plot([], [], "o", fillstyle="none", color=GREY, label="hollow: control task")
     names = [NAMES.get(one, one) for one in result.measures]
     rows_from(axes, names, left, "R² within a class, linear probe")
@@ -48,13 +46,10 @@ def _probes(axes, result):
 
 def _dci(axes, result):
     """Draw disentanglement and completeness of every code."""
-    S = len(result.codes)
     pair = (result.disentanglement, result.completeness)
-    for s, name in enumerate(result.codes):
-        shift = (s - (S - 1) / 2) * 0.7 / S
-        for row, estimate in enumerate(pair):
-            own = _style(result, name) | ({"label": None} if row else {})
-            intervals(axes, estimate[s : s + 1], np.array([row + shift]), own, 0)
+    for row, one in enumerate(pair):
+        kinds = _kinds(result, one, result.codes, row == 0)
+        dots(axes, kinds, 0.7 / len(result.codes), row, left=0, markersize=3)
     right = min(1.03, max(float(one.high.max()) for one in pair) + 0.1)
     rows_from(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes", right=right)
 
@@ -62,9 +57,7 @@ def _dci(axes, result):
 def _cycle(axes, result):
     """Draw R2 of the pose by that of its drawing, and of the controls."""
     left = max(-1.6, min(0.0, float(result.cycle.low.min())) - 0.05)
-    rows = np.arange(len(result.returns))
-    own = {"color": COLOURS[0], "marker": "o", "markersize": 3}
-    intervals(axes, result.cycle, rows, own, left)
+    points(axes, result.cycle, COLOURS[0], "o", left=left, markersize=3)
     short = ["reconstruction", "equal noise", "another image's\nreconstruction"]
     rows_from(axes, short, left, "R² of the pose, encoded again")
 
@@ -123,9 +116,7 @@ def _row(axes, pictures, result, activations, names=None):
     for label, colour in zip(axes.get_xticklabels(), colours, strict=True):
         label.set_color(colour)
     if names is not None:
-        for place, name in zip(centres, names, strict=True):
-            axes.annotate(name, (place, 1), (0, 2), xycoords=("data", "axes fraction"),
-                          textcoords="offset points", ha="center", fontsize=6.5)  # fmt: skip
+        beside(axes, "top", centres, names, fontsize=6.5)
 
 
 def _curves(axes, result):

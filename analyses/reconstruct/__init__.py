@@ -42,9 +42,7 @@ class Reconstruct(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    examples = """
-    capsviz reconstruct --n 1000  # 10 s
-    """
+    examples = "capsviz reconstruct --n 1000  # 10 s"
     headline = ("mean_sse",)
 
     def measure(
@@ -72,53 +70,51 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
         require_two(len(images))
-        firsts = [(labels == k).nonzero()[:per_class, 0] for k in labels.unique()]
-        rows = set(torch.cat(firsts).tolist())
-        examples: dict[int, np.ndarray] = {}
-        worst: list[tuple] = []
-        winners, losses = [], []
-        for start in progress(range(0, len(images), CHUNK_IMAGES)):
-            part = slice(start, start + CHUNK_IMAGES)
-            batch, truth = images[part].float(), labels[part]
+
+        def look(rows):
+            """Both classes (B, 2), their activations, and images with what they decode to."""
+            batch = images[rows].float()
             traced = trace(network, batch, keep=("poses", "lengths"))
             poses, activations = traced.require("poses")[-1], traced.require("lengths")
-            winner = predict(activations)
-            decoded = [decode(network, poses, k).float() for k in (winner, truth)]
-            stacked = to_uint8(torch.stack([batch, *decoded], 1))
+            pair = torch.stack([predict(activations), labels[rows]], 1)
+            decoded = [decode(network, poses, one).float() for one in pair.T]
+            return pair, activations.gather(1, pair).float(), torch.stack([batch, *decoded], 1)
+
+        winners, every, losses = [], [], []
+        for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
+            pair, activations, pictures = look(rows)
+            winners.append(pair[:, 0])
+            every.append(activations)
+            batch, *decoded = pictures.unbind(1)
             losses.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
-            winners.append(winner)
-            examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in rows}
-            pairs = torch.stack([winner, truth], 1)
-            for i, lengths in enumerate(activations.gather(1, pairs).float().numpy()):
-                if winner[i] != truth[i]:
-                    worst.append((lengths, start + i, stacked[i]))
-            worst = sorted(worst, key=lambda one: (-one[0][0], one[1]))[:failures]
         predicted, errors = torch.cat(winners).numpy(), torch.cat(losses).double().numpy()
-        labels, n = labels.numpy(), len(images)
-        order = sorted(examples, key=lambda place: (labels[place], place))
-        places = np.array([place for _, place, _ in worst], dtype=int)
-        empty = np.zeros((0, 3, *images.shape[1:]), np.uint8)
-        counts = np.bincount(labels, minlength=len(classes))
+        lengths, n = torch.cat(every).numpy(), len(images)
+        firsts = [(labels == k).nonzero()[:per_class, 0] for k in labels.unique()]
+        order, true = torch.cat(firsts).numpy(), labels.numpy()
+        places = np.flatnonzero(predicted != true)
+        places = places[np.argsort(-lengths[places, 0], kind="stable")[:failures]]
+        shown = to_uint8(look(np.concatenate([order, places]))[2])
+        counts = np.bincount(true, minlength=len(classes))
         numbers = np.flatnonzero(counts >= 2)
-        by_class = [mean_interval(errors[labels == k]) for k in numbers]
+        by_class = [mean_interval(errors[true == k]) for k in numbers]
         means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
         ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
         ends = np.maximum(ends, 0)  # of few images the interval may begin below
         return Result(
-            examples=np.stack([examples[place] for place in order]) if order else empty,
-            example_labels=labels[order],
+            examples=shown[: len(order)],
+            example_labels=true[order],
             example_predicted=predicted[order],
-            failures=np.stack([stack for *_, stack in worst]) if worst else empty,
-            failure_labels=labels[places],
+            failures=shown[len(order) :],
+            failure_labels=true[places],
             failure_predicted=predicted[places],
-            failure_lengths=np.array([lengths for lengths, *_ in worst]).reshape(-1, 2),
+            failure_lengths=lengths[places],
             failure_places=places,
             numbers=numbers,
             counts=counts[numbers],
             sse_predicted=Estimate(means[:, 0], ends[:, 0]),
             sse_true=Estimate(means[:, 1], ends[:, 1]),
             mean_sse=Estimate(*mean_interval(errors[:, 0]), n),
-            wrong=int((predicted != labels).sum()),
+            wrong=int((predicted != true).sum()),
             n=n,
             classes=list(classes),
             dataset=dataset,

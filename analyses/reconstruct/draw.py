@@ -43,7 +43,10 @@ def _pictures(kind: str, axes, result):
         axes, getattr(result, f"{kind}s").swapaxes(0, 1), columns, ROWS, names, below,
         colours=[PREDICTED if one else "black" for one in wrong], rotation=rotation,
     )  # fmt: skip
-    axes.parts[0].set_title(wrapped(_title(kind, result), 0.9 * room(axes), 7.5))
+    title = f"test images of {result.dataset} by class"
+    if kind == "failure":
+        title = f"misclassified, {len(names)} of {result.wrong}, most confident first"
+    axes.parts[0].set_title(wrapped(title, 0.9 * room(axes), 7.5))
     if under is not None:
         word = result.score.split()[-1]
         under.set_xlabel(f"{word}: predicted, below it true")
@@ -51,16 +54,6 @@ def _pictures(kind: str, axes, result):
 
 def _tall(kind: str, result, width: float) -> float:
     return _layout(kind, result, width)[-1]
-
-
-def _title(kind: str, result) -> str:
-    if kind == "failure":
-        count = f"{len(result.failures)} of {result.wrong}"
-        return f"misclassified, {count}, most confident first"
-    drawn = set(result.example_labels.tolist())
-    absent = [name for k, name in enumerate(result.classes) if k not in drawn]
-    none = f"; none of {', '.join(absent)} among them" if absent else ""
-    return f"test images of {result.dataset} by class{none}"
 
 
 def rotation_of(names, inches) -> int:
@@ -83,11 +76,8 @@ def _errors(axes, result):
         axes.errorbar(place + shift, sse.value, sse.high - sse.value, **look)
     names = [result.classes[k] for k in result.numbers]
     axes.set_xticks(place, names, rotation=rotation_of(names, inches / max(1, len(names))))
-    top = max(sse.ci95.max(initial=0) for sse in (result.sse_predicted, result.sse_true)) or 1
-    columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
-    axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))
-    axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.legend(loc="upper center", ncols=columns, columnspacing=1, handletextpad=0.3)
+    axes.set(xlabel="true class", ylabel="SSE per image", xlim=(-0.6, len(names) - 0.4))
+    axes.set_ylim(bottom=0)
 
 
 PANELS = {

@@ -64,9 +64,7 @@ class OneImage(Analysis):
     Result = Result
     needs = ("votes", "couplings", "poses", "interventions")
     any_input = True
-    examples = """
-    capsviz routing --digit 4  # 6 s
-    """
+    examples = "capsviz routing --digit 4  # 6 s"
 
     def measure(
         self,
@@ -247,9 +245,7 @@ class OverImages(Analysis):
     panels = "draw:MANY"
     needs = ("votes", "couplings", "poses", "interventions")
     any_input = True
-    examples = """
-    capsviz routing --n 1000  # about 15 s
-    """
+    examples = "capsviz routing --n 1000  # about 15 s"
     headline = ("accuracy", "control_accuracy", "effective_parents")
 
     def measure(

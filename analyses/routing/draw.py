@@ -11,11 +11,10 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, maps
 from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
-from capsviz.results.panels import room, show, split, wrapped
+from capsviz.results.panels import room, show, split, upright, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
 NARROWEST = 0.6  # inches of a map with what stands around it
-LINE = 0.14  # of the height of the axes, from a number to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
@@ -44,9 +43,8 @@ def _own_parents(axes, result):
     """Draw the effective number of parents of a capsule, by iteration."""
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
-    iterations = np.arange(1, len(result.couplings) + 1)
     more = "\nband: 5 to 95 %" + " of capsules" * (room(axes) > 2)
-    parents_axes(axes, iterations, counts.mean(1), band, len(result.classes), more)
+    parents_axes(axes, counts.mean(1), band, len(result.classes), more)
 
 
 def _own_votes(axes, result) -> list:
@@ -71,15 +69,18 @@ def _own_votes(axes, result) -> list:
 def _own_activations(axes, result):
     """Draw activations, routed and with uniform couplings."""
     at = np.arange(len(result.classes))
-    maps.dumbbells(axes, at, result.activations, result.uniform_activations)
+    axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
+    axes.plot(at, result.activations, "o", color=RED, label="routed")
+    axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
     axes.set(xlabel=result.parent, ylabel="activation", ylim=(0, 1.05))
     axes.set_title("class capsules" if result.layer is None else "position mean")
     axes.set_yticks([0, 0.5, 1])
     maps.class_ticks(axes.xaxis, result.classes)
 
 
-def parents_axes(axes, iterations, mean, band, J, more):
-    """Draw effective parents, their number in the title, and the entropy on the right."""
+def parents_axes(axes, mean, band, J, more):
+    """Draw effective parents, their number in the title."""
+    iterations = np.arange(1, len(mean) + 1)
     axes.plot(iterations, mean, "o-", color=BLUE)
     if len(iterations) > 1:
         axes.fill_between(iterations, *band.T, color=BLUE, alpha=0.25, linewidth=0)
@@ -88,14 +89,6 @@ def parents_axes(axes, iterations, mean, band, J, more):
     axes.set(ylabel="effective " * (room(axes) > 2) + "parents", ylim=(1, J * 1.03))
     number = f"{mean[-1]:.2f}" if round(mean[-1], 2) < J else f"{mean[-1]:.3f}"
     axes.set_title(f"{'last: ' * (len(iterations) > 1)}{number} of {J}{more}")
-    axes.spines["right"].set_visible(True)
-    right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
-    right.set_ylabel("entropy, nats")
-    whole = [0]
-    for nats in range(1, int(np.log(J)) + 1):
-        if np.exp(nats) - np.exp(whole[-1]) > LINE * (J - 1):
-            whole.append(nats)
-    right.set_ticks(whole if np.log(J) > 2 else np.linspace(0, np.log(J), 3).round(2))
     iteration_ticks(axes, iterations)
 
 
@@ -164,7 +157,13 @@ def _evidence(axes, result):
     grid = split(axes, 1, 2, sharey=True)[0]
     both = (result.type_evidence, result.uniform_type_evidence)
     scale = CenteredNorm(0, maps.halfrange(np.stack(both)))
-    drawn = maps.by_capsule(grid, both, scale, result.child)
+    for one, values, name in zip(grid, both, ("routed", "uniform"), strict=True):
+        look = {"cmap": maps.SIGNED, "norm": scale, "aspect": "auto", "interpolation": "none"}
+        drawn = one.imshow(values.T, **look)
+        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
+        one.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
+        one.set(title=name, xlabel=result.child)
+        one.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     grid[0].set_ylabel(result.parent)
     maps.class_ticks(grid[0].yaxis, result.classes)
     bar = maps.colour_bar(drawn, grid, "evidence; −: well below 0")
@@ -188,20 +187,18 @@ def _sums(axes, result):
 
 
 def _outcome(field: str, title: str, label: str, axes, result):
-    """Draw an outcome by the number of routing iterations, and with control couplings."""
+    """Draw an outcome by the number of routing iterations, and with control couplings.
+
+    Controls far off the scale are written in its corner.
+    """
     scale = 100 if label.endswith("%") else 1
-    pair = [scale * getattr(result, name) for name in (field, f"control_{field}")]
-    _by_iterations(axes, result, *pair)
+    estimate, controls = (scale * getattr(result, name) for name in (field, f"control_{field}"))
     if field == "changed":
         title += " at r = 1" if len(result.changed) > 1 else " its own"
     axes.set(ylabel=label, title=title)
-
-
-def _by_iterations(axes, result, estimate, controls):
-    """r = 1 ... M and the controls; controls far off the scale are written in its corner."""
     count, K = len(estimate), len(controls)
     step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
-    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
+    upright(axes, np.arange(1, count + 1), estimate, "o-", color=BLUE)
     low, high = estimate.low.min(), estimate.high.max()
     if low == high:  # nothing to measure by, as of predictions against themselves
         low, high = min(low, controls.low.min()), max(high, controls.high.max())
@@ -212,7 +209,8 @@ def _by_iterations(axes, result, estimate, controls):
         value = float(controls.value[k])
         if low - 5 * room <= value <= high + 5 * room:
             at = count + step * (1 + k)
-            _errorbar(axes, [at], controls[k : k + 1], *CONTROL_STYLES[k])
+            colour, marker = CONTROL_STYLES[k]
+            upright(axes, [at], controls[k : k + 1], marker, color=colour)
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
@@ -236,8 +234,7 @@ def _by_iterations(axes, result, estimate, controls):
 def _parents(axes, result):
     """Draw the effective number of parents of a capsule, by iteration."""
     one, J = result.effective_parents, len(result.classes)
-    iterations = np.arange(1, len(one) + 1)
-    parents_axes(axes, iterations, one.value, one.ci95, J, "\ndotted: random")
+    parents_axes(axes, one.value, one.ci95, J, "\ndotted: random")
     _dotted(axes, result, result.control_effective_parents.value)
 
 
@@ -245,7 +242,7 @@ def _polarisation(axes, result):
     """Draw the mean of the largest coupling of a capsule, by iteration."""
     estimate = result.polarisation
     iterations = np.arange(1, len(estimate) + 1)
-    _errorbar(axes, iterations, estimate, BLUE, "o-")
+    upright(axes, iterations, estimate, "o-", color=BLUE)
     top = 1.06 if estimate.value.max() > 0.97 else 1  # whole markers
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top))
     axes.set_title(f"polarisation {float(estimate.value[-1]):.3f}\ndotted: random")
@@ -257,7 +254,7 @@ def _agreement(axes, result) -> list:
     """Draw the cosine of votes and pose, and of the control of equal spread."""
     iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
-        line = _errorbar(axes, iterations, result.agreement[:, k], colour, marker)
+        line = upright(axes, iterations, result.agreement[:, k], marker, color=colour)
         _dotted(axes, result, result.control_agreement.value[:, k], "matched", colour)
         named.append((axes, line, name))
     votes(axes, iterations)
@@ -299,13 +296,6 @@ def _by_class(types: bool, axes, result):
         maps.class_ticks(axes.xaxis, result.classes)
         if result.type_coupling is None:
             maps.coupling_bar(image, axes, even)
-
-
-def _errorbar(axes, x, estimate, colour, marker):
-    """Points with their intervals; the line through them."""
-    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
-    line, *_ = axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5)
-    return line
 
 
 def _tall_couplings(result, width: float) -> float:

@@ -36,7 +36,11 @@ def survey(
     require_two(len(images))
     few, parts = images[:PREFIX_IMAGES], defaultdict(list)
     R = len(trace(model, few[:1], keep=("poses",), iterations=iterations).require("poses"))
-    M = _largest_number(model, few[:1], most, R)
+    M = R  # where the network takes no other number
+    if most > R:
+        with suppress(ValueError):
+            _result(model, few[:1], most)
+            M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         batch, truth = images[rows], labels[rows]
@@ -117,15 +121,6 @@ def mean(values: Tensor, *, share: bool = False) -> Estimate:
 def _stacked(of_classes) -> Estimate:
     """Means over the images of each class, whose numbers differ."""
     return replace(stack(mean(one, share=True) for one in of_classes), n=None)
-
-
-def _largest_number(model, image: Tensor, most: int, iterations: int) -> int:
-    """M; R where the network takes no other number."""
-    if most > iterations:
-        with suppress(ValueError):
-            _result(model, image, most)
-            return most
-    return iterations
 
 
 def _is_prefix(model, few: Tensor, most: int, iterations: int) -> bool:

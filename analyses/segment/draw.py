@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from capsviz.analysis import Panel
-from capsviz.results.panels import album, label_end, name_rows, points, room
+from capsviz.results.panels import album, numbered, room
 
 FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
@@ -47,9 +47,8 @@ def _pictures(wrong: bool, axes, result):
     below = [f"* {named((result.labels[i, 0], result.absent[i]))}" for i in some]
     colours = ["black" if right else WRONG for right in (labels == predicted).all(1)]
     album(axes, rows, columns, ROWS, above, below, colours=colours)
-    last = result.first + len(some) - 1
-    which = f"images {result.first} to {last}" if last > result.first else f"image {last}"
     count = f"{len(some)} of {round(result.n * (1 - float(result.right.value))):,}"
+    which = f"images from {result.first} on"
     axes.parts[0].set_title(f"misclassified, {count}" if wrong else which)
     for colour, label in ((FIRST, "first of the pair"), (SECOND, "second"), (BOTH, "both")):
         look = {"markeredgecolor": "black", "markeredgewidth": 0.4, "markersize": 5}
@@ -72,10 +71,9 @@ def overlay(pairs: np.ndarray) -> np.ndarray:
 def _measure(field: str, names: str, label: str, axes, result):
     """Draw a mean over the images with its controls."""
     estimate = getattr(result, field)
-    for y, each in enumerate(estimate):
-        points(axes, each, *((FIRST, "o") if y == 0 else (CONTROL, "s")), shift=y)
-        label_end(axes, each.high, y, f"{each.value:{'.2f' if field == 'iou' else '.1f'}}")
-    name_rows(axes, getattr(result, names))
+    looks = [(FIRST, "o"), *[(CONTROL, "s")] * (len(estimate) - 1)]
+    form = ".2f" if field == "iou" else ".1f"
+    numbered(axes, getattr(result, names), estimate, looks, form)
     axes.set(xlim=(0, 1.12 if field == "iou" else 1.2 * estimate.ci95.max()), xlabel=label)
 
 

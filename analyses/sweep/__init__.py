@@ -48,9 +48,7 @@ class Sweep(Analysis):
     """Accuracy, score of the true class and calibration of networks at each size of a warp."""
 
     Result = Result
-    examples = """
-    capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 90 s
-    """
+    examples = "capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 90 s"
     figure_set = {"step": 10.0, "grid": 3}
     slow = True
     headline = ("area", "worst")

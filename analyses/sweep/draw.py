@@ -68,10 +68,6 @@ def _points(value: float, _) -> str:
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
 
 
-def _tall(result, width: float) -> float:
-    return 0.5 + 0.13 * (1 if result.worst is None else 2) * (len(result.names) + 1)
-
-
 PANELS = {
     "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3),
     "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3),
@@ -82,5 +78,7 @@ PANELS = {
     "calibration": Panel(
         partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3
     ),
-    "summary": Panel(_summary, _tall, 0.4),
+    "summary": Panel(
+        _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4
+    ),
 }  # fmt: skip

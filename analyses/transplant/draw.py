@@ -9,13 +9,10 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
-from capsviz.results import COLOURS
-from capsviz.results.maps import SIGNED, colour_bar, coupling_bar, coupling_scale, halfrange
-from capsviz.results.panels import band, beside, look, percent, points, rows_from, show, split
+from capsviz.results import COLOURS, maps, panels
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
-COUPLING = "cividis"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
 DONORS = (  # in the order of `Rounds.donors`
     (NEITHER, "^", "own, given back"),
@@ -38,50 +35,48 @@ def _tall_pair(result, width: float) -> float:
 
 def _couplings(axes, result):
     """Draw each image, and its couplings to the classes predicted of both images."""
-    grid, maps = split(axes, 2, 3, wspace=0.01, hspace=0.01), result.maps
+    grid = panels.split(axes, 2, 3, wspace=0.01, hspace=0.01)
     columns = [int(k) for k in result.read]
     for k, row in enumerate(grid):
-        show(row[0], result.images[k], "\nimage" if k == 0 else None)
+        panels.show(row[0], result.images[k], "\nimage" if k == 0 else None)
         row[0].set_ylabel(f"image of {result.classes[result.read[k]]}", fontsize=6.5)
-        if maps is None:
+        if result.maps is None:
             row[2].remove()
             row[1].set_subplotspec(axes.get_subplotspec().subgridspec(2, 3)[k, 1:])
             _bars(row[1], result, k)
             continue
-        scale = coupling_scale(maps[:, columns], result.even)
+        scale = maps.coupling_scale(result.maps[:, columns], result.even)
         for one, j in zip(row[1:], columns, strict=True):
-            drawn = one.imshow(maps[k, j], cmap=COUPLING, norm=scale)
+            drawn = one.imshow(result.maps[k, j], cmap=maps.COUPLING, norm=scale)
             one.set(xticks=[], yticks=[])
             if k == 0:
                 one.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
-    if maps is not None:
+    if result.maps is not None:
         label = "own coupling, mean over types"
         place = {"location": "bottom", "aspect": 25, "pad": 0.02}
-        coupling_bar(drawn, grid[:, 1:], result.even, label, **place)
+        maps.coupling_bar(drawn, grid[:, 1:], result.even, label, **place)
 
 
 def _classified(axes, result):
-    """Draw what the votes of each image are classified as, under four couplings."""
-    for k, row in enumerate(split(axes, 2, 4, wspace=0.01, hspace=0.01)):
+    """Draw what the votes of each image are classified as, under four couplings.
+
+    By the reconstruction, or else the activations.
+    """
+    for k, row in enumerate(panels.split(axes, 2, 4, wspace=0.01, hspace=0.01)):
+        roles = {int(result.read[1 - k]): PARTNER, int(result.read[k]): OWN}
         for condition, one in enumerate(row):
-            _reading(one, result, k, condition)
+            values = result.activations[k, condition]
+            read = int(values.argmax())
+            if result.decoded is not None:
+                panels.show(one, result.decoded[k, condition])
+            else:
+                one.bar(range(len(values)), values, color=NEITHER)
+                one.set(xticks=[], yticks=[], ylim=(0, 1))
+            text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
+            one.set_xlabel(text, color=roles.get(read, "black"), fontsize=6.5, labelpad=2)
+            if k == 0:
+                one.set_title(TITLES[condition], fontsize=6.5)
         row[0].set_ylabel(f"votes of\n{result.classes[result.read[k]]}", fontsize=6.5)
-
-
-def _reading(axes, result, k, condition):
-    """Draw what votes are classified as: the reconstruction, or else the activations."""
-    values = result.activations[k, condition]
-    read = int(values.argmax())
-    if result.decoded is not None:
-        show(axes, result.decoded[k, condition])
-    else:
-        axes.bar(range(len(values)), values, color=NEITHER)
-        axes.set(xticks=[], yticks=[], ylim=(0, 1))
-    if k == 0:
-        axes.set_title(TITLES[condition], fontsize=6.5)
-    role = {int(result.read[k]): OWN, int(result.read[1 - k]): PARTNER}.get(read, "black")
-    text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
-    axes.set_xlabel(text, color=role, fontsize=6.5, labelpad=2)
 
 
 def _bars(axes, result, k):
@@ -90,60 +85,52 @@ def _bars(axes, result, k):
     colours = [NEITHER] * len(values)
     colours[int(result.read[k])], colours[int(result.read[1 - k])] = OWN, PARTNER
     axes.bar(range(len(values)), values, color=colours)
-    span = 1.15 * halfrange(result.means - result.even)
+    span = 1.15 * maps.halfrange(result.means - result.even)
     axes.set(ylim=(-span, span), xticks=[])
     axes.tick_params(axis="y", labelsize=6)
     if k == 0:
         axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
 
 
-def _name_conditions(axes, result, label: str):
-    """Name a row for each condition, between pale lines."""
-    rows_from(axes, result.names, -0.03, label)
+def _by_condition(axes, result, label: str, estimates):
+    """Draw estimates of both classes, and of neither, in a row for each condition."""
+    panels.rows_from(axes, result.names, -0.03, label)
     for edge in np.arange(0.5, len(result.names) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
+    names = ("the recipient's class", "the other-class donor's", "neither class")
+    panels.dots(axes, zip(estimates, (OWN, PARTNER, NEITHER), "os^", names, strict=False), 0.2)
 
 
 def _pairs(axes, result):
     """Draw the share of pairs by predicted class, under each condition."""
-    _name_conditions(axes, result, "pairs, by predicted class")
-    for row, (estimate, colour, marker, name) in enumerate((
-        (result.as_own, OWN, "o", "the recipient's class"),
-        (result.as_partner, PARTNER, "s", "the other-class donor's"),
-        (result.as_neither, NEITHER, "^", "neither class"),
-    )):  # fmt: skip
-        points(axes, estimate, colour, marker, name, (row - 1) * 0.2)
-    percent(axes.xaxis)
+    shares = (result.as_own, result.as_partner, result.as_neither)
+    _by_condition(axes, result, "pairs, by predicted class", shares)
+    panels.percent(axes.xaxis)
     texts = [f"s.d. {value:.4f}" for value in result.coupling_sd.value]
-    beside(axes, "right", range(len(texts)), texts, fontsize=6)
+    panels.beside(axes, "right", range(len(texts)), texts, fontsize=6)
 
 
 def _activations(axes, result):
     """Draw the mean activation of both classes, under each condition."""
-    _name_conditions(axes, result, "mean activation of that class")
-    activations = (
-        (result.own_activation, OWN, "o", "the recipient's class"),
-        (result.partner_activation, PARTNER, "s", "the other-class donor's"),
-    )
-    for row, (estimate, colour, marker, name) in enumerate(activations):
-        points(axes, estimate, colour, marker, name, (row - 0.5) * 0.2)
+    means = (result.own_activation, result.partner_activation)
+    _by_condition(axes, result, "mean activation of that class", means)
 
 
 def _positions(axes, result):
     """Draw the change of both activations by position, and that of random capsules."""
     _, rows, columns = result.grid
     changes = (result.partner_change["places"], result.own_change["places"])
-    scale = CenteredNorm(0, max(halfrange(one.value[1:]) for one in changes))
-    grid = split(axes, 1, 2)[0]
+    scale = CenteredNorm(0, max(maps.halfrange(one.value[1:]) for one in changes))
+    grid = panels.split(axes, 1, 2)[0]
     for one, change, (colour, _, name) in zip(grid, changes, CLASSES, strict=True):
         values = change.value[1:].reshape(rows, columns)
-        drawn = one.imshow(values, cmap=SIGNED, norm=scale)
+        drawn = one.imshow(values, cmap=maps.SIGNED, norm=scale)
         one.set(xticks=[], yticks=[])
         one.spines[:].set_visible(False)
         one.set_title(name.replace("'s ", "'s\n"), fontsize=6.5, color=colour)
         text = f"at random\n{float(change.value[0]):+.4f}".replace("-", "\N{MINUS SIGN}")
         one.set_xlabel(text, fontsize=6.5)
-    bar = colour_bar(drawn, grid, "change by position", aspect=10, shrink=0.9)
+    bar = maps.colour_bar(drawn, grid, "change by position", aspect=10, shrink=0.9)
     bar.locator = MaxNLocator(3, symmetric=True)
 
 
@@ -154,14 +141,8 @@ def _changes(kind: str, axes, result):
     for change, (colour, marker, name) in zip(
         (result.partner_change[kind], result.own_change[kind]), CLASSES, strict=True
     ):
-        one, control = change[1:], change[0]
-        axes.axhspan(
-            float(control.low), float(control.high), color=colour, alpha=0.25, linewidth=0,
-            label=f"{name}, at random",
-        )  # fmt: skip
-        axes.axhline(float(control.value), color=colour, linestyle="--", linewidth=0.7)
-        axes.vlines(x, one.low[order], one.high[order], color=colour, linewidth=0.8)
-        axes.plot(x, one.value[order], marker, color=colour, markersize=2.5, label=name)
+        panels.level(axes, change[0], colour, f"{name}, at random")
+        panels.upright(axes, x, change[1:][order], marker, color=colour, markersize=2.5, label=name)
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set(xlabel=f"{PLURALS[kind]}, sorted", ylabel="change of activation")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -174,12 +155,11 @@ def _shares(axes, result):
         shares = result.shares[kind]
         if kind.startswith("single"):  # the control of whole ones
             colour, name = NEITHER, f"{name} at random"
-        band(axes, shares, share, f"{'D^v'[k]}-", color=colour, label=name)
+        panels.band(axes, shares, share, f"{'D^v'[k]}-", color=colour, label=f"exchanged: {name}")
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")
     axes.set_ylabel("classified as donor")
-    percent(axes.xaxis)
-    percent(axes.yaxis)
-    axes.legend(loc="best", fontsize=6)
+    panels.percent(axes.xaxis)
+    panels.percent(axes.yaxis)
 
 
 def _iterations(mode: int, axes, result):
@@ -189,13 +169,12 @@ def _iterations(mode: int, axes, result):
         for shares, line in ((result.own, "-"), (result.partner, "--")):
             one = shares[mode][k]
             x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
-            axes.vlines(x, one.low, one.high, color=colour, linewidth=0.8)
             label = f"couplings: {name}" if line == "-" else None
-            axes.plot(x, one.value, f"{marker}{line}", color=colour, markersize=3.5, label=label)
+            panels.upright(axes, x, one, marker + line, color=colour, markersize=3.5, label=label)
     axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
     axes.set_ylabel("pairs", fontsize=6.5)
     axes.set_xticks(range(1, len(one) + 1))
-    percent(axes.yaxis)
+    panels.percent(axes.yaxis)
 
 
 def _doses(axes, result):
@@ -211,11 +190,10 @@ def _doses(axes, result):
     if aside:
         axes.axvline(x[above].min() - 0.8, color="#DDDDDD", linewidth=0.7, zorder=0)
     for k, name in enumerate(result.conditions):
-        share, style = result.follow[k], look(k)
-        band(axes, x[above], share[above], **style, label=name)
+        share, style = result.follow[k], panels.look(k)
+        panels.band(axes, x[above], share[above], **style, label=name)
         moved = x[~above] + 0.12 * (k - (len(result.conditions) - 1) / 2)
-        axes.vlines(moved, share.low[~above], share.high[~above], color=style["color"])
-        axes.plot(moved, share.value[~above], linestyle="none", **style)
+        panels.upright(axes, moved, share[~above], style.pop("marker"), **style)
         half = float(result.half.value[k])
         if np.isfinite(half):
             ring = {"markerfacecolor": "white", "markersize": 6, "marker": "o", "zorder": 3}
@@ -224,18 +202,17 @@ def _doses(axes, result):
     axes.set_xticks(x, names)
     axes.set(ylim=(-0.03, 1.03), xlabel="dose: factor of the deviation from uniform couplings")
     axes.set_ylabel("classified as the donor")
-    percent(axes.yaxis)
-
-
-def _tall(result, width: float) -> float:
-    return 0.26 * len(result.conditions) + 0.4
+    panels.percent(axes.yaxis)
 
 
 PANELS = {
     "couplings": Panel(_couplings, _tall_pair, 0.43),
     "classified": Panel(_classified, _tall_pair, 0.57),
 }
-MANY = {"pairs": Panel(_pairs, _tall, 0.55), "activations": Panel(_activations, _tall, 0.45)}
+MANY = {
+    "pairs": Panel(_pairs, panels.by_rows("conditions", 0.26, 0.4), 0.55),
+    "activations": Panel(_activations, panels.by_rows("conditions", 0.26, 0.4), 0.45),
+}
 PARTS = {
     "positions": Panel(_positions, 1.6, 0.38, shown="kinds:places"),
     "types": Panel(partial(_changes, "types"), 1.5, 0.3, 1 / 2, shown="kinds:types"),

@@ -99,7 +99,7 @@ class ByCapsules(Exchange):
 
         The seed is of the couples, what is drawn at random, and the bootstrap.
         """
-        from capsviz.analyses.transplant.mixtures import by_part
+        from capsviz.analyses.transplant.measure import by_part
 
         fields = by_part(network, images.cpu(), of, layer, seed, progress)
         return Parts(**fields, of=of, classes=list(classes), dataset=dataset)
@@ -186,7 +186,7 @@ class ByIterations(Exchange):
         seed: Seed = 0,
     ) -> Rounds:
         """Give a donor's last couplings in some of the iterations; in the others, votes route."""
-        from capsviz.analyses.transplant.mixtures import by_iteration
+        from capsviz.analyses.transplant.measure import by_iteration
 
         fields = by_iteration(network, images.cpu(), layer, seed, progress)
         return Rounds(**fields, donors=list(DONORS), classes=list(classes), dataset=dataset)

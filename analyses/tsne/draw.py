@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.panels import beside, name_rows, picture, points, room, rule, wrapped
+from capsviz.results.panels import beside, dots, name_rows, picture, room, rule, wrapped
 
 SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours
@@ -23,9 +23,7 @@ CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
 def _scores(axes, result):
     """Draw how well each map and its numbers keep the classes."""
-    looks = zip((CAPSULES, PIXELS), "os", _titles(result), (-0.15, 0.15), strict=True)
-    for one, look in zip(result.scores, looks, strict=True):
-        points(axes, one, *look)
+    dots(axes, zip(result.scores, (CAPSULES, PIXELS), "os", _titles(result), strict=True), 0.3)
     names = [wrapped(name, 1.1) if room(axes) < 5 else name for name in result.score_names]
     name_rows(axes, names, linespacing=0.95)
     pairs = [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.value.T]

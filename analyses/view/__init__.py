@@ -50,9 +50,7 @@ class View(Analysis):
 
     Result = Result
     needs = ("poses",)
-    examples = """
-    capsviz view --digit 4 --angle 20  # 6 s
-    """
+    examples = "capsviz view --digit 4 --angle 20  # 6 s"
     figure_set = None  # `rotate` and `perturb` show the same image at length
 
     def measure(

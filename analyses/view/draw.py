@@ -44,10 +44,9 @@ def _scores(axes, result):
             edgecolor="white", linewidth=0, label=f"{network}{routing}",
         )  # fmt: skip
     kinds = " or ".join(dict.fromkeys(kind.split()[-1] for kind in result.kinds))
-    axes.set(ylim=(0, 1.05 + 0.2 * -(-K // 2)), ylabel=kinds, xlabel="class")
+    axes.set(ylim=(0, 1.05), ylabel=kinds, xlabel="class")
     axes.set_yticks([0, 0.5, 1])
     axes.set_xticks(range(J), result.classes, rotation=0 if are_short(result.classes) else 90)
-    axes.legend(loc="upper center", ncols=2, borderaxespad=0)
 
 
 def _pose(axes, result):
@@ -57,13 +56,11 @@ def _pose(axes, result):
     axes.axhline(0, color="#7F7F7F", linewidth=0.6)
     axes.vlines(at, result.pose, now, color=COLOURS[6], linewidth=0.8)
     if (moved := np.flatnonzero(result.changes)).size:
-        axes.plot(moved, now[moved], "o", color=COLOURS[1], label="changed")
-    axes.plot(at, result.pose, "o", color=COLOURS[0], mfc="white", label="of the image")
-    low, high = axes.get_ylim()
-    axes.set(ylim=(low, high + 0.25 * (high - low)), xlabel="dimension", ylabel="value")
+        axes.plot(moved, now[moved], "o", color=COLOURS[1], label="pose, changed")
+    axes.plot(at, result.pose, "o", color=COLOURS[0], mfc="white", label="pose of the image")
+    axes.set(xlabel="dimension", ylabel="value")
     axes.set_title(f"pose of {name}")
     axes.set_xticks(at[:: max(1, len(at) // 8)])
-    axes.legend(loc="upper center", ncols=2, borderaxespad=0)
 
 
 PANELS = {

@@ -57,13 +57,19 @@ def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
         shape = len(images), 1, *images.shape[2:]
         return _summed(torch.rand(shape, generator=generator, dtype=torch.double))
 
-    routing, left_out = _of_routing(model, image)
+    def fine(number, images, classes):
+        coarse = grad_cam(model, number, images, classes)
+        return _summed(interpolate(coarse, images.shape[2:], mode="bilinear"))
+
+    score, (routing, left_out) = partial(logits, model), _of_routing(model, image)
     found: Methods = {
         RANDOM: random,
         BRIGHTNESS: lambda images, classes: _summed(images),
         **routing,
         GRADIENT: partial(_gradient, model),
-        INTEGRATED: partial(_integrated, model),
+        INTEGRATED: lambda images, classes: _summed(
+            on_the_way(score, torch.zeros_like(images), images, classes, INTEGRATED)
+        ),
         "occlusion": partial(_occlusion, model),
     }
     several = convolutions(model, image)
@@ -71,7 +77,7 @@ def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
         left_out.append("no Grad-CAM: no convolution with several positions leads to the class")
     for which, numbers in {"first": several[:-1][:1], "last": several[-1:]}.items():
         for number in numbers:
-            found[f"{GRAD_CAM}, {which} convolution"] = partial(_fine, model, number)
+            found[f"{GRAD_CAM}, {which} convolution"] = partial(fine, number)
     return found, left_out
 
 
@@ -210,11 +216,6 @@ def _gradient(model, images, classes) -> Maps:
     return steep._replace(contributions=_summed(slope * images).own)
 
 
-def _integrated(model, images, classes) -> Maps:
-    black, score = torch.zeros_like(images), partial(logits, model)
-    return _summed(on_the_way(score, black, images, classes, INTEGRATED))
-
-
 def _occlusion(model, images, classes) -> Maps:
     """Zeiler & Fergus 2014: pixels by what the windows over them lose, on average."""
     within = []
@@ -225,11 +226,6 @@ def _occlusion(model, images, classes) -> Maps:
     masks = (within[0][:, None, :, None] & within[1][None, :, None]).flatten(0, 1)
     losses = lost(model, images.cpu(), classes.cpu(), masks.expand(len(images), -1, -1, -1))
     return _summed((torch.einsum("bk,khw->bhw", losses, masks.double()) / masks.sum(0))[:, None])
-
-
-def _fine(model, number, images, classes) -> Maps:
-    coarse, sides = grad_cam(model, number, images, classes), tuple(images.shape[2:])
-    return _summed(interpolate(coarse, sides, mode="bilinear"))
 
 
 def _summed(values: Tensor) -> Maps:

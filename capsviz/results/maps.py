@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 from matplotlib.colors import CenteredNorm, Normalize
-from matplotlib.ticker import Locator, MaxNLocator
+from matplotlib.ticker import Locator
 
 from capsviz.arrangement import WIDE
 from capsviz.results import COLOURS
@@ -120,22 +120,4 @@ def one_map(axes, image, extent_px, values, scale):
         yticks=[],
     )
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
-    return drawn
-
-
-def dumbbells(axes, at, routed, uniform):
-    """Draw values with routing and with uniform couplings, and the way between."""
-    axes.vlines(at, uniform, routed, color=GREY, linewidth=0.8)
-    axes.plot(at, routed, "o", color=RED, label="routed")
-    axes.plot(at, uniform, "o", color=BLUE, mfc="white", label="uniform")
-
-
-def by_capsule(grid, both, scale, child):
-    """Draw the evidence (types, J) of each capsule, routed and uniform; "_" is well below 0."""
-    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=True):
-        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
-        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
-        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
-        axes.set(title=name, xlabel=child)
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     return drawn

@@ -47,30 +47,44 @@ def mosaic(axes, pictures, columns):
     return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
 
 
-def intervals(axes, estimate, rows, look, left):
-    """Values (N,) with their intervals in rows; a hollow arrow where one goes beyond the left edge.
+def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf, **look):
+    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,).
 
-    Of a value beyond the edge the arrow stands alone.
+    A hollow arrow stands at the `left` edge where an interval goes beyond it, and alone where the
+    value does.
     """
-    inside = estimate.value >= left
-    ends = np.maximum(estimate.ci95, left)
-    axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
-    axes.plot(estimate.value[inside], rows[inside], linestyle="none", **look)
-    beyond = (estimate.value < left) | (estimate.low < left)
-    if beyond.any():
-        hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
-        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none", "label": None}
-        arrow |= hollow
-        axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
-
-
-def points(axes, estimate, colour, marker, name=None, shift=0.0, **look):
-    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,)."""
     values, ends = np.atleast_1d(estimate.value), np.reshape(estimate.ci95, (-1, 2))
-    rows = np.arange(len(values)) + shift
-    axes.hlines(rows, *ends.T, color=colour, linewidth=1)
-    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", **look}
-    axes.plot(values, rows, marker=marker, color=colour, label=name, **look)
+    rows, inside, beyond = np.arange(len(values)) + shift, ~(values < left), ends[:, 0] < left
+    look = {"markersize": 3.5, "clip_on": False, "linestyle": "none", "color": colour, **look}
+    axes.hlines(rows[inside], *np.maximum(ends[inside], left).T, color=colour, linewidth=1)
+    axes.plot(values[inside], rows[inside], marker=marker, label=name, **look)
+    if beyond.any():
+        arrow = {"marker": "<", "fillstyle": "full", "markerfacecolor": "white", "zorder": 3}
+        axes.plot(np.full(beyond.sum(), left), rows[beyond], **look | arrow)
+
+
+def kind(estimate, s: int, name) -> tuple:
+    """An estimate with colour and marker of the s-th of a few kinds, and its name, for `dots`."""
+    return estimate, COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)], name
+
+
+def dots(axes, kinds, gap, start=0.0, **look):
+    """Draw `points` of several kinds (estimate, colour, marker, name) beside each other in rows."""
+    kinds = list(kinds)
+    for k, kind in enumerate(kinds):
+        points(axes, *kind, shift=start + (k - (len(kinds) - 1) / 2) * gap, **look)
+
+
+def upright(axes, x, estimate, style, **look):
+    """Draw values (N,) as points or a line, with their intervals upright; return the line."""
+    axes.vlines(x, estimate.low, estimate.high, color=look["color"], linewidth=0.8)
+    return axes.plot(x, estimate.value, style, **look)[0]
+
+
+def level(axes, estimate, colour, label=None):
+    """Draw one value as a dashed line across axes, in the band of its interval."""
+    axes.axhspan(*estimate.ci95.tolist(), color=colour, alpha=0.3, linewidth=0)
+    axes.axhline(float(estimate.value), color=colour, linestyle="--", linewidth=0.8, label=label)
 
 
 def band(axes, x, estimate, *style, **look):
@@ -118,9 +132,18 @@ def album(axes, pictures, columns, rows, above, below=None, *, colours=None, rot
     return under
 
 
-def label_end(axes, x, y, text):
-    """Write a number beside the end of its interval."""
-    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=6)
+def numbered(axes, names, estimate, looks, form):
+    """Draw estimates (N,) in named rows, by colours and markers, each with its number beside it."""
+    for row, (one, look) in enumerate(zip(estimate, looks, strict=True)):
+        points(axes, one, *look, shift=row)
+        text, beside = f"{one.value:{form}}", {"textcoords": "offset points", "va": "center"}
+        axes.annotate(text, (one.high, row), (4, 0), fontsize=6, **beside)
+    name_rows(axes, names)
+
+
+def by_rows(field: str, each: float, more: float):
+    """Return how tall a panel is, in inches, with a row for each item in a field of the result."""
+    return lambda result, width: more + each * len(getattr(result, field))
 
 
 def rule(axes, axis="x"):
@@ -134,9 +157,7 @@ def groups(axes, estimates, names, networks):
     K = len(estimates[0])
     for g, estimate in enumerate(estimates):
         for k, one in enumerate(estimate):
-            colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-            label = None if g else networks[k]
-            points(axes, one, colour, marker, label, shift=g * (K + 1) + k, zorder=3)
+            points(axes, *kind(one, k, None if g else networks[k]), g * (K + 1) + k, zorder=3)
     axes.set_yticks(np.arange(len(names)) * (K + 1) + (K - 1) / 2, names)
     axes.set_ylim(len(names) * (K + 1) - 1.5, -0.7)
     axes.tick_params(axis="y", length=0)
@@ -145,17 +166,18 @@ def groups(axes, estimates, names, networks):
 
 
 def beside(axes, edge, places, names, **letters):
-    """Write names at the other edge of an image, "bottom" or "right"; return that axis."""
-    other = axes.secondary_xaxis(edge) if edge == "bottom" else axes.secondary_yaxis(edge)
+    """Write names at another edge of an image, "top", "bottom" or "right"; return that axis."""
+    level = edge in ("top", "bottom")
+    other = axes.secondary_xaxis(edge) if level else axes.secondary_yaxis(edge)
     other.spines[:].set_visible(False)
     other.tick_params(length=0, pad=2)
-    (other.set_xticks if edge == "bottom" else other.set_yticks)(places, names, **letters)
+    (other.set_xticks if level else other.set_yticks)(places, names, **letters)
     return other
 
 
 def look(s: int) -> dict:
     """Colour and marker of the s-th of a few kinds."""
-    colour, marker = COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)]
+    _, colour, marker, _ = kind(None, s, None)
     return {"color": colour, "marker": marker, "markersize": 3}
 
 

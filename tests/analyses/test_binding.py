@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import capsviz
-from capsviz.analyses.binding import Result, evaluate, measure
+from capsviz.analyses.binding import Result, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
@@ -30,8 +30,8 @@ def network():
 @pytest.fixture
 def few(monkeypatch):
     """Maps, and series of turns and moves, of a few images."""
-    monkeypatch.setattr(evaluate, "SERIES", 4)
-    monkeypatch.setattr(evaluate, "MAPPED", 4)
+    monkeypatch.setattr(measure, "SERIES", 4)
+    monkeypatch.setattr(measure, "MAPPED", 4)
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +79,14 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
     seen = measure.see(two, grid)
     whole = seen.whole.double()
     for sign, expected in ((-1, 1), (1, 0)):
-        areas = measure.right(sign * whole, two, seen)
+        areas = measure.right(sign * whole, *seen, two)
         assert np.nanmin(areas) == np.nanmax(areas) == expected
-    assert np.nanmean(measure.right(torch.zeros_like(whole), two, seen)) == 0.5
+    assert np.nanmean(measure.right(torch.zeros_like(whole), *seen, two)) == 0.5
 
 
 @pytest.mark.usefixtures("few")
 def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
-    result = Result(**evaluate.evaluate(network, 24, OPTIONS, 0))
+    result = Result(**measure.evaluate(network, 24, OPTIONS, 0))
     low, high = result.assignment.ci95[result.scored.index("coupling"), 0]
     assert low < 0.5 < high
     assert result.unequal == 0
@@ -124,7 +124,7 @@ def test_networks_for_other_images_are_refused_in_a_line():
     with pytest.raises(ValueError, match=r"images \(1, 64, 64\) of 10 classes.*got \(1, 28, 28\)"):
         truth.grid_of(digits)
     with pytest.raises(ValueError, match="at least 16 images, got 3"):
-        evaluate.evaluate(digits, 3, OPTIONS, 0)
+        measure.evaluate(digits, 3, OPTIONS, 0)
 
 
 @pytest.mark.usefixtures("few")
@@ -147,6 +147,6 @@ def test_a_wrapped_network_is_scored_as_well():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = capsviz.wrap(Own(), image_shape=(1, 64, 64), classes=10)
-    result = Result(**evaluate.evaluate(network, 16, OPTIONS, 0))
+    result = Result(**measure.evaluate(network, 16, OPTIONS, 0))
     assert result.example_true.shape == (6, 6)
     assert result.unequal == 0 and result.follows.value[0, 0] == 0.5

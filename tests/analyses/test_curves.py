@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from capsviz import checkpoint, results
+from capsviz.analyses import curves as files
 from capsviz.analyses.curves import Curves, joined
-from capsviz.analyses.curves import records as files
 from capsviz.cli import main
 from capsviz.training import history
 

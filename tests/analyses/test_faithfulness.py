@@ -7,13 +7,7 @@ from conftest import build_strong
 from helpers.linear_capsnet import CLASSES as J
 from helpers.linear_capsnet import SHAPE, Exact
 
-from capsviz.analyses.faithfulness import (
-    OneImage,
-    OverImages,
-    OverUnits,
-    measures,
-    removal,
-)
+from capsviz.analyses.faithfulness import OneImage, OverImages, OverUnits, measures
 from capsviz.data import Dataset
 from capsviz.experiments import maps
 from capsviz.inputs.opening import Inputs
@@ -143,7 +137,7 @@ def test_no_order_of_units_is_better_than_that_of_their_effects_where_these_add_
 @pytest.mark.parametrize("kind", ["positions", "capsules"])
 def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
     result, part = units(model, 8, over=kind, scene="cluttered"), noise(8)
-    shown = removal.make(part.sample(8), "cluttered", 0)
+    shown = measures.make(part.sample(8), "cluttered", 0)
     children = trace(model, shown.images, keep=("children",)).children
     ends = scores(model, shown.images), from_children(model, children.mean(0, keepdim=True))
     for end, rows in zip(ends, (shown.images, [0]), strict=True):
@@ -156,14 +150,16 @@ def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
 def test_scenes_come_from_a_seed_and_their_objects_are_told_apart():
     part = noise(8)
     for name in ("cluttered", "two-digits"):
-        scene = removal.make(part, name, 0)
-        assert torch.equal(scene.images, removal.make(part, name, 0).images)
+        scene = measures.make(part, name, 0)
+        assert torch.equal(scene.images, measures.make(part, name, 0).images)
         assert scene.images.shape == (8, 1, 21, 19) and scene.parts.shape == (8, 2, 1, 21, 19)
     assert (scene.labels[:, 0] != scene.labels[:, 1]).all()
     parts = torch.zeros(3, 2, *SHAPE)
     parts[:, 0, ..., :2], parts[:, 1, ..., 3:] = 1, 0.4
-    scene = removal.Scene(parts.sum(1), LABELS[:3, None], parts)
-    names, _, apart, _ = removal.measured(Exact(), scene, "positions", measures.grid_of(2), 0, iter)
+    scene = measures.Scene(parts.sum(1), LABELS[:3, None], parts)
+    names, _, apart, _ = measures.measured(
+        Exact(), scene, "positions", measures.grid_of(2), 0, iter
+    )
     apart = dict(zip(names, apart, strict=True))
     assert (apart[maps.CHILDREN] == 1).all() and (apart["constant map"] == 0.5).all()
 

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from capsviz import checkpoint, results
 from capsviz.analyses import parse_tree
-from capsviz.analyses.parse_tree import measure, training
+from capsviz.analyses.parse_tree import measure
 from capsviz.analyses.parse_tree.measure import COMPONENTS
 from capsviz.cli import main
 from capsviz.inputs.samples import Others
@@ -362,7 +362,9 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     read, _ = results.read_result(path)
     assert "epoch 2" in parse_tree.Epochs().verdict(read)
     assert_fits(results.draw("parse_tree", read, "single"))
-    networks = dict(training.opened(training.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu"))
+    networks = dict(
+        parse_tree.opened(parse_tree.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu")
+    )
     first, last = networks[0], networks[2]
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)

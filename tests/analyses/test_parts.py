@@ -6,7 +6,7 @@ import torch
 from conftest import build_strong
 from torch import nn
 
-from capsviz.analyses.parts import OF, Parts, measure, relevance
+from capsviz.analyses.parts import OF, Parts, measure
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 
@@ -151,12 +151,12 @@ class OneHalfEach(nn.Module):
 
 def test_units_that_draw_one_half_each_are_tied_and_random_directions_are_not(generator):
     images = torch.rand(30, 1, 12, 10, generator=generator) * 0.6 + 0.3  # stroke everywhere
-    found = relevance.relevance(OneHalfEach().eval(), images, seed=0)
-    control, units = found.perturbed
+    found = measure.relevance(OneHalfEach().eval(), images, seed=0)
+    control, units = found["perturbed"]
     np.testing.assert_allclose(units.value, [1, 1, 0], atol=1e-6)
     assert control.value[1] < 0.99 and control.value[2] > 0.05
     assert units.difference[1].low > 0 and units.difference[2].high < 0
-    assert found.selected is None and np.isnan(found.explained)
+    assert found["selected"] is None and "explained" not in found
 
 
 def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(generator):
@@ -165,7 +165,7 @@ def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(gene
     winner = torch.tensor([0, 0, 0, 1, 1, 1])
     poses = torch.zeros(6, 2, 2)
     poses[torch.arange(6), winner] = own
-    found = relevance.changes(model, poses, own, winner, torch.eye(2))
+    found = measure.changes(model, poses, own, winner, torch.eye(2))
     for n in range(6):
         some = own[winner == winner[n]]
         for u in range(2):
@@ -176,9 +176,9 @@ def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(gene
 def test_forward_selection_takes_what_explains_most_and_ends_with_all(generator):
     a, b = torch.randn(2, 200, 1, generator=generator)
     activations = torch.cat([0.1 * b, a, a * 2, a + b, torch.zeros(200, 1)], 1)
-    chosen, explained = relevance.forward_selection(activations, 5)
+    chosen, explained = measure.forward_selection(activations, 5)
     assert len(chosen) == 2 and explained == pytest.approx(1)
-    first, share = relevance.forward_selection(activations, 1)
+    first, share = measure.forward_selection(activations, 1)
     shares = []
     for k in range(4):
         one = activations[:, k : k + 1] - activations[:, k : k + 1].mean()
@@ -191,7 +191,7 @@ def test_forward_selection_takes_what_explains_most_and_ends_with_all(generator)
 def test_strokes_are_cut_where_half_of_them_lies_above():
     strokes = torch.zeros(1, 4, 3, dtype=torch.bool)
     strokes[0, 1], strokes[0, 3, 0], strokes[0, 2, :2] = True, True, True
-    halves = relevance.upper_and_lower(strokes)
+    halves = measure.upper_and_lower(strokes)
     assert halves[0].flatten(1).sum(1).tolist() == [3, 3]
     assert torch.equal(halves.any(1), strokes)
 

@@ -9,7 +9,6 @@ from torch import nn
 
 from capsviz import results
 from capsviz.analyses import perturb
-from capsviz.analyses.perturb import measure as statistics_of
 from capsviz.statistics.comparison import holm
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.moments import moments
@@ -50,7 +49,7 @@ def boxes(generator):
 
 @pytest.fixture
 def measured(boxes):
-    return statistics_of.evaluate(Boxes(), boxes, capsule=1, classes=["a", "b"], dataset="boxes")
+    return perturb.evaluate(Boxes(), boxes, capsule=1, classes=["a", "b"], dataset="boxes")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def twos(digits):
 
 @pytest.fixture(scope="module")
 def statistics(foreign, twos):
-    return statistics_of.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
+    return perturb.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
 
 
 def effect(statistics, dimension, measure):
@@ -118,7 +117,7 @@ def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
     ends = np.stack([effect - half, effect + half], 2)
     measured = measured._replace(effect=Estimate(effect, ends))
     p = 2 * t.sf(np.abs(effect), measured.n - 1).ravel()
-    clear = statistics_of.clear(measured)
+    clear = perturb.clear(measured)
     assert np.array_equal(clear.ravel(), holm(p) < 0.05) and 0 < clear.sum() < 24
     outside = (measured.effect.low > 0) | (measured.effect.high < 0)
     assert clear.sum() < outside.sum() and (outside | ~clear).all()
@@ -127,7 +126,7 @@ def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
 def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
     model = Foreign(E=9)
     images, labels = digits
-    statistics = statistics_of.evaluate(
+    statistics = perturb.evaluate(
         model, images[labels == 2][:9], capsule=2, classes=DIGITS, dataset="digits"
     )
     few = perturb.change_each(model, images[:1], statistics=statistics)
@@ -152,7 +151,7 @@ def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
     ],
 )
 def test_a_mean_and_its_interval_have_digits_enough(mean, half, text):
-    assert statistics_of.plus_minus(mean, half) == text
+    assert perturb.plus_minus(mean, half) == text
 
 
 @pytest.mark.parametrize(
@@ -160,9 +159,7 @@ def test_a_mean_and_its_interval_have_digits_enough(mean, half, text):
 )
 def test_a_step_is_no_longer_than_the_poses_of_a_class_span(span, step):
     values = np.linspace(0, span / 0.9, 201)[:, None].repeat(3, 1)
-    assert statistics_of.step_within(np.quantile(values, [0.05, 0.95], axis=0).T) == pytest.approx(
-        step
-    )
+    assert perturb.step_within(np.quantile(values, [0.05, 0.95], axis=0).T) == pytest.approx(step)
 
 
 def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
@@ -234,17 +231,17 @@ def test_images_whose_reconstruction_is_black_are_left_out(boxes):
             return super().decode(poses, classes) * seen
 
     boxes[:, 0, 1, 3] = 0.5 + torch.tensor([0.2] * 20 + [-0.2] * 10)
-    found = statistics_of.evaluate(Fading(), boxes, capsule=1, classes=["a", "b"], dataset="x")
+    found = perturb.evaluate(Fading(), boxes, capsule=1, classes=["a", "b"], dataset="x")
     assert found.n == 20 and np.isfinite(found.effect.value).all()
     with pytest.raises(ValueError, match="at least 2 images"):
-        statistics_of.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
+        perturb.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
 
 
 def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, twos):
     """As on photographs: what is lighter than its ground is no thing that grows wider."""
     about = {"capsule": 2, "classes": DIGITS, "dataset": "noise"}
     for images, said in ((twos, False), (1 - 0.9 * twos, True)):
-        statistics = statistics_of.evaluate(foreign, images, **about)
+        statistics = perturb.evaluate(foreign, images, **about)
         assert ("no dark ground" in perturb.Effects().verdict(statistics)) == said
         title = results.draw("perturb", statistics, "single")._suptitle.get_text()
         assert ("brightness" in title) == said

@@ -12,7 +12,7 @@ from scipy.stats import entropy, ttest_rel
 
 from capsviz import results
 from capsviz.analyses import probes
-from capsviz.analyses.probes import dci, measure, paths
+from capsviz.analyses.probes import dci, measure
 from capsviz.nn import models
 from capsviz.tracing import trace
 
@@ -155,11 +155,11 @@ def bars(count, seed=0, size=8):
 
 def test_the_cycle_of_an_exact_autoencoder_is_one_and_of_a_blind_decoder_is_not():
     images = bars(40)
-    exact = paths.cycle(Mirror(), images, seed=0)
+    exact = measure.cycle(Mirror(), images, seed=0)
     assert exact["cycle"].value[0] == pytest.approx(1) and exact["cycle_read"].value[0] == 1
     assert exact["cycle"].value[1] == pytest.approx(1)  # the drawing is no step away
     assert exact["cycle"].value[2] < 0
-    assert paths.cycle(Mirror(keep=0.0), images, seed=0)["cycle"].value[0] < 0
+    assert measure.cycle(Mirror(keep=0.0), images, seed=0)["cycle"].value[0] < 0
 
 
 def test_the_cycle_by_hand():
@@ -168,11 +168,11 @@ def test_the_cycle_by_hand():
     read = trace(model, images, keep=("lengths",)).lengths.argmax(1)
     off = ((0.9 * images + 0.05 - images) ** 2).sum()
     means = torch.stack([images[read == k].mean(0) for k in range(2)])
-    found = paths.cycle(model, images, seed=0)
+    found = measure.cycle(model, images, seed=0)
     expected = 1 - float(off / ((images - means[read]) ** 2).sum())
     assert found["cycle"].value[0] == pytest.approx(expected, abs=1e-5)
     like = found["cycle"].value[2]
-    other = images[paths.of_like_class(read)]
+    other = images[measure.of_like_class(read)]
     spread = ((images - means[read]) ** 2).sum()
     expected = 1 - float(((0.9 * other + 0.05 - images) ** 2).sum() / spread)
     assert like == pytest.approx(expected, abs=1e-5)
@@ -181,14 +181,14 @@ def test_the_cycle_by_hand():
 def test_the_noise_of_the_control_moves_each_image_as_far_though_it_is_cut_off(generator):
     images = (torch.rand(20, 1, 8, 8, generator=generator) * 1.4 - 0.2).clamp(0, 1)
     distance = torch.linspace(0.1, 3, 20)
-    noisy = paths.as_far(images, torch.randn(images.shape, generator=generator), distance)
+    noisy = measure.as_far(images, torch.randn(images.shape, generator=generator), distance)
     assert noisy.min() >= 0 and noisy.max() <= 1
     torch.testing.assert_close((noisy - images).flatten(1).norm(dim=1), distance, rtol=1e-3, atol=0)
 
 
 def test_a_path_of_a_linear_decoder_is_the_cross_fade():
     images = bars(8)
-    path, fade = paths.strips(Mirror(), images[:4:2], images[4::2], 0)
+    path, fade = measure.strips(Mirror(), images[:4:2], images[4::2], 0)
     torch.testing.assert_close(path, fade)
     torch.testing.assert_close(path[:, 0], images[:4:2])
     torch.testing.assert_close(path[:, -1], images[4::2])
@@ -197,7 +197,7 @@ def test_a_path_of_a_linear_decoder_is_the_cross_fade():
 
 def test_a_path_is_decoded_from_straight_steps_of_the_pose(tiny_images):
     model = build_strong()
-    path, fade = paths.strips(model, tiny_images[:2], tiny_images[2:4], torch.tensor([1, 2]))
+    path, fade = measure.strips(model, tiny_images[:2], tiny_images[2:4], torch.tensor([1, 2]))
     poses = trace(model, tiny_images[:4]).poses[-1]
     mixed = 0.75 * poses[1] + 0.25 * poses[3]
     expected = model.decode(mixed[None], torch.tensor([2])).detach()
@@ -207,22 +207,22 @@ def test_a_path_is_decoded_from_straight_steps_of_the_pose(tiny_images):
 
 def test_couples_are_of_one_class_and_disjoint():
     read = torch.tensor([0, 1, 1, 0, 2, 1, 1, 0, 0])
-    pairs = paths.couples(read, torch.Generator().manual_seed(0))
+    pairs = measure.couples(read, torch.Generator().manual_seed(0))
     assert len(pairs) == 4 and (read[pairs[:, 0]] == read[pairs[:, 1]]).all()
     assert len(pairs.flatten().unique()) == 8
 
 
 def test_the_nearest_image_is_another_one_of_the_class():
     images = bars(24)
-    fields = paths.along(Mirror(), images, seed=0)
+    fields = measure.along(Mirror(), images, seed=0)
     read = trace(Mirror(), images, keep=("lengths",)).lengths.argmax(1)
-    pairs = paths.couples(read, torch.Generator().manual_seed(0))
+    pairs = measure.couples(read, torch.Generator().manual_seed(0))
     far = []
     for a, b in pairs.tolist():
         others = [i for i in range(24) if i not in (a, b) and read[i] == read[a]]
         far.append(min(float((images[i] - images[a]).square().mean().sqrt()) for i in others))
     assert fields["path_distance"].value[0, 0] == pytest.approx(np.mean(far), abs=1e-6)
-    known = paths.along(Mirror(), images, (images, read), seed=0)
+    known = measure.along(Mirror(), images, (images, read), seed=0)
     assert known["path_distance"].value[0, 0] == pytest.approx(0, abs=1e-3)
     assert fields["couples"] == len(pairs) and fields["path_read"].value[:, 0].tolist() == [1, 1]
 
@@ -347,7 +347,7 @@ def test_a_class_that_is_read_too_rarely_is_left_out_or_refused():
 
 def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     model, more = build_strong(), {"labels": [0, 1], "classes": ["a", "b", "c"], "other_index": 1}
-    found = probes.Result(**paths.path_between(model, tiny_images[:2]), **more)
+    found = probes.Result(**measure.path_between(model, tiny_images[:2]), **more)
     assert found.path.shape == (9, 1, 21, 19)
     shown = trace(model, torch.from_numpy(found.path).float() / 255, keep=("lengths",)).lengths
     np.testing.assert_allclose(found.path_activations, shown, atol=0.02)

