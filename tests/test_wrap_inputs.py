@@ -134,6 +134,16 @@ def test_analyses_of_images_are_not_offered_for_other_inputs():
     assert "rotate" in cannot and "(no images)" in cannot
 
 
+def test_maps_name_the_tokens_or_features_that_the_card_has():
+    from capsviz.analyses.routing import OneImage
+
+    words = [f"word {k}" for k in range(I)]
+    net = capsviz.wrap(Text().eval(), classes=J, example=ids(2), card={"children": words})
+    figure = OneImage().draw(OneImage().measure(net, ids(1).float(), classes=list("abc")))
+    named = [[tick.get_text() for tick in axes.get_xticklabels()] for axes in figure.axes]
+    assert named.count(words) == 3
+
+
 def test_other_inputs_are_mapped_by_their_capsules_and_by_themselves():
     from capsviz.analyses.tsne import Tsne
 

@@ -45,6 +45,7 @@ class Result(NamedTuple):
     uniform_type_evidence: np.ndarray | None  # (types, J)
     layer: int | None  # a layer below the classes: its parents' types stand for classes
     changed: str | None = None  # what was changed in the network, in words
+    names: list[str] | None = None  # of the columns of `couplings`, where the card has them
 
     @property
     def parent(self) -> str:
@@ -78,7 +79,7 @@ class OneImage(Analysis):
     ):
         """Trace the routing of one image, and of its control with uniform couplings."""
         from capsviz.tracing import coupling_sd, measures, trace
-        from capsviz.tracing.network import below_classes
+        from capsviz.tracing.network import abilities, below_classes
         from capsviz.transforms.augment import to_uint8
 
         image, layer = image.cpu(), below_classes(network, layer)
@@ -97,8 +98,10 @@ class OneImage(Analysis):
             classes, label = [str(k) for k in range(len(activations))], None
         own, control = (measures.evidence_of(one) for one in (routed, uniform))
         couplings = routed.require("couplings")[:, 0]
+        means = measures.type_means(couplings, routed.grid, linked).numpy()
+        names = [str(one) for one in abilities(network).card.get("children", ())]
         return Result(
-            couplings=measures.type_means(couplings, routed.grid, linked).numpy(),
+            couplings=means,
             entropy_nats=measures.entropy(couplings[:, linked]).numpy(),
             agreement=measures.mean_agreement(whole)[:, 0].numpy(),
             maps=own.maps,
@@ -117,6 +120,7 @@ class OneImage(Analysis):
             type_evidence=own.types,
             uniform_type_evidence=control.types,
             layer=layer,
+            names=names if len(names) == means.shape[1] else None,
         )
 
     def verdict(self, result) -> str:

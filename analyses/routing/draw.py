@@ -32,11 +32,19 @@ def _couplings(axes, result):
         image = one.imshow(result.couplings[r].T, cmap=COUPLING, norm=scale, aspect="auto")
         uniform = " (uniform)" if np.ptp(result.couplings[r]) == 0 else ""
         one.set_title(f"iteration {r + 1}{uniform}" if count > 1 else "couplings, one pass")
-        one.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        one.set_xlabel(result.child)
+        _name_capsules(one, result)
     maps.class_ticks(grid[0].yaxis, result.classes, step=2)
     grid[0].set_ylabel(result.parent)
     maps.coupling_bar(image, grid, 1 / J)
+
+
+def _name_capsules(axes, result):
+    """Name the capsules below an axis, as many as have room, or count them."""
+    axes.set_xlabel(result.child)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    if result.names:
+        step = -(-len(result.names) // int(9 * room(axes)))
+        axes.set_xticks(range(0, len(result.names), step), result.names[::step], rotation=90)
 
 
 def _own_parents(axes, result):
@@ -162,8 +170,8 @@ def _evidence(axes, result):
         drawn = one.imshow(values.T, **look)
         rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
         one.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
-        one.set(title=name, xlabel=result.child)
-        one.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        one.set_title(name)
+        _name_capsules(one, result)
     grid[0].set_ylabel(result.parent)
     maps.class_ticks(grid[0].yaxis, result.classes)
     bar = maps.colour_bar(drawn, grid, "evidence; −: well below 0")

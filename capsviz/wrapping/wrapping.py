@@ -111,7 +111,8 @@ def wrap(
                  they have no positions, so there are no maps.
     votes        "module.method:variable" or output -> (B, I, J, E). None: found.
     children     a module's name, "module.method:variable", or output -> (B, I, D). None: found.
-    card         name, data set and more, for results.
+    card         name, data set and more, for results. "children": names of the tokens or features
+                 whose capsules are routed, for maps.
 
     Returns
     -------
