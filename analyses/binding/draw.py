@@ -21,6 +21,7 @@ SHORT = {
     "one position alone (probe)": "one position alone",
     "votes from the true poses": "true poses (ceiling)",
     "votes from part types alone": "part types (floor)",
+    "couplings of another image at the position": "another image's coupling",
     "positions of the other part": "other part of the whole",
     "positions of a distractor": "distractor",
     "positions of the other part, untrained": "untrained network",
@@ -64,7 +65,7 @@ def assignment(axes, result):
 
 def context(axes, result):
     """Draw how often couplings follow the part that is not seen, in each iteration."""
-    shades = [COLOURS[k] for k in (4, 0)]
+    shades = [COLOURS[k] for k in (4, 3)]
     for r in sorted({min(1, len(result.iterations) - 1), len(result.iterations) - 1}):
         last = r == len(result.iterations) - 1
         for g, name in enumerate(result.pairs):
