@@ -75,8 +75,11 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"'{path}' is damaged ({type(error).__name__}: {error})") from error
     for name, hint in getattr(kind, "__annotations__", {}).items():
-        if _name(hint) == "float" and values.get(name, 0.0) is None:
-            values[name] = math.nan
+        if values.get(name, 0) is not None or "None" in (expected := _name(hint)):
+            continue
+        if expected != "float":
+            raise ValueError(f"'{path}' is damaged: {name} is empty, expected {expected}")
+        values[name] = math.nan
     fields = set(getattr(kind, "_fields", ()))
     missing = fields - set(values) - set(getattr(kind, "_field_defaults", ()))
     if not fields or missing or set(values) - fields:

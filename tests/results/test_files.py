@@ -101,6 +101,13 @@ def test_a_field_with_a_default_may_be_missing_and_no_other_and_none_is_unknown(
             results.read_result(path)
 
 
+@pytest.mark.parametrize("field", ["names", "n", "grid", "share", "late"])
+def test_a_field_that_is_empty_and_must_not_be_is_named(mine, tmp_path, field):
+    path = write_old(tmp_path / "x", lambda values: values.update({field: None}))
+    with pytest.raises(ValueError, match=f"is damaged: {field} is empty, expected "):
+        results.read_result(path)
+
+
 @pytest.mark.parametrize("field", ["analysis", "kind"])
 @pytest.mark.parametrize("value", [{}, [], True, 3, None])
 def test_a_name_of_another_type_is_refused_in_words(tmp_path, field, value):
