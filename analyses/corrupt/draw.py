@@ -80,7 +80,7 @@ def _intervals(axes, result):
 PANELS = {
     "examples": Panel(_examples, by_rows("corruptions", 0.205, 0.68), 0.2, 0.4, shown="examples"),
     "errors": Panel(_errors, by_rows("corruptions", 0.205, 0.68), 0.4, 0.6),
-    "intervals": Panel(_intervals, by_rows("corruptions", 0.205, 0.68), 0.4),
+    "intervals": Panel(_intervals, by_rows("corruptions", 0.205, 0.98), 0.4),
 }
 
 
