@@ -135,13 +135,10 @@ def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
     global _kept
     with torch.inference_mode(False), torch.no_grad():  # for whoever wants gradients of images
         last = _kept
-        if last is None or last[0] != s or not _equal(last[1], weight):
+        alike = last is not None and (last[0], last[1].dtype) == (s, weight.dtype)
+        if last is None or not alike or not torch.equal(last[1], weight):
             last = _kept = (s, weight.detach().clone(), _transformed(weight.detach(), taps, s))
     return last[2]
-
-
-def _equal(kernels: Tensor, weight: Tensor) -> bool:
-    return kernels.dtype == weight.dtype and torch.equal(kernels, weight)
 
 
 @kept

@@ -125,19 +125,19 @@ def read_given(
     if callable(source):
         return _function(recipe, recorded, part, source)
     like = like_of(network)
-    images = recipe.draw(recorded.batch, recorded.batch).to(like)
+    images = recipe.draw(len(recorded.images), len(recorded.images)).to(like)
 
     def run() -> None:
         recipe.run(Pass(network), images)
 
     if ":" in source or part in ("couplings", "votes"):
-        sizes = {"B": recorded.batch, "J": recipe.classes, "I": children}
+        sizes = {"B": len(recorded.images), "J": recipe.classes, "I": children}
         known = {role: n for role, n in sizes.items() if role in TARGETS[part] and n}
         if part == "couplings":
             known.pop("I", None)
         return _variable(network, run, part, source, known)
     count = recipe.classes if part == "poses" else children
-    return _module(network, run, source, recorded.batch, count)
+    return _module(network, run, source, len(recorded.images), count)
 
 
 def _finding(shape: tuple[int, ...], evidence: str) -> str:
@@ -147,7 +147,7 @@ def _finding(shape: tuple[int, ...], evidence: str) -> str:
 def _function(recipe: Recipe, recorded: Recorded, part: str, source: Callable) -> Given:
     value = source(recorded.output)
     shape: Any = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-    known = {"B": recorded.batch, "J": recipe.classes}
+    known = {"B": len(recorded.images), "J": recipe.classes}
     expected = [known.get(axis, axis) for axis in TARGETS[part]]
     if (
         not isinstance(value, Tensor)

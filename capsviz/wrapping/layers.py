@@ -167,19 +167,14 @@ def roles_of_total(
         return roles[: len(how.output)]
     before = []
     for axes in axes_after(event.outputs[0], views, total.inputs[0]):
-        if (role := _one(roles, axes)) is None:
+        own = {roles[axis] for axis in axes}
+        if len(own) > 1:
             return None
-        before.append(role)
+        before.append(own.pop() if own else ".")
     if total.outputs[0].dim() == total.inputs[0].dim():
         return tuple("." if role == "I" else role for role in before)
     dims = summed_dims(total)
     return tuple(role for axis, role in enumerate(before) if axis not in dims)
-
-
-def _one(roles: Roles, axes: set[int]) -> str | None:
-    """Return the role that axes share; "." for no axes, None where they differ."""
-    own = {roles[axis] for axis in axes}
-    return "." if not own else own.pop() if len(own) == 1 else None
 
 
 def roles_before(start: Tensor, path: list[Step], how: Product, roles: Roles) -> Roles | None:
@@ -590,11 +585,6 @@ class Recorded(NamedTuple):
     flow: Flow
     layer: Layer | None = None  # None where no softmax was looked for
     others: tuple[Layer, ...] = ()
-
-    @property
-    def batch(self) -> int:
-        """B."""
-        return len(self.images)
 
 
 class Place(NamedTuple):

@@ -18,6 +18,7 @@ from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
+from capsviz.tracing.record import PER_ITERATION
 from capsviz.wrapping.grid import NOWHERE, Places
 from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
@@ -33,7 +34,6 @@ from capsviz.wrapping.taps import (
     taps_of,
 )
 
-PER_ITERATION = ("logits", "couplings", "weights", "poses")
 ALONE = threading.RLock()  # held while attributes of a network are set, or its modules hooked
 OF_FILES = ("affnist", "curves")  # analyses of results, without a network
 

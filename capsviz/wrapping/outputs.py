@@ -193,7 +193,7 @@ def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
     if value is None:
         raise ValueError("decode= needs poses, and none were found: name them by poses=")
     decode = without_cuda()(decode)
-    result = decode(value[-1], torch.zeros(recorded.batch, dtype=torch.long, device=value.device))
+    result = decode(value[-1], torch.zeros_like(value[-1, :, 0, 0], dtype=torch.long))
     if not isinstance(result, Tensor) or result.numel() != images.numel():
         form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise ValueError(f"decode= must return images {tuple(images.shape)}, it returned {form}")
@@ -204,7 +204,7 @@ def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decode
     """Return decoders by the name of their output, and why there are none."""
     assert recorded.layer is not None
     output, reason = recorded.output, "no output has the size of an image"
-    values = values_of_scores(output, recorded.batch, shown.recipe.classes)
+    values = values_of_scores(output, len(recorded.images), shown.recipe.classes)
     places, _ = vectors.poses(recorded.flow, recorded.layer.rounds, values, tensors(output))
     masks = vectors.masked(recorded.flow, places[-1])
     decoders: dict[str, list[Decoder]] = {}
@@ -280,7 +280,7 @@ class Decoder:
     """
 
     def __init__(self, network: nn.Module, recorded: Recorded, masked: Masked, image: Tensor):
-        flow, self.masked, self.batch, self.astray = recorded.flow, masked, recorded.batch, 0
+        flow, self.masked, self.batch, self.astray = recorded.flow, masked, len(recorded.images), 0
         self.image_shape = recorded.images.shape[1:]
         self.start: Port = (masked.event.index, 0)
         end = flow.port(image)

@@ -66,14 +66,11 @@ def children(flow: Flow, turn: Round) -> Place | str:
         if own is None:
             return f"votes come from {event.name} in {event.place}"
         place = Place(event, at[0], _letters(own))
-        if _count(place, "I") == turn.count("I"):
+        sizes = zip(place.tensor.shape, place.roles, strict=True)
+        if prod(n for n, role in sizes if role == "I") == turn.count("I"):
             return place
         return f"votes are put together of several products, as {event.name} in {event.place}"
     return "votes come from no product with weights"
-
-
-def _count(place: Place, role: str) -> int:
-    return prod(n for n, own in zip(place.tensor.shape, place.roles, strict=True) if own == role)
 
 
 def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set] | None:

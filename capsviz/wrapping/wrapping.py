@@ -347,7 +347,9 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     known.say("decoder", finding)
     known.places = _places(shown, recorded.images, options.grid)
     known.say("grid", known.places.evidence)
-    known.image_bytes = _bytes(recorded.flow) // recorded.batch
+    made = (t for event in recorded.flow.events for t in event.outputs)
+    sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
+    known.image_bytes = max(1, sum(sizes.values())) // len(recorded.images)
     if recorded.layer is not None:
         known.passes = len(recorded.layer.rounds)
         if known.passes > 1:
@@ -395,7 +397,7 @@ def capsules(
         given("poses", options.poses)
     elif layer is not None:
         values = outputs.values_of_scores(
-            recorded.output, recorded.batch, recipe.classes, options.scores
+            recorded.output, len(recorded.images), recipe.classes, options.scores
         )
         returned = tensors(recorded.output)
         places, doubt = vectors.poses(flow, layer.rounds, values, returned, recorded.others)
@@ -453,7 +455,7 @@ def _scores(
     recipe: Recipe, recorded: Recorded, scores: Callable | str | None, has_poses: bool
 ) -> tuple[Callable | None, str]:
     """Return how scores are made of the output, given or found; None for norms of the poses."""
-    output, expected = recorded.output, (recorded.batch, recipe.classes)
+    output, expected = recorded.output, (len(recorded.images), recipe.classes)
     if callable(scores):
         value = scores(output)
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -529,9 +531,3 @@ def setters(network: nn.Module, values: range, rounds: list[Round], call: Callab
         if fits := [one for one in candidates(network, values, named=named) if sets(one)]:
             return fits
     return []
-
-
-def _bytes(flow: Flow) -> int:
-    made = (t for event in flow.events for t in event.outputs)
-    sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
-    return max(1, sum(sizes.values()))

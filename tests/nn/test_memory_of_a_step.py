@@ -53,9 +53,8 @@ def test_a_step_takes_little_more_than_its_convolutions_and_a_literal_one_much_m
     ids=str,
 )
 def test_the_memory_that_training_asks_for_in_advance_is_what_it_takes(tmp_path, settings):
-    found, again = (step(tmp_path, "capsviz", **settings) for _ in range(2))
-    transient = max(found["transient_bytes"], again["transient_bytes"])  # peaks, by a few percent
-    taken = transient + 16 * found["parameters"]  # weights, gradients, Adam
+    found = step(tmp_path, "capsviz", **settings)
+    taken = found["transient_bytes"] + 16 * found["parameters"]  # weights, gradients, Adam
     assert 0.8 * taken <= found["estimate_bytes"] <= 1.4 * taken
 
 

@@ -188,7 +188,7 @@ def test_large_images_are_looked_at_fewer_at_a_time():
     assert tracing.images_at_a_time(small) == tracing.CHUNK_IMAGES
     some = tracing.images_at_a_time(large)
     assert 1 < some < tracing.CHUNK_IMAGES
-    assert some * large.image_bytes <= tracing.PASS_BYTES
+    assert some * large.image_bytes <= tracing.forward.PASS_BYTES
     assert tracing.images_at_a_time(torch.nn.Linear(1, 1)) == tracing.CHUNK_IMAGES
 
 

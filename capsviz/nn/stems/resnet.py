@@ -52,15 +52,11 @@ def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Se
     groups = []
     for number, after in enumerate(channels):
         for block in range(blocks):
-            groups.append(_block(width, after, 2 if number > 0 and block == 0 else 1))
+            stride, shortcut = 2 if number > 0 and block == 0 else 1, None
+            if stride != 1 or width != after:
+                shortcut = nn.Sequential(
+                    nn.Conv2d(width, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+                )
+            groups.append(BasicBlock(width, after, stride, shortcut))
             width = after
     return nn.Sequential(*groups)
-
-
-def _block(before: int, after: int, stride: int) -> BasicBlock:
-    shortcut = None
-    if stride != 1 or before != after:
-        shortcut = nn.Sequential(
-            nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
-        )
-    return BasicBlock(before, after, stride, shortcut)
