@@ -132,7 +132,7 @@ def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
     transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
     (row,) = leaderboard.table([tmp_path])
     assert (
-        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].path == own
+        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].file == own
     )
 
 

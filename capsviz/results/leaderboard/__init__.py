@@ -52,8 +52,8 @@ class Cell(NamedTuple):
     """A number and the file that it comes from."""
 
     estimate: Estimate
-    path: Path
     runs: int  # training runs behind it
+    file: Path | None
 
 
 class Row(NamedTuple):
@@ -96,7 +96,7 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
-                cell = Cell(estimate, record.path, runs)
+                cell = Cell(estimate, runs, record.path)
                 for row in table:
                     if _is_of(record, name, row.network):
                         best = row.cells.get(column.title)
