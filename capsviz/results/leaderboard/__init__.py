@@ -45,6 +45,7 @@ KEY = (
 )
 BETTER = {None: "", True: " (higher is better)", False: " (lower is better)"}
 CARD = ("data", "runs", "accuracy", "parameters", "training")  # columns from a network's card
+TITLES = [*CARD[:3], *(column.title for column in COLUMNS), *CARD[3:]]
 USUAL = ("data", "runs", "accuracy", "inside", "outside", "parameters")  # without --columns
 
 
@@ -133,19 +134,14 @@ def _of_affnist(records: Sequence[Record]) -> list[Network]:
     return networks
 
 
-def titles() -> list[str]:
-    """Return the names of all columns, in their order."""
-    return [*CARD[:3], *(column.title for column in COLUMNS), *CARD[3:]]
-
-
 def choose(names: Sequence[str]) -> list[str]:
     """Return columns by their names, each once: the usual ones for none; ValueError if unknown."""
     if not names:
         return list(USUAL)
     for name in names:
-        if name not in (*titles(), "all"):
-            raise ValueError(discovery.unknown("column", name, [*titles(), "all"]))
-    return titles() if "all" in names else list(dict.fromkeys(names))
+        if name not in (*TITLES, "all"):
+            raise ValueError(discovery.unknown("column", name, [*TITLES, "all"]))
+    return TITLES if "all" in names else list(dict.fromkeys(names))
 
 
 def cells(
@@ -155,7 +151,7 @@ def cells(
     known = {column.title: column for column in COLUMNS}
     units = {column.title: column.unit for column in COLUMNS}
     units |= {"accuracy": "%", "training": "min"}
-    names = titles() if names is None else names
+    names = TITLES if names is None else names
     header = [", ".join(filter(None, [name, units.get(name)])) for name in names]
     texts = [
         [
