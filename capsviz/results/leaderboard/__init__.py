@@ -97,11 +97,11 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
-                cell = Cell(estimate, runs, record.path)
+                cell, weight = Cell(estimate, runs, record.path), (runs, estimate.n or 0)
                 for row in table:
                     if _is_of(record, name, row.network):
                         best = row.cells.get(column.title)
-                        if best is None or _weight(cell) > _weight(best):
+                        if best is None or weight > (best.runs, best.estimate.n or 0):
                             row.cells[column.title] = cell
     return table
 
@@ -114,10 +114,6 @@ def _is_of(record: Record, name: str | None, network: Network) -> bool:
     if not network.digests:  # of `capsviz affnist`
         return name == network.name
     return record.digest(name) in set(network.digests) - {None}
-
-
-def _weight(cell: Cell) -> tuple[int, int]:
-    return cell.runs, cell.estimate.n or 0
 
 
 def _of_affnist(records: Sequence[Record]) -> list[Network]:
