@@ -71,11 +71,8 @@ def summary(package: str, name: str) -> str:
     """Return the first line of a module's docstring, without importing it."""
     try:
         text = source(package, name).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        return f"(cannot be read: it is not UTF-8, byte {error.start})"
     except Exception as error:  # a dangling link or a broken package must not hide the others
-        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        return f"(cannot be read: {reason})"
+        return f"(cannot be read: {type(error).__name__}: {error})"
     line = text.partition("\n")[0].removeprefix(QUOTES)
     if text.startswith(QUOTES) and "\\" not in line and line.strip():  # ast is slow
         return line.partition(QUOTES)[0].strip()

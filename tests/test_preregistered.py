@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.training_runs import write_runs
 
 from benchmarks import preregistered, shipped
 from capsviz import discovery
@@ -17,14 +18,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(shipped, "SEEDS", tmp_path)
     monkeypatch.setattr(shipped, "BESIDE", tmp_path)
     return tmp_path
-
-
-def write(folder, name, accuracies, seeds):
-    """Write the accuracies of a recipe's runs as trained/seeds has them."""
-    (folder / name).mkdir()
-    runs = [{"seed": k, "accuracy": a, "n": 10000} for k, a in zip(seeds, accuracies, strict=True)]
-    about = {"recipe": name, "dataset": "mnist", "runs": runs}
-    (folder / name / "runs.json").write_text(json.dumps(about))
 
 
 def write_affine(folder, name, outside):
@@ -50,8 +43,11 @@ def write_affine(folder, name, outside):
 def test_runs_of_a_known_difference_get_their_verdict(folder, apart, verdict, detectable):
     assert preregistered.verdicts("a") == "Not run yet: three less one iteration."
     early = [0.1, 0.2, 0.3]  # of seeds that are not in the plan
-    write(folder, "mnist-iterations-3", [*early, *(ACCURACY + apart)], [0, 1, 2, *SEEDS])
-    write(folder, "mnist-iterations-1", [*early[::-1], *ACCURACY], [0, 1, 2, *SEEDS])
+    for name, values in (
+        ("mnist-iterations-3", [*early, *(ACCURACY + apart)]),
+        ("mnist-iterations-1", [*early[::-1], *ACCURACY]),
+    ):
+        write_runs(folder / name, name, dict(zip([0, 1, 2, *SEEDS], values, strict=True)))
     header, _, row = preregistered.verdicts("a").splitlines()
     assert header.startswith("| comparison | value | pairs | difference | margin | verdict |")
     cells = row.strip("| ").split(" | ")
@@ -62,7 +58,7 @@ def test_runs_of_a_known_difference_get_their_verdict(folder, apart, verdict, de
 def test_a_value_is_paired_by_seed_and_what_is_absent_is_said(folder):
     outside = 0.9 + 0.01 * np.sin(np.arange(10.0))
     for name, less in (("mnist-capsules-plain", 0.03), ("mnist-pooling-plain", 0.0)):
-        write(folder, name, ACCURACY, SEEDS)
+        write_runs(folder / name, name, dict(zip(SEEDS, ACCURACY, strict=True)))
         write_affine(folder, name, outside - less)
     table, left = preregistered.verdicts("b").split("\n\n")
     accuracy, inside, out = (row.strip("| ").split(" | ") for row in table.splitlines()[2:])

@@ -76,7 +76,7 @@ def command(places, columns, output, paired, margin, printed, as_json):
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
     if as_json:
-        click.echo(writing.to_json([_plain(row) for row in table]))
+        click.echo(writing.to_json([row.network._asdict() | {"cells": row.cells} for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(caption)
@@ -88,13 +88,3 @@ def command(places, columns, output, paired, margin, printed, as_json):
             for kind in KINDS:
                 path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
-
-
-def _plain(row) -> dict:
-    network = row.network._asdict()
-    return network | {
-        "cells": {
-            title: {"estimate": cell.estimate, "runs": cell.runs, "file": cell.path}
-            for title, cell in row.cells.items()
-        }
-    }

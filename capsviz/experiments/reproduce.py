@@ -304,22 +304,17 @@ def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
     for run, cards in results.items():
         for epochs in {card["recipe"]["epochs"] for card in cards}:
             some = [card for card in cards if card["recipe"]["epochs"] == epochs]
+            how, limit = some[0]["recipe"], some[0]["recipe"]["limit"]
+            terms = f" --batch-size {how['batch_size']} --schedule {how['schedule']}"
+            terms += f" --precision {some[0]['training']['precision']}"
+            terms += "" if limit is None else f" --limit {limit}"
             count = 1 + max(card["recipe"]["seed"] for card in some)
-            groups.setdefault((epochs, _flags(some[0]), count), []).append(run)
+            groups.setdefault((epochs, terms, count), []).append(run)
     lines = []
     for (epochs, terms, count), runs in sorted(groups.items()):
         rows = "" if len(runs) == len(results) else f" --rows {','.join(runs)}"
         lines.append(f"capsviz reproduce {table} --epochs {epochs} --seeds {count}{rows}{terms}")
     return lines
-
-
-def _flags(card: dict) -> str:
-    """Return the options that a run was made with."""
-    how, limit = card["recipe"], card["recipe"]["limit"]
-    return (
-        f" --batch-size {how['batch_size']} --schedule {how['schedule']} "
-        f"--precision {card['training']['precision']}{'' if limit is None else f' --limit {limit}'}"
-    )
 
 
 def read_card(path: Path) -> dict:

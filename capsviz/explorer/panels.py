@@ -131,17 +131,12 @@ def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
-    return words(trace, settings.how.couplings) + drawing.bars(
+    near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
+    plain, replaced = NEAR_UNIFORM if near else "", settings.how.couplings
+    return drawing.note(plain if replaced is None else MEANINGS[replaced]) + drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}",
         f"{what} of each class after this iteration. The last iteration is the prediction.",
     )  # fmt: skip
-
-
-def words(trace: look.ImageTrace, intervention: str | None) -> str:
-    """Say what replaced couplings are, or that a small spread can matter."""
-    near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
-    plain = NEAR_UNIFORM if near else ""
-    return drawing.note(plain if intervention is None else MEANINGS[intervention])
 
 
 def posed(answers: Answers, networks: Networks, settings: Settings) -> str:

@@ -68,13 +68,16 @@ def measure_with(
     return analysis.stem(f"{name}-{what}", result), result
 
 
-def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
+def of_figure_set(
+    analysis: Analysis, inputs: Inputs, settings, opened: Sequence[Inputs] = ()
+) -> Iterator[tuple[str, NamedTuple]]:
     """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
-    Networks are compared with the shipped networks without capsules for the same data. `settings`
+    Networks are compared with those `opened`, which are theirs and others; without them, with the
+    shipped networks without capsules for the same data. `settings`
     are those of `capsviz.results.sets`: numbers of images, the seed, the image that is shown.
     """
-    opened = with_baselines(inputs) if analysis.compares else [inputs]
+    opened = opened or (with_baselines(inputs) if analysis.compares else [inputs])
     picture = None
     if analysis.of_one_image:
         picture = open_picture(inputs, digit=settings.digit, index=settings.index)

@@ -113,10 +113,8 @@ def _finished(pattern: str) -> list[str]:
         cards = run.glob("*.json") if run.is_dir() else [run]
         if not any(card.with_suffix(".safetensors").is_file() for card in cards):
             raise ValueError(
-                f"'{run}' is not finished: train on by `capsviz train ... --output {run} --resume`"
-                if (run / "epochs.csv").is_file()
-                else f"--seeds-of '{pattern}' matches '{run}', which holds no training run: "
-                "expected a pattern that matches folders of training runs alone"
+                f"'{run}' is not finished, or holds no training run: end it by `capsviz train ... "
+                f"--output {run} --resume`, or choose a pattern that does not match it"
             )
     return [str(run) for run in runs]
 

@@ -85,7 +85,7 @@ def read(places: Iterable[str]) -> list[Recipe]:
     for place in map(str, places):
         path = Path(place)
         summary = path if path.name == RUNS else path / RUNS
-        if summary.is_file():
+        if path == summary or summary.is_file():
             one = of_runs(summary)
             groups[place] = [one.name], [one]
         elif not path.exists() and glob.has_magic(place):

@@ -88,7 +88,7 @@ def test_a_glob_without_runs_is_refused(runs):
     refused(transplant("--seeds-of", "runs/none-*"), "'runs/none-*' matches no training run")
     refused(transplant("--seeds-of", "runs/*.log"), "matches no training run")
     (runs / "y").mkdir()
-    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y', which holds no training run")
+    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y' is not finished, or holds no")
 
 
 def test_an_unfinished_run_is_refused(runs):

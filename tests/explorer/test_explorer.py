@@ -342,8 +342,6 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
     assert len(result.captions) == 6 and result.capsule == about["options"]["capsule"] == 3
     result, _, _, endings = saved("rotate", opened, sample, how)
     assert len(result.angles_deg) == 73 and ".gif" in endings
-    with pytest.raises(ValueError, match="figure 'magic': expected one of view, routing"):
-        files.save("magic", opened, sample, how)
     with pytest.raises(ValueError, match="replaced couplings, too"):
         files.save(
             "routing", opened, sample, settings.read(NEUTRAL | {"routing": "couplings uniform"}, 6)

@@ -18,7 +18,7 @@ def row(name, accuracy, transplant=None, runs=None):
     if transplant is not None:
         ends = np.array([transplant - 0.05, transplant + 0.05])
         estimate = Estimate(transplant, ends, 100, runs=None if runs is None else np.array(runs))
-        cells["donor's class"] = Cell(estimate, None, len(digests))
+        cells["donor's class"] = Cell(estimate, len(digests), None)
     accuracy = Estimate(accuracy, np.array([accuracy - 0.01, accuracy + 0.01]), 500)
     return Row(Network(name, "digits", [0], digests, accuracy, 1234, 60.0, "cpu"), cells)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import run
+from helpers.training_runs import write_runs
 
 from benchmarks import leaderboard as page
 from benchmarks.shipped import shipped
@@ -37,15 +38,11 @@ def card(folder, name, digest, accuracy=0.9, dataset="digits"):
     return path
 
 
-def runs(folder, name, digests, accuracy=0.9, *, routing="dynamic"):
+def runs(folder, name, digests, *, routing="dynamic"):
     """What `benchmarks.seeds` writes of training runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    one = {"n": 500, "accuracy": accuracy, "seconds": 60, "hardware": "cpu"}
-    one["accuracy_ci95"] = [accuracy - 0.01, accuracy + 0.01]
-    each = [{**one, "seed": k, "weights_sha256": d} for k, d in enumerate(digests)]
-    about = {"recipe": name, "dataset": "digits", "parameters": 99, "runs": each}
-    about |= {"model": {"config": {"routing": routing}}}
-    (folder / "runs.json").write_text(json.dumps(about))
+    model = {"config": {"routing": routing}}
+    accuracies = dict.fromkeys(range(len(digests)), 0.9)
+    write_runs(folder, name, accuracies, digests, n=500, dataset="digits", model=model)
 
 
 def shares(share, several=0, n=100):
@@ -132,7 +129,7 @@ def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
     transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
     (row,) = leaderboard.table([tmp_path])
     assert (
-        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].path == own
+        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].file == own
     )
 
 

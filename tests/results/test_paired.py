@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers import command_line
+from helpers.training_runs import write_runs
 
 from capsviz.results import paired
 from capsviz.results.paired import Recipe
@@ -11,18 +12,9 @@ from capsviz.results.paired import Recipe
 IMAGES = ("mnist", "{}", 10000)
 
 
-def recipe(folder, name, accuracies, n=10000, options=None):
+def recipe(folder, name, accuracies):
     """Write the runs of a recipe as trained/seeds has them; return the folder."""
-    (folder / name).mkdir()
-    shared = {"n": n, "weights_sha256": "", "seconds": 1, "hardware": "cpu"}
-    runs = [
-        {"seed": seed, "accuracy": one, "accuracy_ci95": [0, 1], **shared}
-        for seed, one in accuracies.items()
-    ]
-    about = {"recipe": name, "dataset": "mnist", "terms": {"dataset_options": options or {}}}
-    about["parameters"] = 1
-    (folder / name / "runs.json").write_text(json.dumps({**about, "runs": runs}))
-    return folder / name
+    return write_runs(folder / name, name, accuracies)
 
 
 def run(folder, seed, accuracy, **fields):

@@ -45,6 +45,7 @@ KEY = (
 )
 BETTER = {None: "", True: " (higher is better)", False: " (lower is better)"}
 CARD = ("data", "runs", "accuracy", "parameters", "training")  # columns from a network's card
+TITLES = [*CARD[:3], *(column.title for column in COLUMNS), *CARD[3:]]
 USUAL = ("data", "runs", "accuracy", "inside", "outside", "parameters")  # without --columns
 
 
@@ -52,8 +53,8 @@ class Cell(NamedTuple):
     """A number and the file that it comes from."""
 
     estimate: Estimate
-    path: Path
     runs: int  # training runs behind it
+    file: Path | None
 
 
 class Row(NamedTuple):
@@ -96,11 +97,11 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
                 runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
-                cell = Cell(estimate, record.path, runs)
+                cell, weight = Cell(estimate, runs, record.path), (runs, estimate.n or 0)
                 for row in table:
                     if _is_of(record, name, row.network):
                         best = row.cells.get(column.title)
-                        if best is None or _weight(cell) > _weight(best):
+                        if best is None or weight > (best.runs, best.estimate.n or 0):
                             row.cells[column.title] = cell
     return table
 
@@ -113,10 +114,6 @@ def _is_of(record: Record, name: str | None, network: Network) -> bool:
     if not network.digests:  # of `capsviz affnist`
         return name == network.name
     return record.digest(name) in set(network.digests) - {None}
-
-
-def _weight(cell: Cell) -> tuple[int, int]:
-    return cell.runs, cell.estimate.n or 0
 
 
 def _of_affnist(records: Sequence[Record]) -> list[Network]:
@@ -133,19 +130,14 @@ def _of_affnist(records: Sequence[Record]) -> list[Network]:
     return networks
 
 
-def titles() -> list[str]:
-    """Return the names of all columns, in their order."""
-    return [*CARD[:3], *(column.title for column in COLUMNS), *CARD[3:]]
-
-
 def choose(names: Sequence[str]) -> list[str]:
     """Return columns by their names, each once: the usual ones for none; ValueError if unknown."""
     if not names:
         return list(USUAL)
     for name in names:
-        if name not in (*titles(), "all"):
-            raise ValueError(discovery.unknown("column", name, [*titles(), "all"]))
-    return titles() if "all" in names else list(dict.fromkeys(names))
+        if name not in (*TITLES, "all"):
+            raise ValueError(discovery.unknown("column", name, [*TITLES, "all"]))
+    return TITLES if "all" in names else list(dict.fromkeys(names))
 
 
 def cells(
@@ -155,7 +147,7 @@ def cells(
     known = {column.title: column for column in COLUMNS}
     units = {column.title: column.unit for column in COLUMNS}
     units |= {"accuracy": "%", "training": "min"}
-    names = titles() if names is None else names
+    names = TITLES if names is None else names
     header = [", ".join(filter(None, [name, units.get(name)])) for name in names]
     texts = [
         [

@@ -216,12 +216,8 @@ def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
 def _of_all(name: str, networks: Sequence, settings: sets.Settings) -> Iterator[Figure]:
     """Yield the figures of an analysis that compares networks."""
     (analysis,) = contract.of(name)
-    assert isinstance(analysis.figure_set, dict)
-    options = {**analysis.figure_set, "seed": settings.seed}
-    stem, result = context.measure_with(
-        analysis, networks, options, n=settings.n, progress=settings.progress
-    )
-    yield from _pictures(name, stem, result)
+    for stem, result in context.of_figure_set(analysis, networks[0], settings, networks):
+        yield from _pictures(name, stem, result)
 
 
 def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
