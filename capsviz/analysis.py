@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from capsviz import discovery, transforms
+from capsviz import discovery
 
 if TYPE_CHECKING:
     import click
@@ -89,7 +89,8 @@ class Panel(NamedTuple):
 
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
 Fill = Annotated[
-    transforms.Fill, "Outside of an image: zeros, its nearest pixels or its mean colour."
+    Literal["black", "edge", "mean"],
+    "Outside of an image: zeros, its nearest pixels or its mean colour.",
 ]
 Iterations = Annotated[
     int | None, Range(1, 100), Default("the network's own"), "Routing iterations."

@@ -52,7 +52,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
     """Train on one split, choose on another; return the path of decoders and card, and the
     `Statistics` of the third.
     """
-    from capsviz.analyses.primary import evaluate
+    from capsviz.analyses.primary.measure import evaluate
     from capsviz.experiments.primary_decoder import fit, save
     from capsviz.transforms.augment import to_float
 

@@ -13,6 +13,7 @@ from scipy import stats
 
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses import primary
+from capsviz.analyses.primary import measure as controls
 from capsviz.cli import main
 from capsviz.experiments.primary_decoder import PrimaryDecoder, decode, file_name
 from capsviz.tracing import trace
@@ -66,7 +67,7 @@ def sse(image, drawing):
 def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
     grid = (4, 2, 3)
     strength = torch.rand(50, 24, generator=generator)
-    for one, chosen in zip(strength, primary.strongest(strength, grid, 3), strict=True):
+    for one, chosen in zip(strength, controls.strongest(strength, grid, 3), strict=True):
         expected, types, places = [], set(), set()
         for i in one.argsort(descending=True).tolist():
             if i // 6 not in types and i % 6 not in places and len(expected) < 3:
@@ -77,11 +78,11 @@ def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
 
 
 def test_there_are_no_more_rows_than_types_or_places(generator):
-    assert primary.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
-    assert primary.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
+    assert controls.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
+    assert controls.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
     for grid in (None, (12, 1, 1), (1, 3, 4)):  # types alone, or places alone: no two the same
         strength = torch.rand(1, 12, generator=generator)
-        chosen = primary.strongest(strength, grid, 5)
+        chosen = controls.strongest(strength, grid, 5)
         assert torch.equal(chosen, strength.argsort(1, descending=True)[:, :5])
 
 
@@ -119,31 +120,31 @@ def test_the_marked_field_is_all_that_the_capsule_sees(strong, tiny_images, resu
 
 
 def test_means_are_those_of_single_images(strong, decoders, tiny_images, statistics):
-    found = {name: [] for name in primary.CONDITIONS}
+    found = {name: [] for name in controls.CONDITIONS}
     for image in tiny_images.split(1):
         capsules, scale = readings(strong, image)
         scaled = scale[:, None] * capsules
         alone = []
-        for i in primary.strongest(scale[None], (2, 3, 2), 2)[0]:
+        for i in controls.strongest(scale[None], (2, 3, 2), 2)[0]:
             one = torch.zeros_like(scaled)
             one[i] = scaled[i]
             alone.append(sse(image, decode(decoders["routed"], one[None])))
-        found[primary.ALL].append(sse(image, decode(decoders["routed"], scaled[None])))
-        found[primary.UNIFORM].append(sse(image, decode(decoders["routed"], capsules[None])))
-        found[primary.RETRAINED].append(sse(image, decode(decoders["uniform"], capsules[None])))
-        found[primary.STRONGEST].append(np.mean(alone))
-        found[primary.NONE].append(
+        found[controls.ALL].append(sse(image, decode(decoders["routed"], scaled[None])))
+        found[controls.UNIFORM].append(sse(image, decode(decoders["routed"], capsules[None])))
+        found[controls.RETRAINED].append(sse(image, decode(decoders["uniform"], capsules[None])))
+        found[controls.STRONGEST].append(np.mean(alone))
+        found[controls.NONE].append(
             sse(image, decode(decoders["routed"], torch.zeros_like(scaled)[None]))
         )
-    assert statistics.conditions == list(primary.CONDITIONS) and statistics.n == 8
-    for place, name in enumerate(primary.CONDITIONS):
+    assert statistics.conditions == list(controls.CONDITIONS) and statistics.n == 8
+    for place, name in enumerate(controls.CONDITIONS):
         if not found[name]:
             continue  # random: below
         values = np.array(found[name])
         half = stats.t.ppf(0.975, 7) * values.std(ddof=1) / 8**0.5
         assert statistics.sse.value[place] == pytest.approx(values.mean(), rel=1e-5)
         assert np.diff(statistics.sse.ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
-        extra = values - found[primary.ALL]
+        extra = values - found[controls.ALL]
         assert statistics.sse.difference.value[place] == pytest.approx(extra.mean(), abs=1e-4)
 
 
@@ -156,7 +157,7 @@ def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_image
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("capsviz.experiments.primary_decoder.decode", spy)
-        primary.errors(
+        controls.errors(
             strong, decoders, tiny_images, capsules=1, generator=torch.Generator().manual_seed(0)
         )
     plain = trace(strong, tiny_images, keep=("primary",)).primary
@@ -168,7 +169,7 @@ def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_image
 
 def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     found = primary.evaluate(build_tiny(iterations=1), decoders, tiny_images, dataset="noise")
-    at = [found.conditions.index(name) for name in (primary.SHUFFLED, primary.UNIFORM)]
+    at = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.UNIFORM)]
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
@@ -225,4 +226,4 @@ def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
     assert stated["n"] == 10_000
     sse, high = found.sse.value, found.sse.high
     assert abs(sse[0] - stated["sse"]["value"][0]) < 4 * (high[0] - sse[0]) / 1.96
-    assert sse[0] < 0.5 * sse[found.conditions.index(primary.NONE)]
+    assert sse[0] < 0.5 * sse[found.conditions.index(controls.NONE)]
