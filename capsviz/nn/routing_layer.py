@@ -13,8 +13,7 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.links import Links, fuse_places, of_slots, route_places
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._parts import check_shape
+from capsviz.nn.routing import Parents, Routing, check_shape
 
 CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them

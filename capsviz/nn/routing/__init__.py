@@ -45,6 +45,7 @@ from capsviz.discovery import load, names
 from capsviz.nn import children, functional
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
+from capsviz.nn.routing._parts import check_shape as check_shape
 from capsviz.nn.routing._parts import exact as exact
 from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 
