@@ -17,6 +17,7 @@ from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.files import write_text
 from capsviz.inputs import context
+from capsviz.nn import allocator
 from capsviz.provenance import commit, provenance
 from capsviz.results.house import INCHES
 from capsviz.results.tables import document
@@ -152,6 +153,7 @@ def make(
 
     with remember():
         for name in names:
+            allocator.trim()  # what the last one needed, in pieces that the next may not fit into
             before = [entry for entry in entries if entry.analysis == name]
             if name in whole and not force and _intact(output, before):
                 report(f"{name}: kept, {len(before)} drawn before")
@@ -234,11 +236,9 @@ def _drawn(
         seconds, entries = round(time.perf_counter() - start, 2), []
         names = {part: f"{stem}-{part}" if part else stem for part in results.parts(name, result)}
         for part, own in names.items():
-            if part:  # its own files, and the shared numbers
-                files = [*(path.name for path in paths if path.stem == own), f"{stem}.json"]
-            else:
-                others = {one for key, one in names.items() if key}
-                files = [path.name for path in paths if path.stem not in others]
+            others = {*names.values(), stem} - {own}
+            files = [path.name for path in paths if path.stem not in others]
+            files += [f"{stem}.json"] if part else []  # the shared numbers
             text = results.caption(name, result, part, notice=notice)
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
