@@ -95,7 +95,6 @@ class Detect(Analysis):
         The threshold is set on validation images of the same data set.
         """
         from capsviz.analyses.detect import measure as by
-        from capsviz.experiments import attacks
         from capsviz.statistics import detection
         from capsviz.statistics.intervals import require_two, wilson_each
 
@@ -105,9 +104,8 @@ class Detect(Analysis):
         validation, others, missing = by.beside(inputs, n, foreign)
         validation, others = validation.cpu(), {k: other.cpu() for k, other in others.items()}
         sets = by.sets(network, images, labels, others, eps, steps, fill, seed)
-        distances = attacks.distances(network, validation)
+        distances, averages = by.of_validation(network, validation)
         threshold = detection.threshold(distances)
-        averages = by.averages(network, validation)
         scored = [by.score(network, make(), averages, seed) for _, make in progress(sets.values())]
         scores, predicted, examples = map(np.stack, zip(*scored, strict=True))
         chance = np.random.default_rng([seed, 1]).random((len(sets), 1, n), dtype=np.float32)
@@ -148,8 +146,8 @@ class Detect(Analysis):
         attacks.check(eps, steps)
 
     def in_figure_set(self, n, inputs, digit):
-        """Return 100 at most: every image is attacked many times."""
-        return min(max(n, 2), 100, len(inputs.dataset))
+        """Return 50 at most: every image is attacked many times."""
+        return min(max(n, 2), 50, len(inputs.dataset))
 
     def verdict(self, result) -> str:
         gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)

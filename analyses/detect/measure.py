@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from capsviz.pictures.prediction import find
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.outputs import distance
+from capsviz.tracing.outputs import distance, require_reconstruction
 from capsviz.transforms import Fill, warps
 from capsviz.transforms.augment import to_uint8
 
@@ -58,25 +57,23 @@ def sets(
     return kinds | {k: ("foreign", lambda other=other: other) for k, other in others.items()}
 
 
-def averages(model, images: Tensor) -> Tensor:
-    """Return averages (J, C, H, W) of the images of each predicted class, of all where are none."""
-    lengths = trace(model, images, keep=("lengths",)).require("lengths")
+def of_validation(model, images: Tensor) -> tuple[np.ndarray, Tensor]:
+    """Return distances (N,) of images to the winning capsule's reconstruction, and averages
+    (J, C, H, W) of the images of each predicted class, of all where are none."""
+    traced = trace(model, images, keep=("reconstruction", "lengths"))
+    far = distance(images, require_reconstruction(traced.reconstruction)).numpy()
+    lengths = traced.require("lengths")
     won = predict(lengths)
     alike = [images[won == j] if (won == j).any() else images for j in range(lengths.shape[1])]
-    return torch.stack([some.mean(0) for some in alike])
+    return far, torch.stack([some.mean(0) for some in alike])
 
 
-class Scored(NamedTuple):
-    """N images of a set."""
+def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarray, ...]:
+    """Return distances (4, N), predicted classes (N,), first image and reconstruction (2, C, H, W).
 
-    values: np.ndarray  # (4, N) distance to the reconstruction of the winning capsule, of a random
-    # other one, of the next image (of the last: the first), and to the average of the class
-    predicted: np.ndarray  # (N,)
-    example: np.ndarray  # (2, C, H, W) uint8: the first image, and its reconstruction
-
-
-def score(model, images: Tensor, averages: Tensor, seed: int) -> Scored:
-    """Score images by their distance to reconstructions, and to averages (J, C, H, W)."""
+    Distances are to the reconstructions of the winning capsule, of a random other one, and of the
+    next image (of the last: the first), and to the average (J, C, H, W) of the class.
+    """
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
     J, won = lengths.shape[1], predict(lengths)
@@ -84,7 +81,7 @@ def score(model, images: Tensor, averages: Tensor, seed: int) -> Scored:
     own, other = decode(model, poses, won), decode(model, poses, (won + offset) % J)
     values = [distance(images, one) for one in (own, other, own.roll(-1, 0), averages[won])]
     example = to_uint8(torch.stack([images[0], own[0]]))
-    return Scored(torch.stack(values).numpy(), won.numpy(), example)
+    return torch.stack(values).numpy(), won.numpy(), example
 
 
 def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, list[str]]:

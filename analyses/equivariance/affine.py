@@ -97,7 +97,7 @@ class AffineMaps(Analysis):
     figure_set = {  # all warps take five times as long
         "warp": ("rotation",),
         "seeds": 3,
-        "fit": lambda n: min(FIT, max(8, n // 10)),  # of ten classes, as many as are measured
+        "fit": lambda n: min(FIT, max(8, n // 6)),  # of ten classes, more than are measured
     }
     slow = True
     headline = ("mean", "probe")

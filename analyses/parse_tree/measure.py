@@ -60,7 +60,7 @@ SOURCES = {  # whose variance goes with the class, and the parts of a trace that
     "their activations": "child_activations",
     "pixels": "images",
 }
-BLOCK = 50  # resamples, or images with votes, at a time
+BLOCK = 50  # resamples at a time, or half as many images with votes
 NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 
 
@@ -178,7 +178,7 @@ def with_class(
     hot = one_hot(labels).double()
 
     def look() -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-        for rows in torch.arange(len(images)).split(BLOCK):
+        for rows in torch.arange(len(images)).split(BLOCK // 2):
             traced = trace(model, images[rows], keep=keep)
             values = {name: traced.require(part) for name, part in parts.items()}
             values["couplings"] = values["couplings"][-1]
@@ -191,10 +191,10 @@ def with_class(
     squares = []
     for classes, values in look():
         rows = []
+        of_class = classes / hot.sum(0).clamp_min(1)
         for name, value in values.items():
-            within = value - (classes / hot.sum(0).clamp_min(1)) @ sums[name]
-            about = value - sums[name].sum(0) / len(images)
-            rows.append(torch.stack([one.square().sum(1) for one in (within, about, value)]))
+            means = of_class @ sums[name], sums[name].sum(0) / len(images)
+            rows.append(torch.stack([(value - one).square_().sum(1) for one in (*means, 0)]))
         squares.append(torch.stack(rows, 1))
     within, about, size = torch.cat(squares, 2).numpy()
     about[about.sum(1) <= NOTHING**2 * size.sum(1)] = np.nan

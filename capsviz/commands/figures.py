@@ -7,7 +7,7 @@ import click
 from capsviz.analysis import Analysis
 from capsviz.cli import naming, options, writing
 
-USUAL, FEW = Analysis.usual_n, 200
+USUAL, FEW = Analysis.usual_n, 100
 EXAMPLES = """
 capsviz figures --venue icml --output runs/paper  # about 2.5 min; stopped, it goes on
 capsviz figures --only rotate --only routing --n 200  # about 15 s

@@ -31,6 +31,12 @@ def keep_freed_memory() -> bool:
     return _kept
 
 
+def trim() -> None:
+    """Give what is free back to the system, where this process keeps it."""
+    if _kept:
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+
+
 def kept() -> bool:
     """Return whether this process keeps what it frees."""
     return _kept

@@ -32,7 +32,7 @@ MOST_BYTES = 1 << 28  # of transformed kernels
 GAIN = 2  # times fewer products, transforms included
 TYPES = torch.float32, torch.float64, torch.bfloat16
 
-_kept: tuple[Shape, Tensor, Tensor] | None = None  # kernels, and what they were transformed to
+_kept: tuple[tuple, Tensor, Tensor] | None = None  # kernels, and what they were transformed to
 
 
 class Shape(NamedTuple):
@@ -134,10 +134,10 @@ def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
     """`_transformed`, without gradients; of the last kernels, if these are equal to them."""
     global _kept
     with torch.inference_mode(False), torch.no_grad():  # for whoever wants gradients of images
-        last = _kept
-        alike = last is not None and (last[0], last[1].dtype) == (s, weight.dtype)
-        if last is None or not alike or not torch.equal(last[1], weight):
-            last = _kept = (s, weight.detach().clone(), _transformed(weight.detach(), taps, s))
+        last, kind = _kept, (s, weight.dtype)
+        if last is None or last[0] != kind or not torch.equal(last[1], weight):
+            last = _kept = None  # before the next ones are made: they take 150 MB in CapsNet
+            last = _kept = (kind, weight.detach().clone(), _transformed(weight.detach(), taps, s))
     return last[2]
 
 

@@ -16,6 +16,7 @@ from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.files import write_text
 from capsviz.inputs import context
+from capsviz.nn import allocator
 from capsviz.provenance import commit, provenance
 from capsviz.results.house import INCHES
 from capsviz.results.tables import document
@@ -149,6 +150,7 @@ def make(
 
     with remember():
         for name in names:
+            allocator.trim()  # what the last one needed, in pieces that the next may not fit into
             before = {one.name: one for one in entries.values() if one.analysis == name}
             if name in whole and not force and _intact(output, before.values()):
                 report(f"{name}: kept, {len(before)} drawn before")
@@ -160,7 +162,14 @@ def make(
                     continue
                 whole.discard(name)
                 free = None if force else set(before)
-                for several in _drawn(name, inputs, output, settings, free, formats, width):
+
+                def begin(
+                    stem, name=name, entries=entries
+                ):  # whose files may lie there if this is stopped
+                    entries.setdefault(stem, Entry(stem, name, "", [], 0.0, commit(), "", {}))
+                    record()
+
+                for several in _drawn(name, inputs, output, settings, free, formats, width, begin):
                     drawn |= {one.name: one for one in several}
                     entries |= drawn
                     record()
@@ -172,6 +181,8 @@ def make(
                 for gone in before.keys() - drawn.keys():
                     del entries[gone]
                 whole.add(name)
+    for name in [name for name, one in entries.items() if not one.files]:  # begun, and failed
+        del entries[name]
     if not entries and not failed:
         return [], {}
     record()
@@ -202,6 +213,7 @@ def _drawn(
     free: set[str] | None,
     formats,
     width,
+    begin: Callable[[str], None],
 ) -> Iterator[list[Entry]]:
     """Measure, draw and write the results of an analysis one by one; yield the entries of each.
 
@@ -214,6 +226,7 @@ def _drawn(
                 f"{output / stem}.json exists: add --force to overwrite it, or choose another "
                 "--output"
             )
+        begin(stem)
         paths = results.save(
             output / stem, name, result, formats=formats, width=width, options=settings.recorded,
             card=inputs.model.card, device=str(inputs.device), command=settings.command,
@@ -222,11 +235,9 @@ def _drawn(
         seconds, entries = round(time.perf_counter() - start, 2), []
         names = {part: f"{stem}-{part}" if part else stem for part in results.parts(name, result)}
         for part, own in names.items():
-            if part:  # its own files, and the shared numbers
-                files = [*(path.name for path in paths if path.stem == own), f"{stem}.json"]
-            else:
-                others = {one for key, one in names.items() if key}
-                files = [path.name for path in paths if path.stem not in others]
+            others = {*names.values(), stem} - {own}
+            files = [path.name for path in paths if path.stem not in others]
+            files += [f"{stem}.json"] if part else []  # the shared numbers
             text = results.caption(name, result, part, notice=notice, width=width)
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -23,11 +24,11 @@ from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, PER_ITERATION, Trace
 from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
-CHUNK_BYTES = 32 << 20  # of one chunk's trace; the temporaries of routing are a few times that
+CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 64  # at most: more are hardly faster, and take their memory
 PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
-COMMON = ("poses", "activations")  # small, and remembered for the next who asks
+REMEMBER_BYTES = 128 << 20  # of all traces that `remember` holds
+COMMON = ("poses", "activations", "children")  # small, and remembered for the next who asks
 
 
 def trace(
@@ -225,7 +226,7 @@ def _bytes(value) -> int:
 
 
 class _Entry(NamedTuple):
-    model: object  # an entry refers to it, so that its address is not used again
+    model: weakref.ref  # which takes the entry along when the network goes
     kept: tuple[str, ...]
     traced: Trace
     size: int
@@ -275,7 +276,8 @@ def _recalled(
         entries.pop(key, None)
         while entries and size + sum(entry.size for entry in entries.values()) > REMEMBER_BYTES:
             del entries[max(entries, key=lambda one: entries[one].size)]
-        entries[key] = _Entry(model, kept, traced, size)
+        of_model = weakref.ref(model, lambda _: entries.pop(key, None))
+        entries[key] = _Entry(of_model, kept, traced, size)
     traced = entries[key].traced
     needed = {*required} - {"last", *OPTIONAL}
     if any(getattr(traced, part) is None for part in needed):

@@ -203,4 +203,4 @@ def test_what_looks_often_at_an_image_sees_fewer_unless_asked(tmp_path, monkeypa
     monkeypatch.setattr(paperset, "make", lambda *args, **_: (seen.append(args[3]), ([], {}))[1])
     for typed in ((), ("--n", 300), ("--n", 20)):
         assert run("--output", tmp_path, *typed).exit_code == 0
-    assert [(one.n, one.few) for one in seen] == [(360, 200), (300, 300), (20, 20)]
+    assert [(one.n, one.few) for one in seen] == [(360, 100), (300, 300), (20, 20)]

@@ -1,5 +1,7 @@
 """Inside `tracing.remember()` an equal question is answered without running the network again."""
 
+import weakref
+
 import pytest
 import torch
 from conftest import build_strong
@@ -113,6 +115,15 @@ def test_nothing_is_remembered_outside_also_after_an_error(tiny, tiny_images, lo
     trace(tiny, tiny_images)
     trace(tiny, tiny_images)
     assert len(looked) == 3 * runs
+
+
+def test_a_network_that_nobody_needs_any_more_goes(tiny_images):
+    network = build_strong()
+    gone = weakref.ref(network)
+    with remember():
+        trace(network, tiny_images)
+        del network
+        assert gone() is None
 
 
 def test_another_precision_is_another_question(tiny, tiny_images, looked):
