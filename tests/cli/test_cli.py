@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,10 +15,10 @@ from helpers import command_line
 from PIL import Image
 
 from capsviz import checkpoint, discovery
-from capsviz.cli import PACKAGES, options
+from capsviz.cli import PACKAGES, main, options
 
 DIGITS = ["--checkpoint", "digits"]
-COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
+COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
 
 
 @pytest.fixture
@@ -44,11 +46,28 @@ def assert_refused(result, *words):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_a_line_that_fits(run, name):
-    package = next(p for p in PACKAGES if name in discovery.names(p))
-    line = discovery.summary(package, name)
+    """And examples that are taken, each with its time."""
+    line = discovery.summary(COMMANDS[name], name)
     assert 10 < len(line) <= 88 and line.endswith((".", "?"))
     result = run(name.replace("_", "-"), "--help")
     assert result.exit_code == 0 and line in " ".join(result.stdout.split())
+    shown = result.stdout.partition("Examples, with their time on two CPU cores:\n")[2].splitlines()
+    examples = [line for line in shown if line.strip()]
+    assert examples
+    for line in examples:
+        example, time = re.fullmatch(r"\s+(capsviz .+?)\s{2,}(.+)", line).groups()
+        assert re.search(r"\d+ (s|min)\b|hour", time), line
+        _, called, *words = shlex.split(example)
+        assert called.replace("-", "_") == name, line
+        main.get_command(None, name).make_context(called, words)  # no usage error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrite(name):
+    known = {text for one in main.get_command(None, name).params for text in one.opts}
+    assert ("--venue" in known) == ("--width" in known)
+    assert "--venue" in known or COMMANDS[name] != "capsviz.analyses"
+    assert "--venue" not in known or {"--rc", "--font", "--force"} <= known
 
 
 def test_every_command_is_in_the_docs():
@@ -236,3 +255,18 @@ def test_of_many_classes_the_worst_are_printed():
     assert "20 of 200 classes with the lowest recall" in lines[7]
     assert lines[8].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
     assert lines[9].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]
+
+
+def test_a_run_in_which_nothing_was_learned_says_so_with_the_likely_causes(run):
+    small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
+    trained = run("train", "--dataset", "digits", *small, "--learning-rate", "1e-9")
+    assert trained.exit_code == 0, trained.output
+    assert "\nbalanced accuracy " in trained.stdout and "the largest class is 10." in trained.stdout
+    assert "the margin loss is " in trained.stderr and "reach 0.524: check, in " in trained.stderr
+    evaluated = run("evaluate", "--checkpoint", "out")
+    assert "\n  balanced     " in evaluated.stdout
+    said, again = (
+        [line for line in done.stderr.splitlines() if line.startswith("WARN")]
+        for done in (trained, evaluated)
+    )
+    assert said and said == again

@@ -1,6 +1,8 @@
 """Memory of a training step, each measured in a process of its own: the votes are never held."""
 
 import json
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -70,3 +72,24 @@ def test_the_estimate_grows_with_every_size(monkeypatch):
     assert all(least < other for other in more)
     monkeypatch.setattr("capsviz.nn.allocator.kept", lambda: True)
     assert needed() > least
+
+
+FAULTS = """
+import resource
+from capsviz.nn import allocator
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for k in range(20):
+        b"x" * (40_000_000 + k)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(faults(), int(allocator.keep_freed_memory()), faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not Linux")
+def test_keeping_freed_memory_saves_page_faults():
+    out = subprocess.check_output([sys.executable, "-c", FAULTS], text=True)
+    stock, glibc, kept = map(int, out.split())
+    assert kept < stock / 5 or not glibc
