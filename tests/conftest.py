@@ -67,7 +67,7 @@ def generator():
 @pytest.fixture
 def tiny():
     """A CapsNet of 3 classes for 1 x 21 x 19 images: I = 2 * 3 * 2 = 12, D = 4, E = 6."""
-    return build_tiny()
+    return build_strong()
 
 
 def build_tiny(**options):

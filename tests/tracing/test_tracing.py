@@ -1,6 +1,5 @@
 import pytest
 import torch
-from conftest import build_strong
 
 import capsviz
 from capsviz import memory, tracing
@@ -8,12 +7,6 @@ from capsviz.nn.functional import predict
 
 trace = capsviz.trace
 NUMBERS = ("primary", "votes", "logits", "couplings", "poses", "lengths", "reconstruction")
-
-
-@pytest.fixture
-def tiny():
-    """conftest's, with couplings that are far from even."""
-    return build_strong()
 
 
 def same(a, b, **tolerance):

@@ -2,18 +2,11 @@
 
 import pytest
 import torch
-from conftest import build_strong
 
 import capsviz
 from capsviz.tracing import remember
 
 trace = capsviz.trace
-
-
-@pytest.fixture
-def tiny():
-    """conftest's, with couplings that are far from even."""
-    return build_strong()
 
 
 @pytest.fixture
