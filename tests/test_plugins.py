@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
+from helpers.command_line import run
 
 import capsviz
 from capsviz import checks, data
-from capsviz.cli import main
 from capsviz.training.recipe import Recipe
 from capsviz.training.train import fit
 from capsviz.transforms import corruptions
@@ -105,7 +104,7 @@ def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin, bod
         '"""Nothing."""\nfrom capsviz.analysis import Analysis\n\n'
         f"class Silent(Analysis): {body}\n",
     )
-    result = CliRunner().invoke(main, ["silent", "--checkpoint", "digits"])
+    result = run("silent", "--checkpoint", "digits")
     assert result.exit_code == 2
     assert f"`Result` of Silent in {path} is no NamedTuple" in result.stderr
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz import checkpoint, data
 from capsviz.analyses.segment import Segment
 from capsviz.analyses.segment import measure as measures
-from capsviz.cli import main
 from capsviz.data.multimnist import make
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
@@ -199,7 +198,7 @@ def run(tmp_path, monkeypatch):
 
     def invoke(name, *given, weights=path):
         output = ["--checkpoint", weights, "--output", tmp_path / "out", "--format", "png"]
-        return CliRunner().invoke(main, [name, *map(str, [*output, *given])])
+        return command_line.run(name, *output, *given)
 
     return invoke
 

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from capsviz.cli import main
+from helpers import command_line
 
 FILE = """
 from helpers import public_layouts as foreign_networks
@@ -61,11 +59,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
     (tmp_path / "net.py").write_text(FILE)
     (tmp_path / "loud.py").write_text(LOUD)
-
-    def invoke(*args):
-        return CliRunner().invoke(main, ["check", *(str(a) for a in args)], prog_name="capsviz")
-
-    return invoke
+    return lambda *args: command_line.run("check", *args)
 
 
 def test_a_correct_network_ends_with_status_0(run):

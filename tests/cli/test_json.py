@@ -10,10 +10,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import discovery
-from capsviz.cli import main
 from capsviz.results.files import to_json
 from capsviz.statistics.estimate import Estimate
 
@@ -40,13 +39,12 @@ def test_commands_print_json_by_that_writer_alone(package):
 
 
 def test_numbers_of_a_folder_are_one_table():
-    def run(path):
-        words = ["redraw", str(path), "--table", "csv"]
-        return list(csv.reader(io.StringIO(CliRunner().invoke(main, words).stdout)))
+    def table(path):
+        return list(csv.reader(io.StringIO(run("redraw", path, "--table", "csv").stdout)))
 
     root = discovery.root() / "figures/binding"
     files = sorted(root.glob("*.json"))
-    whole, each = run(root), [run(path) for path in files]
+    whole, each = table(root), [table(path) for path in files]
     assert whole[0] == ["file", *each[0][0]]
     rows = [[path.stem, *row] for path, one in zip(files, each, strict=True) for row in one[1:]]
     assert whole[1:] == rows and len(rows) > 100

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -16,7 +16,6 @@ from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate.draw import frames
-from capsviz.cli import main
 from capsviz.results import house, panels
 from capsviz.results.tables import typeset
 from capsviz.statistics.estimate import Estimate
@@ -36,7 +35,7 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     formats = ["png", "pdf", "svg"]
     chosen = [f"--format={name}" for name in formats]
     made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
-    run = CliRunner().invoke(main, ["rotate", *map(str, made), *chosen])
+    run = command_line.run("rotate", *made, *chosen)
     assert run.exit_code == 0, run.output
     args = [
         "redraw",
@@ -87,7 +86,7 @@ def test_shipped_captions_are_those_of_their_numbers():
 @pytest.mark.parametrize("field", ["angles_deg", "lengths"])
 def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
     results.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])
-    said = CliRunner().invoke(main, ["redraw", str(tmp_path / "x.json"), "--format", "png"])
+    said = command_line.run("redraw", tmp_path / "x.json", "--format", "png")
     assert said.exit_code == 2 and "x.json' cannot be drawn" in said.stderr
     assert len(said.stderr.splitlines()) == 1
 

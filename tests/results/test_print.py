@@ -8,12 +8,11 @@ from unittest import TestCase
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers import legibility
+from helpers.command_line import run
 from matplotlib.text import Text
 
 from capsviz import arrangement, discovery, results
-from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
 from capsviz.results import sets
 
@@ -51,8 +50,8 @@ def computed(tmp_path_factory):
             words += [*pictures, "--save-figure", folder / "steps.png"]
         else:
             words += ["--output", folder, "--format", "png"]
-        run = CliRunner().invoke(main, list(map(str, words)))
-        assert run.exit_code == 0, run.output
+        done = run(*words)
+        assert done.exit_code == 0, done.output
         return [results.read_result(path)[0] for path in sorted(folder.glob("*.json"))]
 
     return of
