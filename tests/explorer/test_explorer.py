@@ -16,6 +16,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, empty_page
+from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
 from PIL import Image, ImageDraw
@@ -25,7 +26,6 @@ from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import drawing, files, gate, images, look, panels, serve, settings
 from capsviz.explorer import networks as choices
-from capsviz.nn.functional import lengths
 from capsviz.pictures import Frame, prediction
 from capsviz.statistics.detection import REASONS, Limits
 
@@ -126,13 +126,8 @@ def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_ima
     seen = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
     votes = tracing.trace(strong, tiny_images[:1]).votes.clone()
     votes[:, 6:] = 0  # of two types with six positions each, the second
-    logits = torch.zeros(1, 12, 3)
-    for _ in range(3):  # Procedure 1 of the paper, written out
-        poses = torch.einsum("bij,bije->bje", logits.softmax(-1), votes)
-        norm = poses.norm(dim=-1, keepdim=True)
-        poses = poses / norm * norm**2 / (1 + norm**2)
-        logits = logits + torch.einsum("bije,bje->bij", votes, poses)
-    np.testing.assert_allclose(seen, lengths(poses)[0], rtol=1e-4)
+    poses = twins.dynamic_routing(votes, 3)[2][-1]
+    np.testing.assert_allclose(seen, poses[0].norm(dim=1), rtol=1e-4)
     assert abs(seen - before.lengths).max() > 1e-3
     np.testing.assert_array_equal(look.look(strong, tiny_images[:1]).lengths, before.lengths)
     for kind in (-1, 2):
