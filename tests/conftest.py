@@ -190,3 +190,9 @@ def plugin(tmp_path, monkeypatch):
 def splits():
     """Those of the embedded digits, by name."""
     return {split: data.load("digits", split) for split in data.SPLITS}
+
+
+@pytest.fixture
+def digits_for_mnist(monkeypatch, embedded):
+    """The embedded digits stand for MNIST."""
+    monkeypatch.setattr("capsviz.data.mnist.load", lambda split, root, **how: embedded(split))

@@ -179,19 +179,6 @@ def test_networks_that_give_no_numbers_are_refused_under_couplings_too(images):
             say()
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "self_attention"])
-def test_couplings_of_each_iteration_are_one_for_a_routing_of_one_pass(images, kind):
-    model = build_tiny(routing=kind)
-    traced = trace(model, images[:2])
-    rounds = len(traced.couplings)
-    listed = {"couplings": [None] * rounds, "layer": 0}
-    said = from_children(model, traced.children, traced.child_activations, **listed)
-    torch.testing.assert_close(said, traced.lengths, rtol=1e-4, atol=1e-6)
-    for wrong in ([None] * (rounds + 1), traced.couplings[-1][0], traced.couplings[-1][:1]):
-        with pytest.raises(ValueError, match="expected"):
-            from_children(model, traced.children, traced.child_activations, couplings=wrong)
-
-
 class ForeignOnGrid(Foreign):
     """Couplings of the pixel at each place (`moving`), or of the place alone."""
 

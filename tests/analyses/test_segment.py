@@ -189,10 +189,8 @@ def small(**options):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, digits_for_mnist):
     """Run a command on a small network for multimnist, made of scikit-learn's digits."""
-    load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
-    monkeypatch.setattr("capsviz.data.mnist.load", load)
     card = {"name": "two", "dataset": {"name": "multimnist"}}
     path = checkpoint.save(tmp_path / "own" / "two.safetensors", small(), card)
 

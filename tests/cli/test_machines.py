@@ -12,7 +12,6 @@ from helpers.command_line import run
 
 from capsviz import data, files
 from capsviz.cli import machine
-from capsviz.results import sets
 from capsviz.training.history import read_history
 
 ROOT = Path(__file__).parents[2]
@@ -103,22 +102,6 @@ def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
     assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
-
-
-def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(blank, monkeypatch):
-    command = ["figures", "--checkpoint", "digits", "--only", "routing", "--n", 20]
-    command += ["--format", "png", "--output", "set"]
-    with monkeypatch.context() as broken:
-        broken.setattr(sets, "_digests", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        stopped = run(*command)
-    assert stopped.exit_code == 1
-    assert stopped.stderr.splitlines()[-1] == (
-        "Error: stopped; finished figures are in set. The same command goes on"
-    )
-    assert list(Path("set").glob("*.json"))
-    done = run(*command)
-    assert done.exit_code == 0, done.stderr
-    assert "kept" in run(*command).stderr
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,6 @@ def overlaid(plain):
     return make(plain)
 
 
-@pytest.fixture
-def from_digits(monkeypatch):
-    """scikit-learn's digits stand for MNIST."""
-    load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
-    monkeypatch.setattr("capsviz.data.mnist.load", load)
-
-
 def moved(image, down, right):
     """An image (28, 28) on 36 x 36, by a loop over its pixels."""
     canvas = np.zeros((36, 36), np.uint8)
@@ -103,7 +96,7 @@ def test_digits_of_one_class_cannot_be_paired(generator):
         partners(torch.ones(3, dtype=torch.long), generator=generator)
 
 
-def test_splits_are_made_of_their_own_digits_only(from_digits):
+def test_splits_are_made_of_their_own_digits_only(digits_for_mnist):
     """By the pixels of each digit, in order, wherever it was moved to."""
 
     def ink(images):

@@ -124,6 +124,11 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     def killed(*sweep):
         raise KeyboardInterrupt
 
+    with monkeypatch.context() as broken:  # between a file and its record
+        broken.setattr(paperset, "_digests", killed)
+        stopped = run(*words)
+    assert stopped.exit_code == 1 and list((tmp_path / "x").glob("*.json"))
+    assert stopped.stderr.splitlines()[-1].endswith("The same command goes on")
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
