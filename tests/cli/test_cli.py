@@ -204,7 +204,7 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert_refused(again, "--resume")
     resumed = run("train", "--dataset", "digits", *small, "--resume")
     assert resumed.exit_code == 0 and "no earlier run" not in resumed.stderr
-    elsewhere = [*small, "--output", "elsewhere", "--resume"]
+    elsewhere = [*small, "--epochs", 1, "--output", "elsewhere", "--resume"]
     anew = run("train", "--dataset", "digits", *elsewhere)
     assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 

@@ -7,12 +7,8 @@ from helpers import literal as twins
 from torch import nn
 
 from capsviz.nn import models
+from tests.nn.models.test_baselines import SMALL
 
-BASELINES = {
-    "cnn": {"channels": (4, 5, 6), "hidden": (7, 8)},
-    "average": {"channels": (4, 5)},
-    "resnet": {"channels": (4, 6), "blocks": 1},
-}
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
 PAIRS = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 2], [1, 0], [2, 1], [0, 1], [1, 2]])
 
@@ -86,10 +82,10 @@ def test_other_than_one_image_for_each_label_is_refused(shape, labels, tiny_imag
         model.objective(model(tiny_images), torch.rand(shape), labels)
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", SMALL)
 def test_classifiers_share_the_probability_among_the_classes_of_an_image(name, generator):
     torch.manual_seed(0)
-    model = models.build(name, (1, 21, 19), 3, **BASELINES[name]).eval()
+    model = models.build(name, (1, 21, 19), 3, **SMALL[name]).eval()
     images = torch.rand(8, 1, 21, 19, generator=generator)
     output = model(images)
     found = model.objective(output, images[:, None].expand(-1, 2, -1, -1, -1), PAIRS, 0.5)
