@@ -8,14 +8,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import click
 import pytest
 from helpers import command_line
+from helpers.plain_capsnet import Foreign
 from PIL import Image
 
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES, main, options
+from capsviz.inputs.opening import Inputs
 
 DIGITS = ["--checkpoint", "digits"]
 COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
@@ -118,8 +121,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["rotat"], ["unknown command 'rotat'", "did you mean 'rotate'"]),
         (["rotate", "--checkpoint", "mnits"], ["unknown checkpoint 'mnits'"]),
         (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
-        (["rotate", *DIGITS, "--digit", 11], ["no class 11", "0 to 9"]),
-        (["rotate", *DIGITS, "--index", 10_000], ["expected an index"]),
         (["rotate", *DIGITS, "--step", 0], ["a step above 0"]),
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
@@ -130,7 +131,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
         (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
-        (["evaluate", *DIGITS, "--n", -1], ["'--n'"]),
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
         (["redraw", "none.json"], ["there is no file 'none.json'"]),
         (["train", "nmist"], ["unknown recipe 'nmist'"]),
@@ -270,3 +270,37 @@ def test_a_run_in_which_nothing_was_learned_says_so_with_the_likely_causes(run):
         for done in (trained, evaluated)
     )
     assert said and said == again
+
+
+@pytest.fixture
+def odd(embedded, monkeypatch, blank):
+    """The embedded digits told apart as even and odd, and a network for them."""
+    part = embedded("test")
+    part = replace(part, labels=part.labels % 2, classes=("even", "odd"), name="parity")
+    inputs = Inputs(Foreign(classes=2).eval(), part, None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
+    return inputs
+
+
+FEW = {
+    "rotate": ("--step", 90, "--size", 200),
+    "perturb": ("--n", 2),
+    "figures": ("--only", "rotate", "--n", 2),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
+    words = [name, *FEW[name], "--format", "svg", "--output", tmp_path]
+    done = command_line.run(*words)
+    assert done.exit_code == 0, done.output
+    assert list(tmp_path.glob("*-parity-1-*.json"))
+
+
+@pytest.mark.parametrize("name", [*FEW, "report"])
+def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
+    words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
+    done = command_line.run(*words, "--output", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "--digit: parity has no class 2, expected 0 to 1, or even, odd\n" in done.stderr
