@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.training_runs import recipe
 
 from benchmarks import dots, findings, preregistered
 from benchmarks import shipped as results
@@ -160,14 +161,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write(folder, name, accuracies, seeds):
-    """Write the accuracies of a recipe's runs as trained/seeds has them."""
-    (folder / name).mkdir()
-    runs = [{"seed": k, "accuracy": a, "n": 10000} for k, a in zip(seeds, accuracies, strict=True)]
-    about = {"recipe": name, "dataset": "mnist", "runs": runs}
-    (folder / name / "runs.json").write_text(json.dumps(about))
-
-
 def write_affine(folder, name, outside):
     """Write a result of `affine` over runs; it is a shipped one with other accuracies outside."""
     place = "trained/seeds/mnist-slim-uniform-10-epochs/affine-*.json"
@@ -191,8 +184,8 @@ def write_affine(folder, name, outside):
 def test_runs_of_a_known_difference_get_their_verdict(folder, apart, verdict, detectable):
     assert preregistered.verdicts("a") == "Not run yet: three less one iteration."
     early = [0.1, 0.2, 0.3]  # of seeds that are not in the plan
-    write(folder, "mnist-iterations-3", [*early, *(ACCURACY + apart)], [0, 1, 2, *SEEDS])
-    write(folder, "mnist-iterations-1", [*early[::-1], *ACCURACY], [0, 1, 2, *SEEDS])
+    for name, own in (("3", [*early, *(ACCURACY + apart)]), ("1", [*early[::-1], *ACCURACY])):
+        recipe(folder, f"mnist-iterations-{name}", dict(zip([0, 1, 2, *SEEDS], own, strict=True)))
     header, _, row = preregistered.verdicts("a").splitlines()
     assert header.startswith("| comparison | value | pairs | difference | margin | verdict |")
     cells = row.strip("| ").split(" | ")
@@ -203,7 +196,7 @@ def test_runs_of_a_known_difference_get_their_verdict(folder, apart, verdict, de
 def test_a_value_is_paired_by_seed_and_what_is_absent_is_said(folder):
     outside = 0.9 + 0.01 * np.sin(np.arange(10.0))
     for name, less in (("mnist-capsules-plain", 0.03), ("mnist-pooling-plain", 0.0)):
-        write(folder, name, ACCURACY, SEEDS)
+        recipe(folder, name, dict(zip(SEEDS, ACCURACY, strict=True)))
         write_affine(folder, name, outside - less)
     table, left = preregistered.verdicts("b").split("\n\n")
     accuracy, inside, out = (row.strip("| ").split(" | ") for row in table.splitlines()[2:])

@@ -27,13 +27,10 @@ def photographs(tmp_path_factory):
 
 
 @pytest.fixture
-def run(photographs, tmp_path, monkeypatch):
+def run(bare, photographs, tmp_path):
     """Run `capsviz predict` beside three photographs, photos/0.jpg to 2.jpg."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(photographs, tmp_path / "photos")
-    return lambda *args: command_line.run("predict", *args)
+    return lambda *args: bare("predict", *args)
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,6 @@ def nothing():
 def heads():
     return foreign_networks.TwoHeads()
 
-plain = foreign_networks.Plain
-
 def on_gpu():
     return Correct().to("cuda")
 """
@@ -116,15 +114,12 @@ def test_one_of_several_softmaxes_is_named(run):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--network", "net.py:numbr"], "unknown function 'numbr'"),
         (["--network", "net.py:Correct", "--classes", 5], "give both"),
-        (["--network", "net.py:Correct", "--image-shape", 3, 9, 9, "--classes", 5], "refuses"),
         (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
         (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
         (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
         (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
         (["--checkpoint", "digits", *SIZE], "for --network"),
-        (["--network", "net.py:plain", "--image-shape", 1, 12, 10, "--classes", 3], "no capsules"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(run, args, words):

@@ -25,13 +25,10 @@ COMMANDS = {name: package for package in PACKAGES for name in discovery.names(pa
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run capsviz in an empty folder, with no data at hand but the embedded digits."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def run(bare, monkeypatch):
+    """And nothing can be fetched."""
     monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
-    return command_line.run
+    return bare
 
 
 def assert_refused(result, *words):

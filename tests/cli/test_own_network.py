@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import command_line
 from PIL import Image
 
 from capsviz import data
@@ -37,15 +36,12 @@ def raises():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run a command beside `networks.py` and a picture, without any data but the embedded ones."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "networks.py").write_text(FILE)
+def run(bare):
+    """Beside `networks.py` and a picture."""
+    Path("networks.py").write_text(FILE)
     torch.save({"fc.weight": torch.ones(2)}, "other.pt")
     Image.fromarray(data.load("digits", "test").images[3, 0].numpy()).save("seven.png")
-    return command_line.run
+    return bare
 
 
 OWN = "--dataset digits --network networks.py"

@@ -347,14 +347,8 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
         )
 
 
-@pytest.fixture
-def without_mnist(tmp_path, monkeypatch):
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
-def test_without_mnist_the_embedded_digits_are_the_test_images(without_mnist):
+def test_without_mnist_the_embedded_digits_are_the_test_images(bare):
     opened = choices.open_choice()
     assert opened.dataset.name == "digits" and "embedded" in opened.notice
     pair = opened.pair(opened.first, opened.beside)

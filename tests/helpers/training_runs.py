@@ -1,5 +1,7 @@
 """Training runs of one recipe that cost nothing: random weights, and cards."""
 
+import json
+
 import torch
 
 from capsviz import checkpoint
@@ -37,3 +39,12 @@ def train(folder, seed, **recipe):
         "results": {"test": {"n": 360, "accuracy": 0.1, "accuracy_ci95": [0.07, 0.14]}},
     }
     return checkpoint.save(folder / "small.safetensors", model, about)
+
+
+def recipe(folder, name, accuracies):
+    """Write the runs of a recipe, by seed, as trained/seeds has them; return the folder."""
+    (folder / name).mkdir()
+    runs = [{"seed": seed, "accuracy": one, "n": 10000} for seed, one in accuracies.items()]
+    about = {"recipe": name, "dataset": "mnist", "terms": {"dataset_options": {}}, "runs": runs}
+    (folder / name / "runs.json").write_text(json.dumps(about))
+    return folder / name

@@ -4,20 +4,12 @@ import json
 
 import pytest
 from helpers import command_line
+from helpers.training_runs import recipe
 
 from capsviz.results import paired
 from capsviz.results.paired import Recipe
 
 IMAGES = ("mnist", "{}", 10000)
-
-
-def recipe(folder, name, accuracies, n=10000, options=None):
-    """Write the runs of a recipe as trained/seeds has them; return the folder."""
-    (folder / name).mkdir()
-    runs = [{"seed": seed, "accuracy": one, "n": n} for seed, one in accuracies.items()]
-    about = {"recipe": name, "dataset": "mnist", "terms": {"dataset_options": options or {}}}
-    (folder / name / "runs.json").write_text(json.dumps({**about, "runs": runs}))
-    return folder / name
 
 
 def run(folder, seed, accuracy, **fields):
