@@ -81,7 +81,6 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
         (["*.gif"], "no picture in '*.gif'"),
         (["photos", "--csv", "--json"], "expected one of them"),
         (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
-        (["photos", "--checkpoint", "mnits"], "did you mean 'mnist'"),
     ],
 )
 def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):

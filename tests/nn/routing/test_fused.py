@@ -187,17 +187,6 @@ def test_fused_takes_non_contiguous_inputs_and_leaves_them_as_they_were(name):
     assert all(torch.equal(options[key], again[2][key]) for key in options)
 
 
-@every_form
-def test_fused_routes_an_image_alone_as_in_a_batch_and_none(name, options):
-    children, weight, inputs = drawn_capsules(name, batch=4)
-    together = fused(name, 3, children, weight, **inputs, **options)
-    for here in (slice(0, 0), *(slice(b, b + 1) for b in range(4))):
-        own = {k: v[here] if k == "activations" else v for k, v in inputs.items()}
-        alone = fused(name, 3, children[here], weight, **own, **options)
-        for a, t in zip(alone, together, strict=True):
-            close(a, t[here])
-
-
 @every_fused
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_fused_stays_float32_under_autocast(name, dtype):
