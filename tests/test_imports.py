@@ -61,16 +61,11 @@ def forbidden(module, imported):
         return f"{own} or {other} has no floor: give it one in tests/test_imports.py"
     if own == "analyses" and other == "nn" and imported.split(".")[2] in UNKNOWN_TO_ANALYSES:
         return f"{module} must not know {imported}: it looks through capsviz.tracing"
-    if own == other == "analyses" and own_analysis(module) != own_analysis(imported):
+    if own == other == "analyses" and module.split(".")[2:3] != imported.split(".")[2:3]:
         return f"{module} imports {imported}: what several analyses share has another home"
     if own != other and FLOOR[other] >= FLOOR[own]:
         return f"{module} (floor {FLOOR[own]}) imports {imported} (floor {FLOOR[other]})"
     return None
-
-
-def own_analysis(module):
-    """The analysis that a module belongs to, with its package."""
-    return module.split(".")[2:3]
 
 
 @cache

@@ -24,13 +24,8 @@ def routing():
 @pytest.mark.parametrize("name", shipped())
 def test_every_panel_is_drawn_into_axes_of_another_figure(name):
     for result in {type(one): one for one in shipped()[name]}.values():
-        assert_drawn_into_axes(name, result)
-
-
-def assert_drawn_into_axes(name, result):
-    own = contract.of_result(name, type(result).__name__)
-    for panel, one in own.all_panels.items():
-        if one.of(result):
+        every = contract.of_result(name, type(result).__name__).all_panels
+        for panel in (panel for panel, one in every.items() if one.of(result)):
             figure = Figure(figsize=(8, 4))
             axes = figure.subplots(1, 2)[1]
             assert results.draw(name, result, panel=panel, axes=axes) is figure

@@ -14,7 +14,7 @@ from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import read_history
 
-RECIPE = replace(RECIPE, epochs=4)
+RECIPE = replace(RECIPE, epochs=4, limit=64)
 
 
 def cut(recipe, splits, folder, after=3):
