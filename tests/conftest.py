@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 from helpers import cached_text_size as letters
+from helpers import command_line
 from helpers.explorer_visitor import (  # noqa: F401  # one server for all
     address,
     browser,
@@ -23,7 +23,7 @@ from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 
 from capsviz import data, discovery, results
-from capsviz.cli import main, options
+from capsviz.cli import options
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
 from capsviz.transforms.augment import to_float
@@ -67,7 +67,7 @@ def generator():
 @pytest.fixture
 def tiny():
     """A CapsNet of 3 classes for 1 x 21 x 19 images: I = 2 * 3 * 2 = 12, D = 4, E = 6."""
-    return build_tiny()
+    return build_strong()
 
 
 def build_tiny(**options):
@@ -144,6 +144,15 @@ def empty_page(analysis, result, width="double", part="", **panels):
 
 
 @pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """Runs commands in an empty folder, with no data at hand but the embedded digits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return command_line.run
+
+
+@pytest.fixture
 def blank(monkeypatch):
     """For tests of what a command says and writes: its pictures, drawn elsewhere, are empty."""
     monkeypatch.setattr(results, "draw", empty_page)
@@ -164,7 +173,7 @@ def analyse(monkeypatch, tmp_path, embedded):
         chosen = [name.replace("_", "-"), "--output", tmp_path, "--format", "svg", *words]
         if "--json" in words:
             monkeypatch.setattr(results, "draw", empty_page)
-        return CliRunner().invoke(main, [str(word) for word in chosen])
+        return command_line.run(*chosen)
 
     return run
 
@@ -186,7 +195,13 @@ def plugin(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.fixture(scope="module")
-def splits():
+@pytest.fixture(scope="session")
+def splits(embedded):
     """Those of the embedded digits, by name."""
-    return {split: data.load("digits", split) for split in data.SPLITS}
+    return {split: embedded(split) for split in data.SPLITS}
+
+
+@pytest.fixture
+def digits_for_mnist(monkeypatch, embedded):
+    """The embedded digits stand for MNIST."""
+    monkeypatch.setattr("capsviz.data.mnist.load", lambda split, root, **how: embedded(split))

@@ -4,13 +4,14 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import build_tiny
 
-from capsviz import checkpoint, files
+from capsviz import checkpoint, discovery, files, provenance
 from capsviz.nn import models
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
@@ -208,3 +209,37 @@ def test_a_device_that_is_not_here_is_refused_in_a_line():
     for device in ("gpu", "cuda:99"):
         with pytest.raises(ValueError, match=f"^device '{device}' is not available here: .+$"):
             checkpoint.load("digits", device=device)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A repository with a file of each kind, in place of our own."""
+    monkeypatch.setattr(discovery, "root", lambda: tmp_path)
+    for name in ("capsviz/a.py", "analyses/b.py", "benchmarks/c.py", "benchmarks/results/d.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    someone = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "."), (*someone, "commit", "-qm", "x")):
+        subprocess.check_call(["git", "-C", str(tmp_path), *words])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "mark"),
+    [
+        ("capsviz/a.py", "+"),
+        ("analyses/b.py", "+"),
+        ("benchmarks/c.py", "+"),
+        ("benchmarks/results/d.json", ""),
+    ],
+)
+def test_a_commit_is_marked_where_its_code_was_changed(checkout, changed, mark):
+    clean = provenance.commit()
+    assert len(clean) == 40
+    (checkout / changed).write_text("2\n")
+    assert provenance.commit() == clean + mark
+
+
+def test_without_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(discovery, "root", lambda: tmp_path)
+    assert provenance.commit() is None

@@ -61,35 +61,11 @@ def forbidden(module, imported):
         return f"{own} or {other} has no floor: give it one in tests/test_imports.py"
     if own == "analyses" and other == "nn" and imported.split(".")[2] in UNKNOWN_TO_ANALYSES:
         return f"{module} must not know {imported}: it looks through capsviz.tracing"
-    if own == other == "analyses" and own_analysis(module) != own_analysis(imported):
+    if own == other == "analyses" and module.split(".")[2:3] != imported.split(".")[2:3]:
         return f"{module} imports {imported}: what several analyses share has another home"
     if own != other and FLOOR[other] >= FLOOR[own]:
         return f"{module} (floor {FLOOR[own]}) imports {imported} (floor {FLOOR[other]})"
-    if not is_within(module, home := home_of(imported)):
-        return f"{module} imports what is private to {home}: {imported}"
     return None
-
-
-def home_of(dotted):
-    """The package to which a name, or the first part of it with an underscore, is private.
-
-    What is private to a file is private to the package that the file lies in.
-    """
-    parts = dotted.split(".")
-    private = [n for n, part in enumerate(parts) if part.startswith("_") and part[:2] != "__"]
-    home = parts[: private[0]] if private else []
-    file = sources.MODULES.get(".".join(home))
-    return ".".join(home if file is None or file.stem == "__init__" else home[:-1])
-
-
-def is_within(module, package):
-    """Whether a module is a package, or lies in it; every module lies in ""."""
-    return f"{module}.".startswith(f"{package}." if package else "")
-
-
-def own_analysis(module):
-    """The analysis that a module belongs to, with its package."""
-    return module.split(".")[2:3]
 
 
 @cache
@@ -115,12 +91,12 @@ def test_no_import_turns_back():
     assert [reason for reason in why if reason] == []
 
 
-def test_no_names_are_imported_that_are_private_to_another_package():
+def test_no_names_are_imported_that_are_private_to_another_room():
     taken = [
         (module, dotted)
         for module, path in sources.MODULES.items()
         for dotted in sources.imported_names(path.read_text(encoding="utf-8"))
-        if not is_within(module, home_of(dotted))
+        if re.search(r"\._(?!_)", dotted) and room(module) != room(dotted)
     ]
     assert taken == []
 
@@ -143,18 +119,10 @@ def test_every_floor_has_its_rooms_and_capsviz_few_files():
         ("capsviz.analyses.rotate", "capsviz.nn.models.capsnet"),
         ("capsviz.analyses.rotate", "capsviz.analyses.sweep"),
         ("capsviz.analyses.rotate", "capsviz.no_such_room"),
-        ("capsviz.analyses.rotate", "capsviz.data._files"),
-        ("capsviz.nn.models.capsnet", "capsviz.nn.routing._parts"),
     ],
 )
 def test_arrows_that_turn_back_are_seen(module, imported):
     assert forbidden(module, imported)
-
-
-def test_a_private_name_is_private_to_the_package_that_it_lies_in():
-    assert home_of("capsviz.nn.routing._parts.summed") == "capsviz.nn.routing"
-    assert home_of("capsviz.nn.models.capsnet._Votes") == "capsviz.nn.models"
-    assert home_of("capsviz.nn.functional.squash") == home_of("capsviz.__version__") == ""
 
 
 def loaded_by(code):

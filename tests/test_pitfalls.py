@@ -23,12 +23,6 @@ from capsviz.transforms import augment
 
 
 @pytest.fixture
-def tiny():
-    """conftest's, with couplings that are far from even."""
-    return build_strong()
-
-
-@pytest.fixture
 def part(generator):
     """30 images for `tiny` in bytes, black and white among them."""
     images = torch.randint(0, 256, (30, 1, 21, 19), generator=generator, dtype=torch.uint8)

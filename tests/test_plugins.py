@@ -1,13 +1,13 @@
 """Plugins that are not what their kind asks for: refused in a line that names them."""
 
+from functools import partial
+
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
 
 import capsviz
-from capsviz import checks, data
-from capsviz.cli import main
+from capsviz import analysis, checks, data
 from capsviz.training.recipe import Recipe
 from capsviz.training.train import fit
 from capsviz.transforms import corruptions
@@ -45,47 +45,71 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_traced(plugin, tiny_imag
     assert traced.couplings.std() > 0.01
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("def route(votes): pass", "has no function route"),
-        (
-            "def route(votes, couplings=None): return votes",
-            "gives a Tensor, expected a capsviz.nn.r",
-        ),
-    ],
-)
-def test_a_routing_without_what_a_routing_has_is_refused_in_a_line(
-    plugin, tiny_images, text, words
-):
-    name = f"lacking_{len(text)}"
-    plugin(f"routing/{name}.py", text)
-    with pytest.raises(ValueError, match=rf"routing '{name}' .*{words}") as error:
-        capsviz.trace(build_tiny(routing=name), tiny_images)
-    assert "\n" not in str(error.value)
+MADE = """import torch
+from capsviz.data import Dataset
+
+def made(labels):
+    images = torch.zeros(2, 1, 9, 9, dtype=torch.uint8)
+    return Dataset(images, labels, ("a", "b"), "lacking", "test")
+
+"""
+SILENT = "from capsviz.analysis import Analysis\n\nclass Silent(Analysis): "
+LINEAR = """from torch import nn
+
+def layers(inputs, image_shape, *, norm=False):
+    return nn.Sequential(nn.Linear(inputs, 3))
+"""
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "def load(split, root): return 1 / 0",
-            "cannot be loaded .ZeroDivisionError: division by z",
-        ),
-        ("def load(split, root, *, size): return 1", "data set 'lacking' needs a value for size"),
-        ("def load(split, root): return [1]", "is a list, expected a capsviz.data.Dataset"),
-        ("def load(split, root): return made(torch.tensor([0, 2]))", "must be 0 to 1, got 0 to 2"),
-    ],
-)
-def test_a_data_set_without_what_it_needs_is_refused_in_a_line(plugin, text, words):
-    plugin(
-        "data/lacking.py",
-        "import torch\nfrom capsviz.data import Dataset\n\ndef made(labels):\n"
-        "    images = torch.zeros(2, 1, 9, 9, dtype=torch.uint8)\n"
-        f"    return Dataset(images, labels, ('a', 'b'), 'lacking', 'test')\n\n{text}\n",
-    )
+def traced(**options):
+    capsviz.trace(build_tiny(**options), torch.rand(2, 1, 21, 19))
+
+
+def loaded():
+    capsviz.data.load("lacking", "test")
+
+
+def corrupted():
+    corruptions.apply("lacking", torch.rand(2, 1, 28, 28), torch.Generator())
+
+
+def analysed():
+    analysis.of("lacking")
+
+
+ROUTED, DECODED = partial(traced, routing="lacking"), partial(traced, decoder="lacking")
+LACKING = [  # kind, what is in its file, what uses it, and what is said
+    ("routing", "def route(votes): pass", ROUTED, "has no function route"),
+    ("routing", "def route(votes, couplings=None): return votes", ROUTED,
+     "gives a Tensor, expected a capsviz.nn.r"),
+    ("data", "def load(split, root): return 1 / 0", loaded,
+     "cannot be loaded .ZeroDivisionError: division by z"),
+    ("data", "def load(split, root, *, size): return 1", loaded,
+     "data set 'lacking' needs a value for size"),
+    ("data", "def load(split, root): return [1]", loaded,
+     "is a list, expected a capsviz.data.Dataset"),
+    ("data", MADE + "def load(split, root): return made(torch.tensor([0, 2]))", loaded,
+     "must be 0 to 1, got 0 to 2"),
+    ("analyses", SILENT + "pass", analysed, "`Result` of Silent in .* is no NamedTuple"),
+    ("analyses", SILENT + "Result = dict", analysed, "`Result` of Silent in .* is no NamedTuple"),
+    ("decoders", "def layers(inputs, image_shape): pass", DECODED,
+     "'lacking' has no function layers"),
+    ("decoders", "def layers(inputs, image_shape, *, norm=False): pass", DECODED,
+     "gives a NoneType, expected an nn"),
+    ("decoders", LINEAR, DECODED, r"the decoder gives \(.*3\), expected images"),
+    ("corruptions", "", corrupted, "'lacking' has no function corrupt"),
+    ("corruptions", "def corrupt(images, generator): return images[..., 1:]", corrupted,
+     r"gives .*27\)"),
+    ("corruptions", "def corrupt(images, generator): pass", corrupted,
+     "gives a NoneType, expected a tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text", "use", "words"), LACKING, ids=range(len(LACKING)))
+def test_what_lacks_what_its_kind_needs_is_refused_in_a_line(plugin, kind, text, use, words):
+    plugin(f"{kind}/lacking.py", text)
     with pytest.raises(ValueError, match=words) as error:
-        capsviz.data.load("lacking", "test")
+        use()
     assert "\n" not in str(error.value)
 
 
@@ -96,54 +120,6 @@ def test_a_data_set_is_called_by_the_name_of_its_file(plugin):
         "def load(split, root):\n    return replace(digits.load(split, root), name='My digits')\n",
     )
     assert capsviz.data.load("mine", "test").name == "mine"
-
-
-@pytest.mark.parametrize("body", ["pass", "Result = dict"])
-def test_an_analysis_without_a_class_of_results_is_refused_in_a_line(plugin, body):
-    path = plugin(
-        "analyses/silent.py",
-        '"""Nothing."""\nfrom capsviz.analysis import Analysis\n\n'
-        f"class Silent(Analysis): {body}\n",
-    )
-    result = CliRunner().invoke(main, ["silent", "--checkpoint", "digits"])
-    assert result.exit_code == 2
-    assert f"`Result` of Silent in {path} is no NamedTuple" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("def layers(inputs, image_shape): pass", "'lacking' has no function layers"),
-        (
-            "def layers(inputs, image_shape, *, norm=False): pass",
-            "gives a NoneType, expected an nn",
-        ),
-        (
-            "from torch import nn\n\ndef layers(inputs, image_shape, *, norm=False):\n"
-            "    return nn.Sequential(nn.Linear(inputs, 3))",
-            r"the decoder gives \(.*3\), expected images",
-        ),
-    ],
-)
-def test_a_decoder_that_draws_no_images_is_refused_in_a_line(plugin, tiny_images, text, words):
-    plugin("decoders/lacking.py", text)
-    with pytest.raises(ValueError, match=words) as error:
-        capsviz.trace(build_tiny(decoder="lacking"), tiny_images)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "'lacking' has no function corrupt"),
-        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\)"),
-        ("def corrupt(images, generator): pass", "gives a NoneType, expected a tensor"),
-    ],
-)
-def test_a_corruption_that_gives_other_images_is_refused_in_a_line(plugin, text, words):
-    plugin("corruptions/lacking.py", text)
-    with pytest.raises(ValueError, match=words):
-        corruptions.apply("lacking", torch.rand(2, 1, 28, 28), torch.Generator())
 
 
 def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):

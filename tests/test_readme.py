@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from PIL import Image
 
 from benchmarks import architecture, readme
 from capsviz import checkpoint, discovery
-from capsviz.cli import main
 
 ROOT = discovery.root()
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,7 +37,7 @@ def plugins(tmp_path, monkeypatch):
 
 
 def run(*words):
-    result = CliRunner().invoke(main, [str(word) for word in words])
+    result = command_line.run(*words)
     assert result.exit_code == 0, result.output
     return result.stdout
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch._dynamo.testing
 from helpers import planted_bugs as planted
 from helpers import public_layouts as zoo
 from helpers.public_layouts import CLASSES, SHAPE

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers.command_line import run
 from helpers.plain_capsnet import Foreign
 
 from capsviz import data, results
 from capsviz.analyses.affine import Affine, measure
-from capsviz.cli import main
 from capsviz.data.affnist_like import apply
 from capsviz.inputs.opening import Inputs
 from capsviz.results import sets
@@ -141,12 +140,8 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
         measured({"a": model}, *inputs.images(4), trained_px=None, inputs=inputs)
 
 
-def run(*args):
-    return CliRunner().invoke(main, ["affine", *map(str, args)])
-
-
 def test_the_command_takes_the_shifts_of_the_recipe(blank, tmp_path):
-    done = run("--checkpoint", "digits", "--n", 20, "--output", tmp_path)
+    done = run("affine", "--checkpoint", "digits", "--n", 20, "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
     result, _ = results.read_result(tmp_path / "affine-digits-20-images.json")
     assert result.trained_px == 2 and result.n == 20 and result.variants == 4

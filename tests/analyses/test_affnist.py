@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import data, results
 from capsviz.analyses import affnist
 from capsviz.analyses.affnist import measure
 from capsviz.analyses.affnist import series as series_of
-from capsviz.cli import main
 from capsviz.experiments import affnist as generalisation
 from capsviz.experiments.affnist import scores as affine_scores
 
@@ -112,7 +111,7 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     words = ["affnist", "--run", "--seeds", "2", "--folder", "shared", "--task"]
     for i in (1, 2, 3):
-        done = CliRunner().invoke(main, [*words, f"{i}/3"])
+        done = run(*words, f"{i}/3")
         assert done.exit_code == 0 and not done.stdout, done.output
     everything = [(name, seed) for seed in range(2) for name in series_of.experiment.NETWORKS]
     assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
@@ -127,10 +126,6 @@ def test_variants_stand_beside_their_original(digits):
     assert len({image.tobytes() for image in table.images[4]}) == 17
 
 
-def command(*words, **more):
-    return CliRunner().invoke(main, ["affnist", *words], **more)
-
-
 def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = Path("results")
@@ -139,7 +134,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
         path = generalisation.result_path(folder, r["network"], r["seed"], r["state"])
         path.write_text(json.dumps(r))
     out = tmp_path / "out"
-    found = command("--folder", str(folder), "--output", str(out), "--format", "png")
+    found = run("affnist", "--folder", folder, "--output", out, "--format", "png")
     assert found.exit_code == 0, found.output
     assert {p.name for p in out.iterdir()} == {
         f"affnist-folder-results{end}" for end in (".md", ".tex", ".json", ".png", "-factors.png")
@@ -161,7 +156,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
 )
 def test_what_cannot_be_is_refused_in_a_line(words, code, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = command(*words)
+    found = run("affnist", *words)
     assert found.exit_code == code and text in found.output, found.output
     assert len(found.output.strip().splitlines()) == 1
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.attackable import Linear, OfScores
 
 from capsviz.analyses.attack import ATTACKS, Attack, measure
-from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
 from capsviz.statistics.intervals import wilson
 
@@ -139,15 +138,15 @@ def test_a_stopped_attack_goes_on_and_a_submitted_network_gets_its_row(
         return attack(self, *job)
 
     monkeypatch.setattr(measure.Work, "_attack", stopped)
-    first = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "out")])
+    first = command_line.run(*asked, "--output", tmp_path / "out")
     assert first.exit_code == 1 and "stopped after 3 of " in first.stderr
     (kept,) = (tmp_path / "out").glob(".attack*")
     assert f"kept in {kept}. Go on with: " in first.stderr and len(list(kept.iterdir())) == 3
-    again = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "out")])
+    again = command_line.run(*asked, "--output", tmp_path / "out")
     assert again.exit_code == 0, again.output
     jobs = [(name, int(places[0])) for _, name, places in done]
     assert len(set(jobs)) == len(jobs) - 1  # the one that was stopped, alone, is done twice
-    whole = CliRunner().invoke(main, [*asked, "--output", str(tmp_path / "whole")])
+    whole = command_line.run(*asked, "--output", tmp_path / "whole")
     assert whole.stdout == again.stdout and "the attacks will take about" in again.stderr
     assert not kept.exists()
     *_, row, _, about = again.stdout.splitlines()

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from helpers.wrappable_capsnet import Gray
 
 import capsviz
 from capsviz.analyses.binding import Result, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
-from capsviz.nn.functional import squash
 from capsviz.tracing import from_children
 
 OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
@@ -129,24 +129,10 @@ def test_networks_for_other_images_are_refused_in_a_line():
 
 @pytest.mark.usefixtures("few")
 def test_a_wrapped_network_is_scored_as_well():
-    class Own(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.maps = torch.nn.Conv2d(1, 4, 17, 8)
-            self.matrices = torch.nn.Parameter(torch.randn(36, 10, 5, 4))
-
-        def forward(self, images):
-            children = torch.tanh(self.maps(images)).flatten(2).transpose(1, 2)
-            votes = torch.einsum("ijed,bid->bije", self.matrices, children)
-            logits = torch.zeros(votes.shape[:3])
-            for _ in range(2):
-                poses = squash((logits.softmax(2)[..., None] * votes).sum(1))
-                logits = logits + (votes * poses[:, None]).sum(3)
-            return poses.norm(dim=-1)
-
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = capsviz.wrap(Own(), image_shape=(1, 64, 64), classes=10)
+        own = Gray(kernel=17, stride=8, children=36)
+    network = capsviz.wrap(own, image_shape=(1, 64, 64), classes=10)
     result = Result(**measure.evaluate(network, 16, OPTIONS, 0))
     assert result.example_true.shape == (6, 6)
     assert result.unequal == 0 and result.follows.value[0, 0] == 0.5

@@ -85,6 +85,8 @@ def impure(node):
     ("words", "stem"),
     [
         ("corrupt --n 30", "digits-30-images"),
+        ("equivariance --n 40 --fit 9 --warp rotation --seeds 0", "rotation-seeds-0"),
+        ("equivariance --n 40 --fit 9 --warp shear --seeds 0 --law", "seeds-0-law"),
         ("faithfulness --digit 9", "digits-9-0"),
         ("faithfulness --n 4 --steps 3", "digits-4-images-steps-3"),
         ("parse-tree --digit 9", "digits-9-0-0-0"),  # the class after 9 is 0

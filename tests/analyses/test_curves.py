@@ -5,12 +5,11 @@ import io
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers.command_line import run
 
 from capsviz import checkpoint, results
 from capsviz.analyses import curves as files
 from capsviz.analyses.curves import Curves, joined
-from capsviz.cli import main
 from capsviz.training import history
 
 
@@ -35,10 +34,6 @@ def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
     folder.mkdir(parents=True)
     (folder / "epochs.csv").write_text(text.getvalue())
     return folder
-
-
-def command(*words):
-    return CliRunner().invoke(main, ["curves", *map(str, words)])
 
 
 def test_the_record_that_training_writes_is_read_whole(tmp_path):
@@ -102,7 +97,7 @@ def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
 def test_the_command_writes_figure_and_numbers(blank, tmp_path):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", sse=False)]
     out = tmp_path / "out"
-    result = command(*runs, "--output", out, "--format", "png")
+    result = run("curves", *runs, "--output", out, "--format", "png")
     assert result.exit_code == 0, result.output
     assert {p.name for p in out.iterdir()} == {"curves-a-b.json", "curves-a-b.png"}
     lines = result.stdout.splitlines()
@@ -145,7 +140,7 @@ def spoil(folder, change):
     ],
 )
 def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):
-    result = command(spoil(tmp_path / "run", change), "--output", tmp_path / "out")
+    result = run("curves", spoil(tmp_path / "run", change), "--output", tmp_path / "out")
     assert result.exit_code == 2, result.output
     (line,) = result.stderr.strip().splitlines()
     assert text in line and "epochs.csv'" in line
@@ -154,5 +149,5 @@ def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, 
 
 def test_what_is_no_run_is_refused(tmp_path):
     for place, text in ((tmp_path, "holds no training run"), (tmp_path / "x", "no folder or file")):
-        result = command(place, "--output", tmp_path / "out")
+        result = run("curves", place, "--output", tmp_path / "out")
         assert result.exit_code == 2 and text in result.stderr

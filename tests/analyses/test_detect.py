@@ -5,15 +5,14 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong
+from helpers import command_line
 from PIL import Image
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from capsviz import pictures
 from capsviz.analyses.detect import Detect, measure
-from capsviz.cli import main
 from capsviz.experiments import attacks
 from capsviz.inputs.opening import open_inputs
 from capsviz.statistics.intervals import wilson
@@ -148,7 +147,7 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
 def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     asked = ["detect", "--checkpoint", "digits", "--data-dir", str(tmp_path), "--n", "4"]
     asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
-    done = CliRunner().invoke(main, asked)
+    done = command_line.run(*asked)
     assert done.exit_code == 0, done.output
     assert "adaptive 0.1" in done.stdout and "fashion_mnist is left out" in done.stdout
     stem = "detect-digits-4-images-eps-0.1-steps-1"

@@ -1,7 +1,5 @@
 """Equivariance: laws of the fits, vectors of single images, and controls that were not trained."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -241,13 +239,3 @@ def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found
     assert values.sources == ["net 0", "pixels", RANDOM] and values.seeds == 0
     assert "Foreign cannot be built anew" in equivariance.AffineMaps().verdict(values)
     assert model.training and torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("law", [(), ("--law",)])
-def test_the_command_writes_figure_table_and_numbers(law, analyse, tmp_path):
-    chosen = [*law, "--n", "40", "--fit", "9", "--warp", "rotation", "--seeds", "0"]
-    done = analyse("equivariance", *chosen, "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["warps"] == ["rotation"]
-    for end in ("svg", "json", "md"):
-        assert list(tmp_path.glob(f"equivariance-digits-40-images*-seeds-0*.{end}"))

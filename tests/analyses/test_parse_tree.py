@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny, empty_page
+from helpers import command_line
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Closed, Foreign
@@ -17,7 +17,6 @@ from capsviz import checkpoint, results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import measure
 from capsviz.analyses.parse_tree.measure import COMPONENTS
-from capsviz.cli import main
 from capsviz.inputs.samples import Others
 from capsviz.nn import models
 from capsviz.nn.functional import squash
@@ -180,19 +179,6 @@ def test_networks_that_give_no_numbers_are_refused_under_couplings_too(images):
             say()
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "self_attention"])
-def test_couplings_of_each_iteration_are_one_for_a_routing_of_one_pass(images, kind):
-    model = build_tiny(routing=kind)
-    traced = trace(model, images[:2])
-    rounds = len(traced.couplings)
-    listed = {"couplings": [None] * rounds, "layer": 0}
-    said = from_children(model, traced.children, traced.child_activations, **listed)
-    torch.testing.assert_close(said, traced.lengths, rtol=1e-4, atol=1e-6)
-    for wrong in ([None] * (rounds + 1), traced.couplings[-1][0], traced.couplings[-1][:1]):
-        with pytest.raises(ValueError, match="expected"):
-            from_children(model, traced.children, traced.child_activations, couplings=wrong)
-
-
 class ForeignOnGrid(Foreign):
     """Couplings of the pixel at each place (`moving`), or of the place alone."""
 
@@ -344,7 +330,7 @@ def run_folder(tmp_path_factory):
         "train", "--dataset", "digits", "--types", 2, "--channels", 8, "--epochs", 2, "--option",
         "hidden=[8]", "--save-every", 1, "--output", folder, "--limit", 200,
     ]  # fmt: skip
-    done = CliRunner().invoke(main, [str(word) for word in words])
+    done = command_line.run(*words)
     assert done.exit_code == 0, done.output
     return folder
 
@@ -354,7 +340,7 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     words += ["--output", tmp_path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "draw", empty_page)  # the file's result is drawn below
-        done = CliRunner().invoke(main, [str(word) for word in words])
+        done = command_line.run(*words)
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["epochs"] == [0, 1, 2] and result["children"] == 72

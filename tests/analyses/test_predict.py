@@ -7,13 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.photographs import photograph
 from PIL import Image
 
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses.predict import SIDE, square
-from capsviz.cli import main
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
@@ -28,17 +27,10 @@ def photographs(tmp_path_factory):
 
 
 @pytest.fixture
-def run(photographs, tmp_path, monkeypatch):
+def run(bare, photographs, tmp_path):
     """Run `capsviz predict` beside three photographs, photos/0.jpg to 2.jpg."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(photographs, tmp_path / "photos")
-
-    def invoke(*args):
-        return CliRunner().invoke(main, ["predict", *map(str, args)], prog_name="capsviz")
-
-    return invoke
+    return lambda *args: bare("predict", *args)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +81,6 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
         (["*.gif"], "no picture in '*.gif'"),
         (["photos", "--csv", "--json"], "expected one of them"),
         (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
-        (["photos", "--checkpoint", "mnits"], "did you mean 'mnist'"),
     ],
 )
 def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
@@ -126,9 +117,7 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     assert (
         about["provenance"]["weights_sha256"] == checkpoint.load("mnist").card["weights"]["sha256"]
     )
-    again = CliRunner().invoke(
-        main, ["redraw", "out/steps.json", "--output", "again", "--format", "png"]
-    )
+    again = command_line.run("redraw", "out/steps.json", "--output", "again", "--format", "png")
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
 
@@ -152,8 +141,8 @@ def test_predict_says_what_it_leaves_out_and_that_pictures_lie_far_below_their_r
     model.card = model.card | {"dataset": {"name": "folder", "whole": [1, 28, 28]}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "load", lambda *_, **__: model)
-        dark = CliRunner().invoke(main, ["predict", str(tmp_path)])
-        bright = CliRunner().invoke(main, ["predict", str(tmp_path), "--range", "4095"])
+        dark = command_line.run("predict", tmp_path)
+        bright = command_line.run("predict", tmp_path, "--range", "4095")
     assert dark.exit_code == bright.exit_code == 0, dark.output
     said = dark.stderr.splitlines()
     assert said[0] == "2 pictures; left out: 1 files that are not pictures (1 .heix)"

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong, build_tiny
+from helpers import command_line
 from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from scipy import stats
@@ -14,7 +14,6 @@ from scipy import stats
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses import primary
 from capsviz.analyses.primary import measure as controls
-from capsviz.cli import main
 from capsviz.experiments.primary_decoder import PrimaryDecoder, decode, file_name
 from capsviz.tracing import trace
 from capsviz.transforms.augment import to_float
@@ -186,7 +185,7 @@ def test_without_a_grid_there_are_no_positions(digits):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *args: CliRunner().invoke(main, ["primary", *map(str, args)])
+    return lambda *args: command_line.run("primary", *args)
 
 
 def assert_refused(outcome, *words):

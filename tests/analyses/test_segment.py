@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz import checkpoint, data
 from capsviz.analyses.segment import Segment
 from capsviz.analyses.segment import measure as measures
-from capsviz.cli import main
 from capsviz.data.multimnist import make
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
@@ -190,16 +189,14 @@ def small(**options):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, digits_for_mnist):
     """Run a command on a small network for multimnist, made of scikit-learn's digits."""
-    load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
-    monkeypatch.setattr("capsviz.data.mnist.load", load)
     card = {"name": "two", "dataset": {"name": "multimnist"}}
     path = checkpoint.save(tmp_path / "own" / "two.safetensors", small(), card)
 
     def invoke(name, *given, weights=path):
         output = ["--checkpoint", weights, "--output", tmp_path / "out", "--format", "png"]
-        return CliRunner().invoke(main, [name, *map(str, [*output, *given])])
+        return command_line.run(name, *output, *given)
 
     return invoke
 

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
+from helpers.command_line import run
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
@@ -16,7 +16,6 @@ from capsviz import checkpoint, discovery, tracing
 from capsviz.analyses import rotate
 from capsviz.analyses.sweep import Sweep
 from capsviz.analyses.sweep import measure as measures
-from capsviz.cli import main
 from capsviz.inputs import context
 from capsviz.inputs.opening import open_inputs, open_networks
 from capsviz.results.sets import Settings
@@ -138,7 +137,7 @@ def test_the_figure_set_compares_with_the_baselines_that_fit(tmp_path, other, mo
 
 def invoke(tmp_path, *args):
     output = ["--format", "png", "--output", str(tmp_path / "out")]
-    return CliRunner().invoke(main, ["sweep", *map(str, args), *output])
+    return run("sweep", *args, *output)
 
 
 def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images, monkeypatch):

@@ -1,11 +1,10 @@
 """Transplant part by part and iteration by iteration: what is whose, and what follows from it."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
+from helpers import literal as twins
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
 from helpers.noise_images import CLASSES, spread_out
@@ -101,33 +100,10 @@ def test_couplings_that_are_even_in_every_image_change_nothing(generator):
         assert (result.own[kind].value == 1).all() and (result.partner[kind].value == 0).all()
 
 
-def routed(votes, couplings=None, iterations=3):
-    """Lengths by loops over children and parents; `couplings` by iteration replace its own."""
-    I, J, E = len(votes), len(votes[0]), len(votes[0][0])
-    logits = [[0.0] * J for _ in range(I)]
-    for r in range(iterations):
-        if couplings is not None and couplings[r] is not None:
-            c = couplings[r]
-        else:
-            c = [[math.exp(b) / sum(map(math.exp, row)) for b in row] for row in logits]
-        poses = []
-        for j in range(J):
-            s = [sum(c[i][j] * votes[i][j][e] for i in range(I)) for e in range(E)]
-            n = math.hypot(*s)
-            poses.append([n / (1 + n * n) * x for x in s])
-        for i in range(I):
-            for j in range(J):
-                logits[i][j] += sum(a * b for a, b in zip(votes[i][j], poses[j], strict=True))
-    return [math.hypot(*pose) for pose in poses]
-
-
-def literal_votes(model, children):
-    """votes[i][j][e] = Σ_d W_ijed u_id, by loops."""
-    weight = model.capsules.weight.tolist()
-    return [
-        [[sum(w * x for w, x in zip(row, u, strict=True)) for row in matrix] for matrix in of_child]
-        for of_child, u in zip(weight, children, strict=True)
-    ]
+def routed(model, children, given=None):
+    """Lengths by the loops of the paper; `given` are couplings in place of iterations' own."""
+    votes = twins.votes(children[None], model.capsules.weight.detach())
+    return twins.dynamic_routing(votes, 3, given=given)[2][-1][0].norm(dim=1)
 
 
 @pytest.mark.parametrize("of", ["children", "poses"])
@@ -139,13 +115,13 @@ def test_one_capsule_exchanged_is_what_loops_make_of_it(of, model, images):
     chosen[7] = True
     after = measure.mixed(model, state, first, other, chosen)
     for k in range(2):
-        children, theirs = (state.children[one[k]].tolist() for one in (first, other))
-        own = routed(literal_votes(model, children))
-        scale = math.hypot(*children[7]) / math.hypot(*theirs[7]) if of == "poses" else 1
-        children[7] = [scale * x for x in theirs[7]]
-        expected = routed(literal_votes(model, children))
+        children, theirs = (state.children[one[k]].clone() for one in (first, other))
+        own = routed(model, children)
+        scale = children[7].norm() / theirs[7].norm() if of == "poses" else 1
+        children[7] = scale * theirs[7]
+        expected = routed(model, children)
         np.testing.assert_allclose(after[k], expected, rtol=1e-9)
-        assert np.abs(np.subtract(own, expected)).max() > 1e-6
+        assert (own - expected).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("mode", ["alone", "onward"])
@@ -159,9 +135,8 @@ def test_couplings_of_one_iteration_are_what_loops_make_of_them(mode, r, model, 
     given = [own[other] if one else None for one in which]
     after = measure.under(model, state, first, given)
     for k in range(2):
-        votes = literal_votes(model, state.children[first[k]].tolist())
-        theirs = own[other[k]].tolist()
-        expected = routed(votes, [theirs if one else None for one in which])
+        theirs = [own[other[k]] if one else None for one in which]
+        expected = routed(model, state.children[first[k]], theirs)
         np.testing.assert_allclose(after[k], expected, rtol=1e-9)
 
 

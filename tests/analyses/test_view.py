@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
+from helpers.command_line import run
 from helpers.figure_checks import assert_fits
 
 from capsviz import results, tracing
 from capsviz.analyses import view
 from capsviz.analyses.view import Warp, redecode
-from capsviz.cli import main
 from capsviz.transforms.warps import rotate
 
 NAMES = {"classes": ("a", "b", "c"), "names": ["one"]}
@@ -74,7 +73,7 @@ def test_interventions_reach_the_first_network(tiny, tiny_images):
 
 def test_the_command_writes_what_it_says(tmp_path):
     args = "view --checkpoint digits --digit 3 --angle 20 --change 4 0.2 --format png --json"
-    done = CliRunner().invoke(main, [*args.split(), "--output", str(tmp_path)])
+    done = run(*args.split(), "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["changes"][4] == 0.2 and found["warp"]["angle_deg"] == 20

@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from capsviz.cli import main
+from helpers import command_line
 
 FILE = """
 from helpers import public_layouts as foreign_networks
@@ -24,8 +22,6 @@ def nothing():
 
 def heads():
     return foreign_networks.TwoHeads()
-
-plain = foreign_networks.Plain
 
 def on_gpu():
     return Correct().to("cuda")
@@ -61,11 +57,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
     (tmp_path / "net.py").write_text(FILE)
     (tmp_path / "loud.py").write_text(LOUD)
-
-    def invoke(*args):
-        return CliRunner().invoke(main, ["check", *(str(a) for a in args)], prog_name="capsviz")
-
-    return invoke
+    return lambda *args: command_line.run("check", *args)
 
 
 def test_a_correct_network_ends_with_status_0(run):
@@ -122,15 +114,12 @@ def test_one_of_several_softmaxes_is_named(run):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--network", "net.py:numbr"], "unknown function 'numbr'"),
         (["--network", "net.py:Correct", "--classes", 5], "give both"),
-        (["--network", "net.py:Correct", "--image-shape", 3, 9, 9, "--classes", 5], "refuses"),
         (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
         (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
         (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
         (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
         (["--checkpoint", "digits", *SIZE], "for --network"),
-        (["--network", "net.py:plain", "--image-shape", 1, 12, 10, "--classes", 3], "no capsules"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(run, args, words):

@@ -1,12 +1,13 @@
-"""Arguments that are not valid, or cannot be true of the network, are refused in one line."""
+"""Arguments that are not valid are refused in one line; what `wrap` was given is known."""
 
 import pytest
 import torch
 from helpers import planted_bugs as planted
-from helpers.planted_bugs import SHAPE, examined
-from helpers.public_layouts import Plain
+from helpers import public_layouts as zoo
+from helpers.planted_bugs import CLASSES, SHAPE, I, examined
 from torch import nn
 
+import capsviz
 from capsviz import checks
 
 
@@ -57,14 +58,14 @@ def test_a_network_of_another_size_is_refused(network, size, words):
 
 def test_a_network_without_capsules_has_no_pair():
     with pytest.raises(ValueError, match="pair 'a' names none: no softmax weighs votes for 3"):
-        checks.run(Plain(), (1, 12, 10), 3, pair="a")
+        checks.run(zoo.Plain(), zoo.SHAPE, zoo.CLASSES, pair="a")
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"classes": planted.CLASSES, "decode": False}, "none, as given"),
-        ({"capsules": planted.CLASSES}, "the capsules are no classes, of which one is decoded"),
+        ({"classes": CLASSES, "decode": False}, "none, as given"),
+        ({"capsules": CLASSES}, "the capsules are no classes, of which one is decoded"),
     ],
 )
 def test_no_decoder_and_no_classes_are_facts(facts, words):
@@ -96,3 +97,56 @@ def test_a_network_whose_last_routing_is_not_found_is_checked_for_the_rest(head)
     message = report.verdict("handwritten_softmax").message
     said = "no softmax weighs votes for 3 parents; 24 children to 5 parents in the network"
     assert message.startswith(said)
+
+
+def test_the_softmax_of_a_wrapped_pair_is_looked_at():
+    def unseen(network, *size, **facts):
+        return (
+            "equal claim" in checks.run(network, *size, only="wrong_softmax_axis", **facts).text()
+        )
+
+    network, size = zoo.TwoHeads(), (zoo.SHAPE, zoo.CLASSES)
+    wrapped = capsviz.wrap(network, *size, pair="right")
+    assert unseen(network, *size)
+    assert not unseen(network, *size, pair="right")
+    assert not unseen(wrapped)
+    assert (
+        "3 iterations made, 2 declared"
+        in checks.run(wrapped, only="wrong_iterations", iterations=2).text()
+    )
+    report = checks.run(wrapped, only="wrong_iterations", iterations=2, pair="left")
+    assert report.verdict("wrong_iterations").status == "PASS"
+
+
+class Looped(planted.Correct):
+    """Votes are put together one by one, so that children are not seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.id = nn.Identity()
+
+    def poses(self, x):
+        u = self.id(self.capsules(self.features(x)))
+        self.shown = u.transpose(1, 2)
+        votes = torch.stack([self.weight[i] @ u[:, i, None, :, None] for i in range(I)], 1)
+        return self.routed(votes[..., 0], self.zeros(u))
+
+    def forward(self, x, labels=None):
+        return *super().forward(x, labels), self.shown
+
+
+class LoopedAcrossPlaces(Looped, planted.AcrossPlaces):
+    pass
+
+
+@pytest.mark.parametrize("children", ["poses:u", "id", lambda output: output[2].transpose(1, 2)])
+def test_children_of_a_wrapped_network_are_looked_at(children):
+    def verdict(network, **told):
+        net = capsviz.wrap(network, SHAPE, CLASSES, grid=None, **told)
+        return checks.run(net, only=("mixed_positions", "unsquashed_primary")).verdict(
+            "mixed_positions"
+        )
+
+    assert "capsules are not found" in verdict(Looped()).message
+    assert verdict(Looped(), children=children).status == "PASS"
+    assert verdict(LoopedAcrossPlaces(), children=children).status == "FAIL"

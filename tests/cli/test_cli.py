@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import click
 import pytest
 from helpers import command_line
+from helpers.plain_capsnet import Foreign
 from PIL import Image
 
 from capsviz import checkpoint, discovery
-from capsviz.cli import PACKAGES, options
+from capsviz.cli import PACKAGES, main, options
+from capsviz.inputs.opening import Inputs
 
 DIGITS = ["--checkpoint", "digits"]
-COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
+COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run capsviz in an empty folder, with no data at hand but the embedded digits."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def run(bare, monkeypatch):
+    """And nothing can be fetched."""
     monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
-    return command_line.run
+    return bare
 
 
 def assert_refused(result, *words):
@@ -44,11 +46,28 @@ def assert_refused(result, *words):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_a_line_that_fits(run, name):
-    package = next(p for p in PACKAGES if name in discovery.names(p))
-    line = discovery.summary(package, name)
+    """And examples that are taken, each with its time."""
+    line = discovery.summary(COMMANDS[name], name)
     assert 10 < len(line) <= 88 and line.endswith((".", "?"))
     result = run(name.replace("_", "-"), "--help")
     assert result.exit_code == 0 and line in " ".join(result.stdout.split())
+    shown = result.stdout.partition("Examples, with their time on two CPU cores:\n")[2].splitlines()
+    examples = [line for line in shown if line.strip()]
+    assert examples
+    for line in examples:
+        example, time = re.fullmatch(r"\s+(capsviz .+?)\s{2,}(.+)", line).groups()
+        assert re.search(r"\d+ (s|min)\b|hour", time), line
+        _, called, *words = shlex.split(example)
+        assert called.replace("-", "_") == name, line
+        main.get_command(None, name).make_context(called, words)  # no usage error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrite(name):
+    known = {text for one in main.get_command(None, name).params for text in one.opts}
+    assert ("--venue" in known) == ("--width" in known)
+    assert "--venue" in known or COMMANDS[name] != "capsviz.analyses"
+    assert "--venue" not in known or {"--rc", "--font", "--force"} <= known
 
 
 def test_every_command_is_in_the_docs():
@@ -99,8 +118,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["rotat"], ["unknown command 'rotat'", "did you mean 'rotate'"]),
         (["rotate", "--checkpoint", "mnits"], ["unknown checkpoint 'mnits'"]),
         (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
-        (["rotate", *DIGITS, "--digit", 11], ["no class 11", "0 to 9"]),
-        (["rotate", *DIGITS, "--index", 10_000], ["expected an index"]),
         (["rotate", *DIGITS, "--step", 0], ["a step above 0"]),
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
@@ -111,7 +128,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
         (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
-        (["evaluate", *DIGITS, "--n", -1], ["'--n'"]),
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
         (["redraw", "none.json"], ["there is no file 'none.json'"]),
         (["train", "nmist"], ["unknown recipe 'nmist'"]),
@@ -185,7 +201,7 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert_refused(again, "--resume")
     resumed = run("train", "--dataset", "digits", *small, "--resume")
     assert resumed.exit_code == 0 and "no earlier run" not in resumed.stderr
-    elsewhere = [*small, "--output", "elsewhere", "--resume"]
+    elsewhere = [*small, "--epochs", 1, "--output", "elsewhere", "--resume"]
     anew = run("train", "--dataset", "digits", *elsewhere)
     assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 
@@ -236,3 +252,52 @@ def test_of_many_classes_the_worst_are_printed():
     assert "20 of 200 classes with the lowest recall" in lines[7]
     assert lines[8].split() == ["class", "7", "75.00%", "of", "4", "class", "8", "1"]
     assert lines[9].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]
+
+
+def test_a_run_in_which_nothing_was_learned_says_so_with_the_likely_causes(run):
+    small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
+    trained = run("train", "--dataset", "digits", *small, "--learning-rate", "1e-9")
+    assert trained.exit_code == 0, trained.output
+    assert "\nbalanced accuracy " in trained.stdout and "the largest class is 10." in trained.stdout
+    assert "the margin loss is " in trained.stderr and "reach 0.524: check, in " in trained.stderr
+    evaluated = run("evaluate", "--checkpoint", "out")
+    assert "\n  balanced     " in evaluated.stdout
+    said, again = (
+        [line for line in done.stderr.splitlines() if line.startswith("WARN")]
+        for done in (trained, evaluated)
+    )
+    assert said and said == again
+
+
+@pytest.fixture
+def odd(embedded, monkeypatch, blank):
+    """The embedded digits told apart as even and odd, and a network for them."""
+    part = embedded("test")
+    part = replace(part, labels=part.labels % 2, classes=("even", "odd"), name="parity")
+    inputs = Inputs(Foreign(classes=2).eval(), part, None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
+    return inputs
+
+
+FEW = {
+    "rotate": ("--step", 90, "--size", 200),
+    "perturb": ("--n", 2),
+    "figures": ("--only", "rotate", "--n", 2),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
+    words = [name, *FEW[name], "--format", "svg", "--output", tmp_path]
+    done = command_line.run(*words)
+    assert done.exit_code == 0, done.output
+    assert list(tmp_path.glob("*-parity-1-*.json"))
+
+
+@pytest.mark.parametrize("name", [*FEW, "report"])
+def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
+    words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
+    done = command_line.run(*words, "--output", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "--digit: parity has no class 2, expected 0 to 1, or even, odd\n" in done.stderr

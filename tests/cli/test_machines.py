@@ -1,4 +1,4 @@
-"""Machines as people have them: no home, narrow streams, a full disk, an interrupt."""
+"""Machines as people have them: crowded, no home, narrow streams, a full disk, an interrupt."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import run
 
 from capsviz import data, files
-from capsviz.results import sets
+from capsviz.cli import machine
 from capsviz.training.history import read_history
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +40,11 @@ def test_a_figure_is_drawn_without_home_backend_temporary_folder_and_locale(tmp_
     away = {"MPLBACKEND": "of_a_notebook", "TMPDIR": "/missing", "LC_ALL": "C", "PYTHONUTF8": "0"}
     kept = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME", "LANG")}
     more = {"PYTHONIOENCODING": "cp1252", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "capsviz", "routing", "--checkpoint", "digits", "--format", "png"],
-        env=kept | away | more, capture_output=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
+    words = ["redraw", ROOT / "figures/curves-4-runs.json", "--format", "png", "--output", "out"]
+    run_in = {"env": kept | away | more, "cwd": tmp_path}
+    done = subprocess.run([sys.executable, "-m", "capsviz", *words], capture_output=True, **run_in)
     assert done.returncode == 0, done.stderr
-    assert list(tmp_path.glob("runs/figures/*.png"))
+    assert list(tmp_path.glob("out/*.png"))
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "gbk"])
@@ -104,17 +103,24 @@ def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
     assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
 
 
-def test_figures_go_on_after_an_interrupt_between_a_file_and_its_record(blank, monkeypatch):
-    command = ["figures", "--checkpoint", "digits", "--only", "routing", "--n", 20]
-    command += ["--format", "png", "--output", "set"]
-    with monkeypatch.context() as broken:
-        broken.setattr(sets, "_digests", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        stopped = run(*command)
-    assert stopped.exit_code == 1
-    assert stopped.stderr.splitlines()[-1] == (
-        "Error: stopped; finished figures are in set. The same command goes on"
-    )
-    assert list(Path("set").glob("*.json"))
-    done = run(*command)
-    assert done.exit_code == 0, done.stderr
-    assert "kept" in run(*command).stderr
+@pytest.mark.parametrize(
+    ("load", "count", "environment", "said"),
+    [
+        (0.5, 4, {}, ""),
+        (9.2, 4, {}, "4 cores, and 9 processes want them: OMP_NUM_THREADS=1"),
+        (9.2, 4, {"OMP_NUM_THREADS": "2"}, ""),
+        (0.5, 2, {}, "more are not allowed here: OMP_NUM_THREADS=2"),
+        (9.2, 1, {}, ""),
+    ],
+)
+def test_the_line_says_what_to_do(monkeypatch, load, count, environment, said):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    line = machine.crowded(load, count, environment)
+    assert said in line and bool(line) == bool(said) and "\n" not in line
+
+
+@pytest.mark.parametrize(("text", "most"), [("150000 100000", 1.5), ("max 100000", 1e9), ("", 1e9)])
+def test_the_limit_of_a_container_counts(tmp_path, text, most):
+    file = tmp_path / "cpu.max"
+    file.write_text(text)
+    assert machine.cores(file) == min(machine.cores(tmp_path / "none"), most)

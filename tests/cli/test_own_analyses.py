@@ -1,11 +1,13 @@
-"""An analysis of one's own that goes wrong: one line that names its file and the cause."""
+"""`capsviz new`: its skeletons work; an analysis of one's own that goes wrong is told in a line."""
 
 import re
+import runpy
 
 import pytest
 from helpers.command_line import run
 
-from capsviz.commands.new import TEMPLATES
+from capsviz import discovery
+from capsviz.commands.new import KINDS, TEMPLATES
 
 GOOD = (TEMPLATES / "analysis.txt").read_text(encoding="utf-8")
 HALT = """'''Halt.'''
@@ -43,10 +45,15 @@ def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case
     assert re.search(f"^Error: .*{words}$", done.stderr, re.MULTILINE)
 
 
-def test_an_analysis_that_is_right_is_run_and_can_be_ended(plugin, tmp_path):
-    plugin("analyses/mine.py", GOOD)
-    assert mine(tmp_path).exit_code == 0
-    assert run("mine", "--help").exit_code == 0
+def test_an_analysis_that_was_just_written_is_a_command_and_can_be_ended(plugin, tmp_path):
+    run("new", "analysis", "mine", "--folder", tmp_path)
+    discovery._entries.cache_clear()
+    done = mine(tmp_path)
+    assert done.exit_code == 0 and "capsule of class" in done.stdout, done.stderr
+    assert (tmp_path / "out/mine-digits-40-images.svg").is_file()
+    assert "## What not to conclude" in run("mine", "--explain").stdout
+    wrong = run("mine", "--checkpoint", "digits", "--least", 1)
+    assert wrong.exit_code == 2 and "'--least': 1 is not in the range" in wrong.stderr
     plugin("commands/halt.py", HALT)
     done = run("halt")
     assert (done.exit_code, done.output) == (7, "")
@@ -58,3 +65,25 @@ def test_an_error_in_a_part_of_a_folder_is_told_by_its_own_line(plugin, tmp_path
     text = text.replace("from typing", "from . import part\nfrom typing")
     plugin("analyses/mine/__init__.py", text)
     assert "fails (KeyError: 'x', line 7 of part.py)" in mine(tmp_path).stderr
+
+
+def test_every_skeleton_works_and_its_test_passes(plugin, tmp_path):
+    for kind in KINDS:
+        words = ["new", kind, f"my_{kind}", "--folder", tmp_path]
+        made, again = (run(*words) for _ in range(2))
+        assert made.exit_code == 0, made.output
+        assert again.exit_code == 2 and "exists" in again.stderr
+    discovery._entries.cache_clear()
+    for kind in KINDS:
+        module = runpy.run_path(str(tmp_path / "tests" / f"test_my_{kind}.py"))
+        tests = [one for name, one in module.items() if name.startswith("test_")]
+        assert tests
+        for passes in tests:
+            passes()
+
+
+@pytest.mark.parametrize("name", ["two words", "_private"])
+def test_what_is_no_name_is_refused_in_a_line(name, tmp_path):
+    done = run("new", "routing", name, "--folder", tmp_path / "x")
+    assert done.exit_code == 2 and "expected a name of letters" in done.stderr
+    assert not (tmp_path / "x").exists()

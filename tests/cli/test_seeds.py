@@ -84,40 +84,28 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
     refused(run("attack", *words, "--seeds-of", "runs/y-[17]"), "no two seeds in common")
 
 
-def test_a_glob_without_runs_is_refused(runs):
+def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):
+    every = ["--seeds-of", "runs/x-*"]
     refused(transplant("--seeds-of", "runs/none-*"), "'runs/none-*' matches no training run")
     refused(transplant("--seeds-of", "runs/*.log"), "matches no training run")
-    (runs / "y").mkdir()
-    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y' is not finished, or holds no")
-
-
-def test_an_unfinished_run_is_refused(runs):
-    (runs / "x-3").mkdir()
-    (runs / "x-3/epochs.csv").write_text("epoch")
-    refused(transplant("--seeds-of", "runs/x-*"), "'runs/x-3' is not finished", "--resume")
-
-
-def test_runs_of_another_recipe_are_refused_by_what_differs(runs):
-    train(runs / "x-3", 3, epochs=5, options={**SMALL, "types": 3})
-    words = "types 3, not 2", "epochs 5, not 3", "'runs/x-3' is not of the recipe of 'runs/x-0'"
-    refused(transplant("--seeds-of", "runs/x-*"), *words)
-    refused(transplant("--checkpoint", "runs/x-0", "--checkpoint", "digits"), "channels 96, not 8")
-
-
-def test_one_run_twice_or_alone_or_of_one_seed_is_refused(runs):
     twice = ["--checkpoint", "runs/x-0", "--checkpoint", "runs/x-0/small.safetensors"]
     refused(transplant(*twice), "is named twice")
     refused(transplant("--seeds-of", "runs/x-0"), "is one run", "expected several")
+    refused(run("transplant", *every), "one image is shown: add --n N")
+    refused(run("view", *every), "no statistic with an interval: expected one training run")
+    refused(run("perturb", *every, "--n", 20), "differs between training runs")
+    refused(transplant(*every, "--network", "mine.py:build"), "--seeds-of and --network")
+    (runs / "y").mkdir()
+    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y', which holds no training run")
     train(runs / "z", 2)
     refused(transplant("--seeds-of", "runs/[xz]*"), "'runs/x-2' and 'runs/z' are both of seed 2")
-
-
-def test_several_runs_are_refused_where_no_statistic_is_made(runs):
-    both = ["--seeds-of", "runs/x-*"]
-    refused(run("transplant", *both), "one image is shown: add --n N")
-    refused(run("view", *both), "no statistic with an interval: expected one training run")
-    refused(run("perturb", *both, "--n", 20), "differs between training runs")
-    refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
+    (runs / "x-3").mkdir()
+    (runs / "x-3/epochs.csv").write_text("epoch")
+    refused(transplant(*every), "'runs/x-3' is not finished", "--resume")
+    train(runs / "x-3", 3, epochs=5, options={**SMALL, "types": 3})
+    words = "types 3, not 2", "epochs 5, not 3", "'runs/x-3' is not of the recipe of 'runs/x-0'"
+    refused(transplant(*every), *words)
+    refused(transplant("--checkpoint", "runs/x-0", "--checkpoint", "digits"), "channels 96, not 8")
 
 
 def test_the_accuracy_of_several_runs_is_their_mean(runs):

@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers.command_line import run
 from sklearn.linear_model import LogisticRegression
 
 from capsviz import checkpoint, data
-from capsviz.cli import main
 from capsviz.data import assemblies
 from capsviz.data.assemblies import APART_PX, CLASSES, KINDS, arrangement, make
 
@@ -193,7 +192,7 @@ def test_images_are_the_same_whatever_the_number_of_threads():
 def test_all_that_is_known_is_exported_and_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(assemblies, "SIZES", dict.fromkeys(assemblies.SIZES, 20))
     path = tmp_path / "all.npz"
-    result = CliRunner().invoke(main, ["data", "assemblies", "--export", str(path)])
+    result = run("data", "assemblies", "--export", path)
     assert result.exit_code == 0, result.output
     made = make("test", 20)
     with np.load(path) as stored:

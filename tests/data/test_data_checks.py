@@ -6,11 +6,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from PIL import Image
 
 from capsviz import data
-from capsviz.cli import main
 from capsviz.data import Dataset, _splits
 
 
@@ -90,7 +89,7 @@ def test_groups_of_file_names_that_two_splits_share_are_found(pattern, found):
 
 
 def run(*words):
-    return CliRunner().invoke(main, ["data", *map(str, words)])
+    return command_line.run("data", *words)
 
 
 def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):

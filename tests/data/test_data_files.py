@@ -1,13 +1,18 @@
 """Data sets in files of their own kinds: read as they were written; what is amiss is one line."""
 
 import gzip
+import hashlib
+import http.server
 import io
 import struct
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from scipy.io import savemat
+from torchvision.datasets import SVHN
 
 from capsviz import data
 from capsviz.data.smallnorb import PREFIX
@@ -63,7 +68,26 @@ def write_affnist(root, name="test.mat", labels=LABELS):
     return images[:, None]
 
 
-WRITERS = {"mnist_c": write_mnist_c, "smallnorb": write_smallnorb, "affnist": write_affnist}
+def write_svhn(root, place="SVHN"):
+    """As a part of it lies there, where 10 stands for 0."""
+    (root / place).mkdir(parents=True, exist_ok=True)
+    images, digits = noise(32, 32, 3, len(LABELS)), np.array(LABELS)
+    path = root / place / "test_32x32.mat"
+    savemat(path, {"X": images, "y": np.where(digits == 0, 10, digits).astype("u1")[:, None]})
+    return images.transpose(3, 2, 0, 1)
+
+
+def expect(monkeypatch, path, url=None):
+    """Make the checksum of a part of SVHN, and maybe its address, the expected one."""
+    known, name, _ = SVHN.split_list["test"]
+    checksum = hashlib.md5(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(SVHN.split_list, "test", (url or known, name, checksum))
+
+
+WRITERS = {
+    "mnist_c": write_mnist_c, "smallnorb": write_smallnorb, "affnist": write_affnist,
+    "svhn": write_svhn,
+}  # fmt: skip
 FILES = [  # of the test splits
     ("mnist_c", "mnist_c/identity/test_images.npy"),
     ("mnist_c", "mnist_c/identity/test_labels.npy"),
@@ -77,11 +101,13 @@ FILES = [  # of the test splits
     ("name", "how"),
     [
         ("mnist_c", {}), ("affnist", {}), ("smallnorb", {}), ("smallnorb", {"packed": True}),
-        ("smallnorb", {"packed": True, "place": ""}),
+        ("smallnorb", {"packed": True, "place": ""}), ("svhn", {}), ("svhn", {"place": ""}),
     ],
 )  # fmt: skip
-def test_a_data_set_is_read_as_it_was_written(tmp_path, name, how):
+def test_a_data_set_is_read_as_it_was_written(tmp_path, monkeypatch, name, how):
     images = WRITERS[name](tmp_path, **how)
+    if name == "svhn":
+        expect(monkeypatch, tmp_path / how.get("place", "SVHN") / "test_32x32.mat")
     part = data.load(name, "test", tmp_path)
     assert part.images.dtype == torch.uint8 and np.array_equal(part.images, images)
     assert part.labels.dtype == torch.int64 and part.labels.tolist() == LABELS
@@ -179,3 +205,16 @@ def test_an_unknown_corruption_is_refused_with_those_there(tmp_path, name):
     write_mnist_c(tmp_path, corruption="fog")
     with pytest.raises(ValueError, match=r"unknown corruption in MNIST-C .*expected one of: fog"):
         data.load("mnist_c", "test", tmp_path, corruption=name)
+
+
+def test_what_is_not_there_is_downloaded_and_found_the_next_time(tmp_path, monkeypatch):
+    images = write_svhn(tmp_path, "served")
+    path = tmp_path / "served" / "test_32x32.mat"
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=path.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        expect(monkeypatch, path, f"http://127.0.0.1:{server.server_port}/{path.name}")
+        assert np.array_equal(data.load("svhn", "test", tmp_path).images, images)
+        server.shutdown()
+    assert (tmp_path / "SVHN" / path.name).is_file()
+    assert len(data.load("svhn", "test", tmp_path, download=False)) == len(LABELS)

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from PIL import Image, features
 
 from capsviz import data
-from capsviz.cli import main
 from capsviz.inputs.opening import open_inputs
 from capsviz.pictures import opening
 
@@ -142,7 +141,7 @@ def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatc
     words = ["train", "--dataset", "folder", "--data-dir", tmp_path, "--epochs", 1, "--model"]
     words += ["average", "--option", "channels=[2, 2]"]
     monkeypatch.chdir(tmp_path.parent)
-    run = CliRunner().invoke(main, list(map(str, words)))
+    run = command_line.run(*words)
     assert run.exit_code == 0, run.output
     opened = open_inputs(checkpoint=f"runs/{tmp_path.name}", data_dir=tmp_path, capsules=False)
     assert opened.name == opened.dataset.name == tmp_path.name  # "folder" is nowhere
@@ -150,7 +149,7 @@ def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatc
     assert "2 classes (cat, dog); 21 training, 3 validation and 6 test images" in run.stderr
     assert run.stderr.count("1 files that are not pictures (1 .md)") == 1
     words = ["evaluate", "--checkpoint", f"runs/{tmp_path.name}", "--data-dir", str(tmp_path)]
-    said = CliRunner().invoke(main, words)
+    said = command_line.run(*words)
     warned = [line for line in run.stderr.splitlines() if line.startswith("WARN")]
     assert warned and not set(warned) - set(said.stderr.splitlines()), said.output
     shown = open_inputs(checkpoint=words[2], capsules=False, shown=False).dataset  # no --data-dir

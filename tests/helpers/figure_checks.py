@@ -1,6 +1,8 @@
 """What is drawn stays on the page, can be read, and is drawn again from its numbers alone."""
 
-from capsviz import results
+from functools import cache
+
+from capsviz import discovery, results
 from helpers import legibility
 
 NARROWEST = (3.25, 5.5)  # inches: of one column, of two; tests/results/test_print.py has all widths
@@ -24,3 +26,14 @@ def assert_redrawn(analysis, result, folder, width=NARROWEST[0]):
         figure = results.draw(analysis, stored, width, part)
         with results.style():
             assert legibility.defects(figure, width, text) == [], part
+
+
+@cache
+def shipped():
+    """The results in figures/, by analysis."""
+    found = {}
+    for path in sorted((discovery.root() / "figures").glob("*.json")):
+        if path.name != "manifest.json":
+            result, about = results.read_result(path)
+            found.setdefault(about["analysis"], []).append(result)
+    return found

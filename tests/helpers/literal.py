@@ -31,19 +31,22 @@ def votes(primary, weight):
     return out
 
 
-def dynamic_routing(votes, iterations, *, bias=None, detach=False, leaky=False):
+def dynamic_routing(votes, iterations, *, bias=None, detach=False, leaky=False, given=None):
     """Procedure 1, and what it computes on the way.
 
     Returns lists with one entry for each iteration: b_ij and c_ij as [b][i][j], v_j as (B, J, E).
     `detach` stops the gradient at the couplings, as implementations that are not literal do.
     `leaky` gives each child one more parent, whose logit stays zero and whose vote is nothing.
+    `given` are couplings (I, J), or None, in place of each iteration's own.
     """
     B, I, J, _ = votes.shape
     all_logits, all_couplings, all_poses = [], [], []
     logits = [[[votes.new_zeros(()) for _ in range(J)] for _ in range(I)] for _ in range(B)]  # 2
-    for _ in range(iterations):  # line 3
+    for r in range(iterations):  # line 3
         share = leaky_softmax if leaky else softmax
         couplings = [[share(logits[b][i]) for i in range(I)] for b in range(B)]  # line 4
+        if given is not None and given[r] is not None:
+            couplings = [given[r]] * B
         if detach:
             couplings = [[[c.detach() for c in row] for row in image] for image in couplings]
         poses = []

@@ -54,3 +54,8 @@ def write_runs(folder, name, accuracies, digests=None, *, n=10_000, **about):
     about = {"recipe": name, "dataset": "mnist", "parameters": 99, "runs": runs, **about}
     (folder / "runs.json").write_text(json.dumps(about))
     return folder
+
+
+def recipe(folder, name, accuracies):
+    """Write the runs of a recipe, by seed, into a folder of its name; return it."""
+    return write_runs(folder / name, name, accuracies, terms={"dataset_options": {}})

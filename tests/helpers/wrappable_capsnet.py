@@ -1,4 +1,4 @@
-"""A small capsule network that knows nothing of capsviz, for images of 28 x 28 pixels."""
+"""A small capsule network that knows nothing of capsviz, by itself for images of 28 x 28 pixels."""
 
 import os
 import time
@@ -9,10 +9,10 @@ from torch import nn
 
 
 class Gray(nn.Module):
-    def __init__(self, channels=1, classes=10):
+    def __init__(self, channels=1, classes=10, kernel=9, stride=9, children=9):
         super().__init__()
-        self.maps = nn.Conv2d(channels, 4, 9, 9)
-        self.matrices = nn.Parameter(torch.randn(9, classes, 5, 4))
+        self.maps = nn.Conv2d(channels, 4, kernel, stride)
+        self.matrices = nn.Parameter(torch.randn(children, classes, 5, 4))
 
     def forward(self, images):
         wait()

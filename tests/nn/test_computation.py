@@ -5,8 +5,10 @@ import torch
 from conftest import build_strong
 
 import capsviz
+from capsviz.checkpoint import untrained
 from capsviz.nn import capsule_layer, functional, models, routing
 from capsviz.nn.computation import is_literal, literal, without_autocast
+from capsviz.nn.random_state import seeded
 
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
 
@@ -144,3 +146,22 @@ def test_stand_ins_of_an_exporter_leave_no_trace_in_convolutions():
         with FakeTensorMode(allow_non_fake_inputs=True):
             assert model(torch.rand(20, 1, 28, 28)).lengths.shape == (20, 10)
         assert type(model(images).lengths) is torch.Tensor
+
+
+def test_a_seed_holds_inside_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    with seeded(7):
+        inside = torch.rand(4)
+    assert torch.equal(torch.rand(4), expected)
+    with seeded(7):
+        assert torch.equal(torch.rand(4), inside)
+
+
+def test_a_fresh_network_seeds_no_gpu(monkeypatch):
+    network, seeds = build_strong(), []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    before = torch.get_rng_state()
+    untrained.fresh(network, 7)
+    assert seeds == [] and torch.equal(torch.get_rng_state(), before)

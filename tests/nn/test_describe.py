@@ -4,14 +4,12 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
 from PIL import Image
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from capsviz import checkpoint
-from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.nn.describe import NOT_COUNTED, describe
 
@@ -127,12 +125,9 @@ def test_what_is_not_known_is_not_guessed():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(bare):
     """`capsviz describe` in an empty folder without data."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return lambda *args: CliRunner().invoke(main, ["describe", *map(str, args)])
+    return lambda *args: bare("describe", *args)
 
 
 def test_the_default_is_the_papers_network_for_mnist_and_needs_no_data(run):
@@ -206,8 +201,8 @@ def test_a_wrong_request_is_one_line(run, args, text):
     assert last.startswith("Error: ") and text in last and result.stdout == ""
 
 
-def test_the_command_lists_the_settings_that_option_takes():
-    run = CliRunner().invoke(main, ["describe", "digits", "--option", "class_dimensions=12"])
-    assert run.exit_code == 0 and "class_dimensions=12, " in run.stdout
-    settings = run.stdout.partition("settings (--option): ")[2].partition("\n")[0]
+def test_the_command_lists_the_settings_that_option_takes(run):
+    done = run("digits", "--option", "class_dimensions=12")
+    assert done.exit_code == 0 and "class_dimensions=12, " in done.stdout
+    settings = done.stdout.partition("settings (--option): ")[2].partition("\n")[0]
     assert "types=8" in settings and "image_shape" not in settings

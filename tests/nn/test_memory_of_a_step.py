@@ -1,13 +1,17 @@
-"""Memory of a training step, each measured in a process of its own: the votes are never held."""
+"""Memory that is free, and that a training step takes, measured in a process of its own."""
 
 import json
+import subprocess
+import sys
 from functools import partial
 
+import psutil
 import pytest
 import torch
 from helpers.distributed_ranks import Ranks
 
 from benchmarks import clock, steps
+from capsviz import memory
 from capsviz.nn import models
 
 
@@ -69,3 +73,45 @@ def test_the_estimate_grows_with_every_size(monkeypatch):
     assert all(least < other for other in more)
     monkeypatch.setattr("capsviz.nn.allocator.kept", lambda: True)
     assert needed() > least
+
+
+FAULTS = """
+import resource
+from capsviz.nn import allocator
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for k in range(20):
+        b"x" * (40_000_000 + k)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(faults(), int(allocator.keep_freed_memory()), faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="not Linux")
+def test_keeping_freed_memory_saves_page_faults():
+    out = subprocess.check_output([sys.executable, "-c", FAULTS], text=True)
+    stock, glibc, kept = map(int, out.split())
+    assert kept < stock / 5 or not glibc
+
+
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="no CUDA here")])],
+)  # fmt: skip
+def test_free_memory_is_some_of_the_device_s(device):
+    total = psutil.virtual_memory().total
+    if device == "cuda":
+        total = torch.cuda.get_device_properties(0).total_memory
+    assert 0 < memory.available(device) <= total
+
+
+def test_what_fits_is_let_through_and_what_does_not_is_refused_in_words(monkeypatch):
+    asked = []
+    monkeypatch.setattr(memory, "available", lambda device: asked.append(device) or 2_000_000)
+    memory.require(2_000_000, "a table", "use a smaller one")
+    expected = "^a table needs 3.50 GB, but 2.00 MB are free: use a smaller one$"
+    with pytest.raises(MemoryError, match=expected):
+        memory.require(3_500_000_000, "a table", "use a smaller one", device="cuda:1")
+    assert asked == ["cpu", "cuda:1"]

@@ -4,18 +4,23 @@ import json
 import re
 import subprocess
 import sys
+from itertools import combinations
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.plain_capsnet import Foreign
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from skimage.color import colorconv, deltaE_ciede2000
 
 from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.analyses import rotate
-from capsviz.cli import main
-from capsviz.results import panels
+from capsviz.analyses.rotate.draw import frames
+from capsviz.arrangement import legible, spread
+from capsviz.results import house, panels
 from capsviz.results.tables import typeset
 from capsviz.statistics.estimate import Estimate
 
@@ -34,7 +39,7 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     formats = ["png", "pdf", "svg"]
     chosen = [f"--format={name}" for name in formats]
     made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
-    run = CliRunner().invoke(main, ["rotate", *map(str, made), *chosen])
+    run = command_line.run("rotate", *made, *chosen)
     assert run.exit_code == 0, run.output
     args = [
         "redraw",
@@ -87,7 +92,7 @@ def test_shipped_captions_are_those_of_their_numbers():
 @pytest.mark.parametrize("field", ["angles_deg", "lengths"])
 def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
     results.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])
-    said = CliRunner().invoke(main, ["redraw", str(tmp_path / "x.json"), "--format", "png"])
+    said = command_line.run("redraw", tmp_path / "x.json", "--format", "png")
     assert said.exit_code == 2 and "x.json' cannot be drawn" in said.stderr
     assert len(said.stderr.splitlines()) == 1
 
@@ -130,3 +135,61 @@ def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
     assert arrows.get_marker() == "<" and arrows.get_markerfacecolor() == "white"
     (bars,) = axes.collections
     assert [bar[:, 0].tolist() for bar in bars.get_segments()[:2]] == [[0.1, 0.3], [-0.5, 0.4]]
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """A shipped figure of `rotate`, its classes called otherwise."""
+    monkeypatch.setattr(house, "_told", set())
+    result, _ = results.read_result(discovery.root() / "figures" / "rotate-mnist-2-0.json")
+    return lambda name: result._replace(classes=[name.format(k) for k in range(10)])
+
+
+def test_a_dollar_sign_is_a_letter(shown, tmp_path):
+    drawn = results.draw("rotate", shown(r"$\frob$ x{}"), 7.16)
+    for kind in results.FORMATS:
+        assert results.save_figure(drawn, tmp_path / f"x.{kind}").stat().st_size > 1000
+    words = [text.get_text() for text in drawn.findobj(Text)]
+    assert any(r"\$\frob\$ x2" in one for one in words)
+    assert r"$\frob$ x2" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+def test_letters_that_no_font_has_are_told_in_one_line(shown, tmp_path, capsys):
+    result = shown("猫{}犬")
+    for kind in results.FORMATS:
+        results.save_figure(results.draw("rotate", result, 7.16), tmp_path / f"x.{kind}")
+    next(frames(result, 200))
+    assert capsys.readouterr().err == "no font here has 猫 犬: --font takes a font with them\n"
+
+
+RGB = np.array([to_rgb(colour) for colour in results.COLOURS])
+LEAST = 15  # CIEDE2000; the ten colours of before came down to 1.5
+DEUTERANOPIA = np.array([  # Machado, Oliveira & Fernandes 2009, table 1, severity 1.0; linear RGB
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.011820, 0.042940, 0.968881],
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("eyes", [np.eye(3), DEUTERANOPIA], ids=["usual", "deuteranope"])
+def test_ten_classes_are_told_apart(eyes):
+    linear = colorconv.rgb2xyz(RGB) @ colorconv.rgb_from_xyz.T
+    lab = colorconv.xyz2lab((linear @ eyes.T).clip(0, 1) @ colorconv.xyz_from_rgb.T)
+    apart = {(i, j): deltaE_ciede2000(lab[i], lab[j]) for i, j in combinations(range(10), 2)}
+    assert min(apart.values()) > LEAST, min(apart, key=apart.get)
+
+
+def test_every_colour_stands_out_from_white_and_its_letters_more():
+    for colours, least in ((RGB, 1.95), ([legible(rgb) for rgb in RGB], 4.45)):
+        contrast = 1.05 / (colorconv.rgb2xyz([to_rgb(one) for one in colours])[:, 1] + 0.05)
+        assert contrast.min() >= least
+
+
+def test_names_of_lines_are_spread_in_their_order():
+    wanted = np.array([60.0, 30.0, 31.0, 32.0, 90.0])
+    middles = spread(wanted, [8] * 5, 0, 100)
+    assert (np.diff(np.sort(middles)) >= 8 - 1e-9).all()
+    assert (np.argsort(middles) == np.argsort(wanted)).all()
+    assert middles[0] == 60 and middles[4] == 90
+    assert middles[[1, 2, 3]].mean() == pytest.approx(wanted[[1, 2, 3]].mean())
+    assert spread([99.0, 100.0], [8, 8], 0, 100) == pytest.approx([88, 96])

@@ -1,5 +1,7 @@
 """Results on disk: what is written is read again, of today and of the versions before."""
 
+import csv
+import io
 import json
 import math
 from types import ModuleType
@@ -7,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
+from helpers.command_line import run
 
 from capsviz import discovery
 from capsviz.analysis import Analysis
@@ -45,6 +49,10 @@ def result(**others):
     return Result(**{**values, **others})
 
 
+def refuse(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
 @pytest.fixture
 def mine(monkeypatch):
     """An analysis of one's own, whose module may be given more."""
@@ -72,10 +80,6 @@ def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
 
 def test_the_file_is_strict_json_where_nan_is_null(mine, tmp_path):
     (path,) = results.write_result(tmp_path / "x", result(), ABOUT)
-
-    def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
-
     values = json.loads(path.read_text(), parse_constant=refuse)["result"]
     assert values["loss"] is None and values["grid"]["data"][1] is None
     assert values["share"]["estimate"]["value"]["data"] == [0.5, None, 0.25]
@@ -115,3 +119,33 @@ def test_a_name_of_another_type_is_refused_in_words(tmp_path, field, value):
     (tmp_path / "a.json").write_text(json.dumps(about | {field: value}))
     with pytest.raises(ValueError, match=r"unknown analysis|another version of 'routing'"):
         results.read_result(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan, -math.inf, np.float32("nan"), np.array([1.0, np.nan]), torch.tensor([math.nan]),
+        {"a": [math.nan]}, (math.inf, {"b": Estimate(np.nan, [np.nan, 1.0])}),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_is_null_wherever_it_stands(value):
+    assert "null" in results.to_json(value)
+    json.loads(results.to_json(value), parse_constant=refuse)
+
+
+@pytest.mark.parametrize("package", ["capsviz.commands", "capsviz.analyses"])
+def test_commands_print_json_by_that_writer_alone(package):
+    for path in discovery.folder(package).rglob("*.py"):
+        assert "json.dumps" not in path.read_text(encoding="utf-8"), path
+
+
+def test_numbers_of_a_folder_are_one_table():
+    def table(path):
+        return list(csv.reader(io.StringIO(run("redraw", path, "--table", "csv").stdout)))
+
+    root = discovery.root() / "figures/binding"
+    files = sorted(root.glob("*.json"))
+    whole, each = table(root), [table(path) for path in files]
+    assert whole[0] == ["file", *each[0][0]]
+    rows = [[path.stem, *row] for path, one in zip(files, each, strict=True) for row in one[1:]]
+    assert whole[1:] == rows and len(rows) > 100

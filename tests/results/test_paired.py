@@ -4,17 +4,12 @@ import json
 
 import pytest
 from helpers import command_line
-from helpers.training_runs import write_runs
+from helpers.training_runs import recipe
 
 from capsviz.results import paired
 from capsviz.results.paired import Recipe
 
 IMAGES = ("mnist", "{}", 10000)
-
-
-def recipe(folder, name, accuracies):
-    """Write the runs of a recipe as trained/seeds has them; return the folder."""
-    return write_runs(folder / name, name, accuracies)
 
 
 def run(folder, seed, accuracy, **fields):

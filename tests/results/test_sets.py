@@ -9,19 +9,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from helpers import command_line
 from matplotlib.text import Text
 
 from capsviz import discovery, results
 from capsviz.analyses.detect import Detect
-from capsviz.cli import main
 from capsviz.results import sets as paperset
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.words import shortened
 
 
 def run(*args):
-    return CliRunner().invoke(main, ["figures", "--checkpoint", "digits", *map(str, args)])
+    return command_line.run("figures", "--checkpoint", "digits", *args)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +124,11 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     def killed(*sweep):
         raise KeyboardInterrupt
 
+    with monkeypatch.context() as broken:  # between a file and its record
+        broken.setattr(paperset, "_digests", killed)
+        stopped = run(*words)
+    assert stopped.exit_code == 1 and list((tmp_path / "x").glob("*.json"))
+    assert stopped.stderr.splitlines()[-1].endswith("The same command goes on")
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
@@ -171,7 +175,7 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     file = tmp_path / "routing-mnist-2-0.json"
     before = sorted(p.name for p in tmp_path.iterdir())
     shown = ["redraw", str(file), "--latex", "--venue", "icml"]
-    text = CliRunner().invoke(main, shown).stdout
+    text = command_line.run(*shown).stdout
     assert sorted(p.name for p in tmp_path.iterdir()) == before  # nothing was drawn
     assert text.count(r"\begin{figure*}[t]") == text.count(r"\end{figure*}") == 2
     assert "width=6.75in" in text
@@ -179,7 +183,7 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert [Path(name).exists() for name in included] == [True, True]
     captions = re.findall(r"\\caption\{(.*)\}", text)
     assert all(len(one) > 60 and "`" not in one for one in captions)
-    narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
+    narrow = command_line.run(*shown, "--width", "single").stdout
     assert "width=3.25in" in narrow and "figure*" not in narrow
 
 

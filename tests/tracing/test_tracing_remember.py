@@ -13,12 +13,6 @@ trace = capsviz.trace
 
 
 @pytest.fixture
-def tiny():
-    """conftest's, with couplings that are far from even."""
-    return build_strong()
-
-
-@pytest.fixture
 def looked(tiny, monkeypatch):
     """How many images each run of `tiny` looked at."""
     batches, look = [], tiny.look

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.distributed_ranks import Ranks, capsviz
 
-from capsviz.cli import errors, main
+from capsviz.cli import errors
 from capsviz.nn import models
 from capsviz.training.distributed import _Several, has_unused_weights, team
 
@@ -34,7 +34,7 @@ TRAIN = [
 
 def alone(*words):
     """The same in one process, this one."""
-    run = CliRunner().invoke(main, [str(word) for word in words])
+    run = command_line.run(*words)
     assert run.exit_code == 0, run.output
     return run
 
@@ -111,7 +111,7 @@ def test_two_hosts_go_on_as_one_process_does_with_all_that_a_state_holds(tmp_pat
 
 def test_batch_norm_left_with_one_image_is_refused_before_training(tmp_path):
     words = ["train", "--dataset", "digits", "--option", "decoder_norm=true", "--limit", "257"]
-    run = CliRunner().invoke(main, [*words, "--output", str(tmp_path)])
+    run = command_line.run(*words, "--output", tmp_path)
     assert run.exit_code == 2 and "leave one: choose another --batch-size" in run.output
     assert not (tmp_path / "state.safetensors").exists()
 

@@ -4,11 +4,10 @@ import sys
 
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 
 import capsviz
 from capsviz import checkpoint
-from capsviz.cli import main
 from capsviz.nn import models
 
 BUILD = """
@@ -65,16 +64,13 @@ def tiny(request, plugin, tmp_path, monkeypatch):
 
 def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
     words = ["--dataset", "digits", "--model", "tiny", "--epochs", "1", "--output"]
-    run = CliRunner().invoke(main, ["train", *words, str(tmp_path / "run")])
+    run = command_line.run("train", *words, tmp_path / "run")
     assert run.exit_code == 0, run.output
     model = capsviz.load(tmp_path / "run")
     assert model.card["model"]["name"] == "tiny" and model.config["width"] == 3
-    again = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(tmp_path / "run")])
+    again = command_line.run("evaluate", "--checkpoint", tmp_path / "run")
     assert again.exit_code == 0, again.output
-    assert (
-        "tiny"
-        in CliRunner().invoke(main, ["describe", "--checkpoint", str(tmp_path / "run")]).output
-    )
+    assert "tiny" in command_line.run("describe", "--checkpoint", tmp_path / "run").output
 
 
 def test_a_network_of_ones_own_is_built_afresh(tiny):

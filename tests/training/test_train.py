@@ -14,13 +14,12 @@ from functools import partial
 
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
+from helpers import command_line
 from helpers.bright_thirds import EVERYTHING, RECIPE, fit_until, one_third, same, weights
 from helpers.distributed_ranks import Ranks, capsviz
 
 from capsviz import checkpoint
-from capsviz.cli import main
 from capsviz.files import LOCK
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training import history
@@ -272,6 +271,6 @@ def test_an_interrupt_says_how_to_resume(tmp_path, monkeypatch):
 
     monkeypatch.setattr(history, "save", stopped)
     monkeypatch.setattr(sys, "argv", ["capsviz", "train", "--dataset", "digits"])
-    run = CliRunner().invoke(main, [*TRAIN, "--output", str(tmp_path / "run")])
+    run = command_line.run(*TRAIN, "--output", tmp_path / "run")
     assert run.exit_code == 1 and "Traceback" not in run.stderr
     assert run.stderr.endswith("Go on with: capsviz train --dataset digits --resume\n")

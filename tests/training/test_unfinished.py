@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from click.testing import CliRunner
+from helpers import command_line
 from helpers.training_runs import RECIPE
 
 from capsviz import checkpoint
 from capsviz.checkpoint import STATE
-from capsviz.cli import main
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import read_history
 
-RECIPE = replace(RECIPE, epochs=4)
+RECIPE = replace(RECIPE, epochs=4, limit=64)
 
 
 def cut(recipe, splits, folder, after=3):
@@ -45,10 +44,10 @@ def test_the_weights_are_those_that_the_run_would_end_with(kept, splits, tmp_pat
 
 def test_commands_take_the_folder_of_a_run_before_its_end(blank, splits, tmp_path):
     folder = cut(RECIPE, splits, tmp_path / "run", after=1)
-    said = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(folder), "--n", "20"])
+    said = command_line.run("evaluate", "--checkpoint", folder, "--n", "20")
     assert said.exit_code == 0 and said.stdout.startswith("x-epoch-1 on 20 images of digits test")
     words = ["routing", "--checkpoint", str(folder), "--format", "png", "--output", str(tmp_path)]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    assert command_line.run(*words).exit_code == 0
 
 
 def test_at_the_end_the_folder_is_the_finished_network(splits, tmp_path):
@@ -103,11 +102,11 @@ def test_of_images_that_a_card_does_not_tell_of_commands_say_so(splits, tmp_path
     recipe = replace(RECIPE, epochs=1)
     path, card = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
     words = ["evaluate", "--checkpoint", str(path), "--n", "20"]
-    assert "trained on" not in CliRunner().invoke(main, words).stderr
+    assert "trained on" not in command_line.run(*words).stderr
     images = card["dataset"]["images"] | {"test": "0" * 64}
     card["dataset"]["images"] = images
     path.with_suffix(".json").write_text(json.dumps(card))
-    said = CliRunner().invoke(main, words)
+    said = command_line.run(*words)
     assert said.exit_code == 0 and "these test images of digits are not those" in said.stderr
 
 

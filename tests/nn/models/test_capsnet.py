@@ -7,12 +7,6 @@ from capsviz import memory
 from capsviz.nn import models, routing
 
 
-@pytest.fixture
-def tiny():
-    """conftest's, with couplings that are far from even."""
-    return build_strong()
-
-
 def build_meta(image_shape=(1, 28, 28), classes=10, **options):
     """A network without memory for its weights: enough to count and to read shapes."""
     with torch.device("meta"):

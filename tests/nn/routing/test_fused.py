@@ -187,17 +187,6 @@ def test_fused_takes_non_contiguous_inputs_and_leaves_them_as_they_were(name):
     assert all(torch.equal(options[key], again[2][key]) for key in options)
 
 
-@every_form
-def test_fused_routes_an_image_alone_as_in_a_batch_and_none(name, options):
-    children, weight, inputs = drawn_capsules(name, batch=4)
-    together = fused(name, 3, children, weight, **inputs, **options)
-    for here in (slice(0, 0), *(slice(b, b + 1) for b in range(4))):
-        own = {k: v[here] if k == "activations" else v for k, v in inputs.items()}
-        alone = fused(name, 3, children[here], weight, **own, **options)
-        for a, t in zip(alone, together, strict=True):
-            close(a, t[here])
-
-
 @every_fused
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_fused_stays_float32_under_autocast(name, dtype):
@@ -243,7 +232,8 @@ def test_fused_refuses_what_does_not_fit_in_a_line(name):
 @pytest.mark.parametrize("name", [name for name in FUSED if name != "dynamic"])
 def test_fused_compiles_into_one_graph(name, monkeypatch):
     """Two rounds, from even couplings and from logits; of dynamic routing a whole network below."""
-    monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)  # several blocks
+    if name == "max_min":
+        monkeypatch.setattr(_parts, "CPU_BLOCK_BYTES", 1)  # several blocks
     given = drawn_capsules(name, children=2)
     torch._dynamo.reset()  # its count of what it compiled
     module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 2)
