@@ -83,13 +83,14 @@ class Corrupt(Analysis):
         """Corrupt every image (N, C, H, W) in every way, each by draws of its own."""
         from capsviz.analyses.corrupt import measure
         from capsviz.statistics.comparison import draw_resamples
+        from capsviz.transforms import MNIST_C
         from capsviz.transforms.augment import to_uint8
-        from capsviz.transforms.corruptions import choose, published
+        from capsviz.transforms.corruptions import choose
         from capsviz.transforms.imagenet_c import KINDS
 
         images, labels = images.cpu(), labels.cpu()
         channels = images.shape[1]
-        usual = published() if channels == 1 else list(KINDS)
+        usual = MNIST_C if channels == 1 else list(KINDS)
         names = choose(only, usual)
         if severity is not None and channels == 1:
             raise ValueError("--severity is of colour images, grey ones have that of MNIST-C")

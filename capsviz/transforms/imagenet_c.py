@@ -19,9 +19,9 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from capsviz.transforms import corruptions
+from capsviz.transforms import corruptions, mnist_c
 from capsviz.transforms.augment import to_uint8
-from capsviz.transforms.corruptions import fog, gaussian, impulse_noise, motion_blur, pull
+from capsviz.transforms.mnist_c import blur_along, gaussian, pull
 
 GREY = (0.299, 0.587, 0.114)  # of red, green and blue
 
@@ -32,10 +32,6 @@ def _gaussian_noise(images, generator, deviation):
 
 def _shot_noise(images, generator, photons):
     return torch.poisson(images * photons, generator) / photons
-
-
-def _impulse_noise(images, generator, amount):
-    return impulse_noise.salt_and_pepper(images, generator, amount)
 
 
 def _defocus_blur(images, generator, radius, sigma):
@@ -68,7 +64,7 @@ def _glass_blur(images, generator, sigma, rounds):
 
 def _motion_blur(images, generator, radius, sigma, middle=0.0):
     angle = middle + (torch.rand(len(images), generator=generator) * 2 - 1) * 45
-    return motion_blur.blur(images, torch.deg2rad(angle.double()), radius, sigma)
+    return blur_along(images, torch.deg2rad(angle.double()), radius, sigma)
 
 
 def _zoomed(images, factor: float):
@@ -91,7 +87,7 @@ def _snow(images, generator, mean, deviation, zoom, least, radius, sigma, kept):
 
 
 def _fog(images, generator, thickness, decay):
-    return fog.cover(images, generator, thickness, decay, side=32)
+    return mnist_c.fog(images, generator, thickness, decay, side=32)
 
 
 def _brightness(images, generator, added):
@@ -154,7 +150,7 @@ def _jpeg_compression(images, generator, quality):
 KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by severity
     "gaussian_noise": (_gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
     "shot_noise": (_shot_noise, (500, 250, 100, 75, 50)),
-    "impulse_noise": (_impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
+    "impulse_noise": (mnist_c.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
     "defocus_blur": (_defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
     "glass_blur": (_glass_blur, ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))),
     "motion_blur": (_motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),

@@ -8,7 +8,7 @@ import torch
 from scipy import ndimage, stats
 
 from capsviz.transforms import corruptions
-from capsviz.transforms.corruptions import fog, motion_blur, zigzag
+from capsviz.transforms.mnist_c import RISES_PX, blur_along, plasma, zigzag_corners
 
 NAMES = corruptions.names()
 PUBLISHED = {
@@ -137,7 +137,7 @@ def test_motion_blur_is_half_a_gaussian_along_a_line(angle):
                 down, right = np.ceil([i * np.sin(angle) - 0.5, i * np.cos(angle) - 0.5])
                 row, column = np.clip([y + down, x + right], 0, [8, 10]).astype(int)
                 expected[y, x] += weight * images[0, 0, row, column]
-    made = motion_blur.blur(images, torch.tensor([angle], dtype=torch.float64))
+    made = blur_along(images, torch.tensor([angle], dtype=torch.float64))
     assert np.allclose(made[0, 0], expected, atol=1e-12)
 
 
@@ -151,7 +151,7 @@ def test_motion_blur_turns_to_both_sides_by_at_most_45_degrees():
 
 
 def test_plasma_is_the_diamond_square_algorithm_on_a_torus():
-    made, draws, side = fog.plasma(2, 8, seeded(3)).double().numpy(), seeded(3), 8
+    made, draws, side = plasma(2, 8, seeded(3)).double().numpy(), seeded(3), 8
     map_, step, noise = np.zeros((2, side, side)), side, 1.0
     while step > 1:
         half, m = step // 2, side // step
@@ -181,7 +181,7 @@ def test_plasma_is_the_diamond_square_algorithm_on_a_torus():
 def test_fog_is_three_times_a_fractal_scaled_back_to_the_maximum(digits):
     images = digits[0][:4] * torch.tensor([1, 0.5, 0.2, 0])[:, None, None, None]
     white = images.amax((1, 2, 3), keepdim=True)
-    fractal = fog.plasma(4, 256, seeded())[:, None, :28, :28]
+    fractal = plasma(4, 256, seeded())[:, None, :28, :28]
     expected = (images + 3 * fractal) * white / (white + 3)
     assert (corrupt("fog", images) - expected).abs().max() <= 0.51 / 255
     assert fractal.std() > 0.01 and corrupt("fog", images)[3].max() == 0
@@ -272,9 +272,9 @@ def test_a_dotted_line_runs_from_edge_to_edge_two_columns_off_two_on():
     assert made[:, :, [0, 1, 4, 5, 24, 25, 27]].max() == 0 and (made[:, :, 2].max(1) > 0.5).all()
 
 
-@pytest.mark.parametrize("down", zigzag.RISES_PX)
+@pytest.mark.parametrize("down", RISES_PX)
 def test_a_zigzag_is_the_level_one_turned_and_ends_near_its_row(down):
-    turns = np.array(zigzag.corners(28, down))
+    turns = np.array(zigzag_corners(28, down))
     back = np.arctan(down / 23)
     x, y = (turns - [2, 0]).T
     along, off = np.cos(back) * x + np.sin(back) * y, np.cos(back) * y - np.sin(back) * x
@@ -287,7 +287,7 @@ def test_a_zigzag_is_drawn_over_the_image_line_by_line():
     made = corrupt("zigzag", torch.zeros(8, 1, 28, 28))[:, 0].numpy()
     candidates = []
     for down in range(-5, 5):
-        turns = zigzag.corners(28, down)
+        turns = zigzag_corners(28, down)
         for row in range(27):
             lines = [bar(a, b + row, c, d + row) for (a, b), (c, d) in pairwise(turns)]
             candidates.append(sum(lines).clip(0, 1))

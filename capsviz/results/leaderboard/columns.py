@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from capsviz import discovery
 from capsviz.statistics.estimate import Estimate, less
+from capsviz.transforms import MNIST_C
 
 FIRST = None
-# of MNIST-C, without those of plugins
-CORRUPTIONS = {p.stem for p in discovery.folder("capsviz.transforms.corruptions").glob("[a-z]*.py")}
 
 
 class Column(NamedTuple):
@@ -42,7 +40,7 @@ class Column(NamedTuple):
 
 def corruption(result):
     """Yield the mean error over MNIST-C's corruptions."""
-    if set(result.corruptions) == CORRUPTIONS:
+    if set(result.corruptions) == {*MNIST_C}:
         yield from zip(_names(result.networks), result.mean, strict=True)
 
 
