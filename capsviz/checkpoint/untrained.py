@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from capsviz import discovery
 from capsviz.nn import models
+from capsviz.nn.computation import seeded
 from capsviz.nn.images import like_of
-from capsviz.nn.random_state import seeded
 
 NORMALISED, BATCH = 512, 128  # images for batch norm statistics, in batches of
 

@@ -23,8 +23,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from capsviz import checkpoint as checkpoints
 from capsviz.data import Dataset
 from capsviz.files import write_text
+from capsviz.nn.computation import seeded
 from capsviz.nn.functional import predict, reconstruction_loss
-from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
 from capsviz.tracing import trace
 from capsviz.training.train import require_finite_loss

@@ -16,7 +16,7 @@ from pathlib import Path
 from capsviz import checkpoint as checkpoints
 from capsviz.inputs.opening import Inputs, check_fit
 from capsviz.nn import models
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import seeded
 from capsviz.training.recipe import terms as recipe_terms
 
 

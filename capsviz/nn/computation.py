@@ -119,3 +119,14 @@ def normed(norm: nn.Module, values: Tensor) -> Tensor:
         if name in raised:
             own.copy_(raised[name])
     return result
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, the CPU draws from a seed; afterwards its state is what it was. No GPU's changes.
+
+    `torch.manual_seed` would seed every GPU too, which `fork_rng` does not undo.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

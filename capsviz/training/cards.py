@@ -17,7 +17,7 @@ from capsviz import checkpoint
 from capsviz.data import Dataset
 from capsviz.files import write_text
 from capsviz.nn import models
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import seeded
 from capsviz.provenance import hardware, provenance
 from capsviz.statistics.words import with_interval
 from capsviz.tracing import abilities

@@ -15,7 +15,7 @@ from capsviz import checkpoint, data, memory
 from capsviz.checkpoint.containers import fitted
 from capsviz.discovery import some
 from capsviz.nn import models
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import seeded
 from capsviz.provenance import commit, hardware
 from capsviz.tracing.verification import plugin_routings, verify_once
 from capsviz.training import history

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import seeded
 from capsviz.wrapping.leaves import mapped
 
 TORCH = str(Path(torch.__file__).parent)

@@ -19,9 +19,9 @@ from capsviz.analyses.parse_tree import measure
 from capsviz.analyses.parse_tree.measure import COMPONENTS
 from capsviz.inputs.samples import Others
 from capsviz.nn import models
+from capsviz.nn.computation import seeded
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
-from capsviz.nn.random_state import seeded
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
 from capsviz.tracing.record import NotFiniteError
 from capsviz.tracing.rerouting import child_gradients

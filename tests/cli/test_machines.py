@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import run
 
 from capsviz import data, files
-from capsviz.cli import machine
+from capsviz.cli import crowded
 from capsviz.training.history import read_history
 
 ROOT = Path(__file__).parents[2]
@@ -104,23 +104,22 @@ def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
 
 
 @pytest.mark.parametrize(
-    ("load", "count", "environment", "said"),
+    ("load", "quota", "threads", "said"),
     [
-        (0.5, 4, {}, ""),
-        (9.2, 4, {}, "4 cores, and 9 processes want them: OMP_NUM_THREADS=1"),
-        (9.2, 4, {"OMP_NUM_THREADS": "2"}, ""),
-        (0.5, 2, {}, "more are not allowed here: OMP_NUM_THREADS=2"),
-        (9.2, 1, {}, ""),
+        (0.5, "max 100000", None, ""),
+        (9.2, "max 100000", None, "4 cores, and 9 processes want them: OMP_NUM_THREADS=1"),
+        (9.2, "max 100000", "2", ""),
+        (0.5, "250000 100000", None, "2.5 cores, and more are not allowed here: OMP_NUM_THREADS=2"),
+        (9.2, "", None, "4 cores, and 9 processes want them"),
     ],
 )
-def test_the_line_says_what_to_do(monkeypatch, load, count, environment, said):
+def test_a_line_says_that_fewer_threads_would_be_faster(
+    load, quota, threads, said, folder, monkeypatch
+):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    line = machine.crowded(load, count, environment)
-    assert said in line and bool(line) == bool(said) and "\n" not in line
-
-
-@pytest.mark.parametrize(("text", "most"), [("150000 100000", 1.5), ("max 100000", 1e9), ("", 1e9)])
-def test_the_limit_of_a_container_counts(tmp_path, text, most):
-    file = tmp_path / "cpu.max"
-    file.write_text(text)
-    assert machine.cores(file) == min(machine.cores(tmp_path / "none"), most)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if threads:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    (folder / "cpu.max").write_text(quota)
+    line = crowded(load, folder / "cpu.max")
+    assert line.startswith(said) and bool(line) == bool(said)

@@ -96,7 +96,7 @@ def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):
     refused(run("perturb", *every, "--n", 20), "differs between training runs")
     refused(transplant(*every, "--network", "mine.py:build"), "--seeds-of and --network")
     (runs / "y").mkdir()
-    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y', which holds no training run")
+    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y' is not finished, or holds no")
     train(runs / "z", 2)
     refused(transplant("--seeds-of", "runs/[xz]*"), "'runs/x-2' and 'runs/z' are both of seed 2")
     (runs / "x-3").mkdir()

@@ -7,8 +7,7 @@ from conftest import build_strong
 import capsviz
 from capsviz.checkpoint import untrained
 from capsviz.nn import capsule_layer, functional, models, routing
-from capsviz.nn.computation import is_literal, literal, without_autocast
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import is_literal, literal, seeded, without_autocast
 
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
 

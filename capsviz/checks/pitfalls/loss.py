@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.nn.random_state import seeded
+from capsviz.nn.computation import seeded
 from capsviz.wrapping import outputs
 from capsviz.wrapping.leaves import replaced
 

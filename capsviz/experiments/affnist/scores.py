@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from capsviz import data
+from capsviz import data, discovery
 from capsviz.data import affnist_like
 from capsviz.nn.functional import predict
 from capsviz.statistics.intervals import wilson
@@ -83,3 +83,23 @@ def pack(hits: np.ndarray) -> str:
 def unpack(text: str, n: int) -> np.ndarray:
     """Return the bool (n,) that `pack` encoded."""
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:n].astype(bool)
+
+
+def draw_transforms(n: int, root=None) -> dict[str, np.ndarray]:
+    """Return fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
+
+    How far an image may be shifted depends on its foreground, so MNIST is needed.
+    """
+    plain = data.load("mnist", "test", root, download=False)
+    variants = [affnist_like.transforms(plain, v) for v in range(-(-n // len(plain)))]
+    columns = zip(affnist_like.Transforms._fields, zip(*variants, strict=True), strict=True)
+    return {name: np.concatenate(parts)[:n].astype(np.float32) for name, parts in columns}
+
+
+def transforms(n: int, root=None) -> dict[str, np.ndarray]:
+    """Return the first n transforms, as shipped or drawn; FileNotFoundError without MNIST."""
+    with np.load(discovery.folder("capsviz.trained") / "affnist" / "transforms.npz") as stored:
+        columns = {name: stored[name] for name in affnist_like.Transforms._fields}
+    if n > len(columns["shear"]):
+        return draw_transforms(n, root)
+    return {name: values[:n] for name, values in columns.items()}
