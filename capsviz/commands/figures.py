@@ -9,7 +9,7 @@ from capsviz.cli import naming, options, writing
 
 USUAL, FEW = Analysis.usual_n, 100
 EXAMPLES = """
-capsviz figures --venue icml --output runs/paper  # about 2.5 min; stopped, it goes on
+capsviz figures --venue icml --output runs/paper  # about 3 min; stopped, it goes on
 capsviz figures --only rotate --only routing --n 200  # about 15 s
 """
 
