@@ -221,8 +221,7 @@ class Analysis:
         """Names of the panels that `draw` leaves out of a figure, as it would be too tall."""
         from capsviz import arrangement
 
-        chosen = self._of_part(result, part)
-        return arrangement.left_out(chosen, result, width) if chosen else []
+        return arrangement.left_out(self._of_part(result, part), result, width)
 
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""

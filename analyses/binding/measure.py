@@ -371,9 +371,8 @@ def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, 
         removed = own[b].where(~at[..., None], means[0]), active[b].where(~at, means[1])
         given = couplings[b].where(~at[..., None], couplings[(b + 1) % len(own)])
         as_they_are = own[b].expand_as(removed[0]), active[b].expand_as(removed[1])
-        for row, (children, how) in zip(
-            found, ((removed, None), (as_they_are, given)), strict=True
-        ):
+        changed = (removed, None), (as_they_are, given)
+        for row, (children, how) in zip(found, changed, strict=True):
             left = from_children(model, *children, couplings=how)[:, c].double()
             row[b, chosen] = left[0] - left[1:]
     return dict(zip((REMOVED, GIVEN), found.unflatten(2, wanted.shape[1:]), strict=True))

@@ -167,8 +167,7 @@ class Commands(click.Group):
 def crowded(load: float, quota: Path = QUOTA) -> str:
     """Return a line if fewer threads would be faster; "": they would not, or their number is set.
 
-    `load` is the mean number of processes that want a core. A container may have fewer cores than
-    its machine.
+    `load` is the mean number of processes that want a core; `quota` limits those of a container.
     """
     here = float(os.cpu_count() or 1)
     with contextlib.suppress(OSError, ValueError):  # no such file, or "max" in it

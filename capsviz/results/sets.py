@@ -163,9 +163,7 @@ def make(
                 whole.discard(name)
                 free = None if force else set(before)
 
-                def begin(
-                    stem, name=name, entries=entries
-                ):  # whose files may lie there if this is stopped
+                def begin(stem, name=name, entries=entries):  # its files may lie there if stopped
                     entries.setdefault(stem, Entry(stem, name, "", [], 0.0, commit(), "", {}))
                     record()
 

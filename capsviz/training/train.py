@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from capsviz import checkpoint, data, memory
 from capsviz.checkpoint.containers import fitted
@@ -295,10 +296,19 @@ def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torc
 
 
 def _first_not_finite(model: nn.Module, images: torch.Tensor) -> str:
-    """Name the images or the first weights that are not finite, or else an output."""
-    named = {f"the weights {name}": value for name, value in model.named_parameters()}
-    found = (k for k, v in {"the images": images, **named}.items() if not v.isfinite().all())
-    return next(found, "an output of the network, or the loss alone")
+    """Name the first tensor that is not finite, in the order of a pass."""
+    known = {"the images": images, **{f"the weights {k}": v for k, v in model.named_parameters()}}
+    found = [name for name, value in known.items() if not value.isfinite().all()]
+    names = {module: name for name, module in model.named_modules()}
+
+    def look(module, inputs, output):
+        parts = output if isinstance(output, tuple) else (output,)
+        if any(isinstance(one, torch.Tensor) and not one.isfinite().all() for one in parts):
+            found.append(f"the output of {names.get(module) or 'the network'}")
+
+    with register_module_forward_hook(look):
+        model(images)
+    return next(iter(found), "the loss alone")
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -86,10 +87,6 @@ def _snow(images, generator, mean, deviation, zoom, least, radius, sigma, kept):
     return pale + flakes + flakes.rot90(2, (2, 3))
 
 
-def _fog(images, generator, thickness, decay):
-    return mnist_c.fog(images, generator, thickness, decay, side=32)
-
-
 def _brightness(images, generator, added):
     """The value of HSV, which is the largest channel, is raised."""
     value = images.amax(1, keepdim=True)
@@ -160,7 +157,7 @@ KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by se
         (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9), (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
         (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
     )),
-    "fog": (_fog, ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
+    "fog": (partial(mnist_c.fog, side=32), ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
     "brightness": (_brightness, (0.05, 0.1, 0.15, 0.2, 0.3)),
     "contrast": (_contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
     "elastic_transform": (_elastic_transform, (
