@@ -123,10 +123,7 @@ def normed(norm: nn.Module, values: Tensor) -> Tensor:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, the CPU draws from a seed; afterwards its state is what it was. No GPU's changes.
-
-    `torch.manual_seed` would seed every GPU too, which `fork_rng` does not undo.
-    """
+    """Inside, the CPU draws from a seed; afterwards its state is what it was. No GPU's changes."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
         yield
