@@ -126,12 +126,13 @@ def warp(images: Tensor, matrices: Tensor, fill: Fill = "black") -> Tensor:
     images = images.expand(B, *images.shape[1:])
     matrices = matrices.to(images).expand(B, 2, 3)
     height, width = images.shape[-2:]
-    outside = images.mean((2, 3), keepdim=True) if fill == "mean" else 0
-    warped = warp_affine(
-        images - outside, matrices, (height, width), mode="bilinear", align_corners=True,
+    if fill == "mean":
+        outside = images.mean((2, 3), keepdim=True)
+        return warp(images - outside, matrices) + outside
+    return warp_affine(
+        images, matrices, (height, width), mode="bilinear", align_corners=True,
         padding_mode="border" if fill == "edge" else "zeros",
     )  # fmt: skip
-    return warped + outside
 
 
 def rotate(images: Tensor, angle_deg: Tensor | float, fill: Fill = "black") -> Tensor:

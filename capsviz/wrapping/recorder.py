@@ -174,8 +174,8 @@ class Recorder(Pass):
             copy = {id(own): own.clone()}
             before = replaced(before, copy)
             self.events = [event.with_others(copy) for event in self.events]
-        result = function(*args, **kwargs)
-        if "empty" in name_of(function):  # what lies there is chance: an earlier result, perhaps
+        result, name = function(*args, **kwargs), name_of(function)
+        if "empty" in name:  # what lies there is chance: an earlier result, perhaps
             result.zero_()
         outputs = tuple(tensors(result if own is None else own))
         if outputs:
@@ -183,7 +183,7 @@ class Recorder(Pass):
             self.events.append(
                 Event(
                     index=len(self.events),
-                    name=name_of(function),
+                    name=name,
                     function=function,
                     args=before[0],
                     kwargs=before[1],
