@@ -79,7 +79,7 @@ class Caller:
             check_images(images)
             require_shape(images, self.image_shape)
         self.own_images = images
-        self.end = time.process_time() + SECONDS
+        self.end = time.thread_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
         with self.still():
             self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
@@ -109,7 +109,7 @@ class Caller:
 
     def require_time(self) -> None:
         """Raise SkippedError if the checks of a slow network have taken their time."""
-        if time.process_time() > self.end:
+        if time.thread_time() > self.end:
             raise SkippedError(
                 f"the network is slow, and {SECONDS} s of computing are over: make it by only="
             )
@@ -170,12 +170,12 @@ class Caller:
     @cached_property
     def recorded(self) -> Recorded:
         """A pass of a prime number of images, in which a layer of the classes was found if any."""
-        tried, began = [], time.process_time()
+        tried, began = [], time.thread_time()
         for count in (n for n in BATCHES if n != self.classes):
             tried.append(self.record(self.images(count)))
             if any(layer.parents == self.classes for layer in tried[-1].others):
                 return tried[-1]
-            if time.process_time() > began + SECONDS / 20:
+            if time.thread_time() > began + SECONDS / 20:
                 break
         return next((one for one in tried if one.others), tried[-1])
 
