@@ -8,7 +8,7 @@ from html import escape
 
 from capsviz.results import COLOURS
 
-LEFT, WIDTH, ROW, TOP, BOTTOM = 300, 720, 26, 34, 46  # pixels
+LEFT, WIDTH, ROW, TOP, BOTTOM = 330, 750, 26, 34, 46  # pixels
 GREY = "#8C8C8C"  # of controls
 STYLE = "text{font:12px sans-serif;fill:#222}.label{text-anchor:end}.tick{text-anchor:middle}"
 

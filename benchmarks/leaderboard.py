@@ -34,7 +34,7 @@ GROUPS = {  # title: what its columns mean, and the columns
     ),
     "Robustness and detection": (
         "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
-        "accuracy from -90° to 90° (`sweep`). Undetected: images that the adaptive attack "
+        "accuracy from -90° to 90° (`sweep`). Undetected: images that R-PGD at ε = 0.3 "
         "makes misclassified and not flagged (`detect`).",
         ("network", "runs", "corrupted, error, %", "rotated, %", "undetected, %"),
     ),

@@ -29,8 +29,10 @@ def output(command: str) -> str:
     if words[1] != "evaluate":  # which draws nothing
         words += ["--force", "--output", "runs/readme"]
     run = [sys.executable, "-m", *words]
-    text = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return f"```\n$ {command}\n{text.rstrip()}\n```"
+    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    if "embedded" in done.stderr:
+        sys.exit("the pages show MNIST, which was not found: set CAPSVIZ_DATA")
+    return f"```\n$ {command}\n{done.stdout.rstrip()}\n```"
 
 
 def fill(text: str, *, run: bool) -> str:
@@ -51,6 +53,8 @@ def fill(text: str, *, run: bool) -> str:
 
 def main() -> None:
     """Rewrite all generated parts."""
+    if set(sys.argv[1:]) - {"--no-run"}:
+        sys.exit(__doc__)
     for module in (architecture, findings, leaderboard):
         module.write()
     for path in (ROOT / name for name in PAGES):

@@ -301,30 +301,50 @@ def affnist() -> str:
 
 
 def binding(words: str) -> str:
-    """Return how often the "routings" on `assemblies` are right, or the "maps" of one network."""
+    """Return what came out on `assemblies`: "assignment", "context", "geometry" or "maps"."""
     if words == "maps":
         return _maps_of_wholes()
-    header = ["routing", "matrices", "runs", "accuracy, %", "other rotations, %", "coupling: AUROC",
-              "types in both wholes", "one position alone", "follows the unseen part, %",
-              "distractor follows, %"]  # fmt: skip
-    rows = []
     named = {
-        (KINDS[path.stem.split("-")[2]], path.stem.split("-")[3].replace("_", "-")): path
+        (path.stem.split("-")[3].replace("_", "-"), KINDS[path.stem.split("-")[2]]): path
         for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json"))
     }
     small = ROOT / "figures/binding-assemblies-300-images-far.json"
-    named[KINDS["type"], "dynamic, `assemblies`"] = small
-    for (matrices, routing), path in named.items():
-        result = read_result(path)[0]
-        coupling, alone = (
-            result.assignment[result.scored.index(name)]
-            for name in ("coupling", "one position alone (probe)")
-        )
-        shares = [*result.viewpoint, result.follows[0, -1], result.follows[1, -1]]
-        inside, outside, *follow = (percent(one).removesuffix(" %") for one in shares)
-        rows.append([routing, matrices, str(number_of_runs(result.viewpoint)), inside, outside,
-                     *map(plain, (coupling[0], coupling[1], alone[0])), *follow])  # fmt: skip
-    return markdown(header, rows).rstrip()
+    named["dynamic, `assemblies`", KINDS["type"]] = small
+    results = {names: read_result(path)[0] for names, path in named.items()}
+    if words == "assignment":
+        header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
+                  "evidence", "evidence, uniform couplings", "one position alone"]  # fmt: skip
+        found = {names: _assigned(result) for names, result in results.items()}
+    else:
+        header, shares = {
+            "context": (["follows the unseen part, %", "distractor follows, %"],
+                        lambda one: one.follows[:2, -1]),
+            "geometry": (["accuracy, %", "a part moved by 10 px, %", "a part turned by 180°: "
+                          "the class of the same parts, %", "other rotations, %"],
+                         lambda one: (one.viewpoint[0], one.accuracy[-1], one.turned[1, -1],
+                                      one.viewpoint[1])),
+        }[words]  # fmt: skip
+        found = {
+            names: [percent(one).removesuffix(" %") for one in shares(result)]
+            for names, result in results.items()
+        }
+    rows = [
+        [*names, str(number_of_runs(results[names].viewpoint)), *row]
+        for names, row in found.items()
+    ]
+    if words == "assignment":
+        last = results["dynamic, `assemblies`", KINDS["type"]]
+        for name in ("votes from the true poses", "votes from part types alone"):
+            areas = last.assignment[last.scored.index(name)]
+            rows.append([f"control: {name}", NONE, NONE, *map(plain, areas), *3 * [NONE]])
+    return markdown(["routing", "matrices", "runs", *header], rows).rstrip()
+
+
+def _assigned(result) -> list[str]:
+    """Return AUROC of couplings by subset of parts, and of what else tells wholes apart."""
+    of = dict(zip(result.scored, result.assignment, strict=True))
+    others = ("evidence", "evidence with uniform couplings", "one position alone (probe)")
+    return [*map(plain, of["coupling"]), *(plain(of[name][0]) for name in others)]
 
 
 def _maps_of_wholes() -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -316,7 +317,7 @@ class OverUnits(Analysis):
     ):
         """Remove units of n images in the order of maps of their true class, and add them."""
         from capsviz.analyses.faithfulness import measures
-        from capsviz.statistics.intervals import require_two
+        from capsviz.statistics.intervals import require_two, wilson_each
 
         require_two(n)
         over, part, shares = over or "positions", inputs.dataset.sample(n), measures.grid_of(steps)
@@ -324,9 +325,10 @@ class OverUnits(Analysis):
             inputs.model, measures.make(part, scene, seed), over, shares, seed, progress
         )
         activation, accuracy = (measures.areas(names, one, shares, seed) for one in drawn)
+        right = wilson_each(drawn[1].sum(2).numpy(), n)
         return Units(
             **activation,
-            accuracy=accuracy["curves"],
+            accuracy=replace(accuracy["curves"], ci95=right),
             accuracy_gap=accuracy["gap"],
             apart=None if apart is None else measures.means(apart, seed).undrawn(),
             over=over,

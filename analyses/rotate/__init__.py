@@ -8,6 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Fill, Flag, Range, outside
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import in_a_row
 
 Start = Annotated[float, Flag("--from"), "First angle, degrees."]
 Stop = Annotated[float, Flag("--to"), "Last angle, degrees."]
@@ -146,9 +147,13 @@ class RotateMany(Analysis):
 
     def verdict(self, result) -> str:
         accuracy, degrees = result.accuracy.value, result.angles_deg
+        highest, lowest = (
+            in_a_row([f"{degree:g}°" for degree in degrees[accuracy == end]])
+            for end in (accuracy.max(), accuracy.min())
+        )
         return (
-            f"Accuracy on {result.n:,} {result.dataset} images is highest at "
-            f"{degrees[accuracy.argmax()]:g}° and lowest at {degrees[accuracy.argmin()]:g}°."
+            f"Accuracy on {result.n:,} {result.dataset} images is highest at {highest}; "
+            f"lowest at {lowest}."
         )
 
     def caption(self, result, part="") -> str:

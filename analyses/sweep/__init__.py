@@ -134,9 +134,11 @@ class Sweep(Analysis):
         if len(result.names) == 1:
             lowest = result.sizes[result.accuracy.value[0].argmin()]
             return f"The accuracy of {result.names[0]} {over} is lowest at {lowest:g}{result.unit}."
-        return (
-            f"{result.names[int(result.area.value.argmax())]} has the highest mean accuracy {over}."
-        )
+        best, less = int(result.area.value.argmax()), result.area.difference
+        shown = less.low[best] > 0 if best else (less.high[1:] < 0).all()
+        other = result.names[0] if best else "all others"
+        unshown = "" if shown else f", not shown to be higher than that of {other}"
+        return f"{result.names[best]} has the highest mean accuracy {over}{unshown}."
 
     def caption(self, result, part="") -> str:
         return (

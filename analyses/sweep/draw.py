@@ -36,8 +36,8 @@ def _curves(field: str, label: str, axes, result):
     for k in range(int(signed), len(result.names)):
         shown = {**look(k), "markersize": 2.6, "markevery": every, "label": _labels(result)[k]}
         band(axes, result.sizes, estimate[k], LINES[k % len(LINES)], **shown)
-        if signed:
-            ringed = unequal(result, k)
+        ringed = unequal(result, k) if signed else []
+        if any(ringed):
             ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
             axes.plot(
                 result.sizes[ringed], estimate.value[k][ringed], color=look(k)["color"], **ring

@@ -287,7 +287,7 @@ def test_the_command_lists_the_tables():
         (["paper", "--show", "--limit", 3], "drop --limit"),
         (["--epochs", 3], "--epochs without a table: expected one of ablations"),
         (["paper", "--show"], "no results of the table 'paper'"),
-        (["11"], "finding 11: expected a number from 1 to 10"),
+        (["12"], "finding 12: expected a number from 1 to 11"),
         (["3x"], "finding 3x: expected a number"),
         (["3", "--seeds", 2], "a finding takes --show and --folder alone: drop --seeds"),
     ],
