@@ -20,7 +20,7 @@ from scipy import stats
 from benchmarks import dots
 from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
-from benchmarks.shipped import LAWS, ROOT, SEEDS, Source, accuracies, over_runs, shipped
+from benchmarks.shipped import LAWS, ROOT, SEEDS, Source, accuracies, bound, over_runs, shipped
 from capsviz import checkpoint, discovery
 from capsviz.analyses.binding.measure import ALONE, COUPLING, EVIDENCE, UNIFORM
 from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
@@ -879,11 +879,9 @@ def detection() -> Finding:
 
 def binding() -> Finding:
     """Couplings scored against the truth of which part belongs to which whole."""
-    every = {}
-    for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
-        _, _, matrices, name, *_ = path.stem.split("-")
-        label = _label(name) + ", shared matrices" * (matrices == "type")
-        every[label] = shipped(f"binding/{path.name}")
+    every = {
+        name + ", shared matrices" * (kind == "type"): one for (name, kind), one in bound().items()
+    }
     rows = {}
     for label, one in every.items():
         result = one.result

@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 
+from benchmarks import binding
 from benchmarks.refuter import everywhere
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
 from capsviz.discovery import root
@@ -61,6 +62,14 @@ DOSES = """### Doses
 Factor of the deviation from uniform couplings at which half of the images follow the donor
 (`capsviz transplant --by dose`, from 0.25 to 8). All other networks were not measured.
 """
+BINDING = """## Binding
+
+Do couplings say which part belongs to which whole? Scored on `assemblies`
+([what it means](binding.md)): AUROC, then the share of pairs in which couplings turn to the class
+that the rest of the image decides.
+
+![Parts, their wholes and what couplings say](../figures/binding-assemblies-300-images-far.png)
+"""
 
 
 def cells(table, names: Sequence[str]) -> list[list[str]]:
@@ -87,6 +96,7 @@ def page() -> str:
         parts += [f"## {title}\n\n{meaning}\n", markdown(names, measured)]
         if title == "Routing":
             parts += [DOSES, doses()]
+    parts += [BINDING, *(f"{binding.table(words)}\n" for words in ("assignment", "context"))]
     notices: dict[str, list[str]] = {}
     for row in table:
         if row.network.notice:

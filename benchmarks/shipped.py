@@ -55,6 +55,16 @@ def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
     raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
 
 
+def bound() -> dict[tuple[str, str], Source]:
+    """Return the scores on `assemblies`, by routing and by whose matrices; ours comes last."""
+    found = {}
+    for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
+        _, _, matrices, name, *_ = path.stem.split("-")
+        found[name.replace("_", "-"), matrices] = shipped(f"binding/{path.name}")
+    ours = shipped("binding-assemblies-*-far.json")
+    return found | {("dynamic, `assemblies`", "type"): ours}
+
+
 def accuracies(recipe: str) -> dict[int, float]:
     """Return the test accuracy of each training run of a recipe in percent, by its seed."""
     (one,) = paired.read([SEEDS / recipe / paired.RUNS])

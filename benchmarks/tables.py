@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks import (
     RESULTS,
+    binding,
     durations,
     findings,
     layers,
@@ -31,12 +32,10 @@ from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
 from capsviz.results import read_result
-from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
 
-KINDS = {"own": "of each position", "type": "shared by positions"}  # of matrices
 HEAD = (  # networks and columns of the leaderboard that the README shows
     ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic-10-epochs",
      "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
@@ -300,66 +299,6 @@ def affnist() -> str:
     return markdown(header, rows).rstrip()
 
 
-def binding(words: str) -> str:
-    """Return what came out on `assemblies`: "assignment", "context", "geometry" or "maps"."""
-    if words == "maps":
-        return _maps_of_wholes()
-    named = {
-        (path.stem.split("-")[3].replace("_", "-"), KINDS[path.stem.split("-")[2]]): path
-        for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json"))
-    }
-    small = ROOT / "figures/binding-assemblies-300-images-far.json"
-    named["dynamic, `assemblies`", KINDS["type"]] = small
-    results = {names: read_result(path)[0] for names, path in named.items()}
-    if words == "assignment":
-        header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
-                  "evidence", "evidence, uniform couplings", "one position alone"]  # fmt: skip
-        found = {names: _assigned(result) for names, result in results.items()}
-    else:
-        header, shares = {
-            "context": (["follows the unseen part, %", "distractor follows, %"],
-                        lambda one: one.follows[:2, -1]),
-            "geometry": (["accuracy, %", "a part moved by 10 px, %", "a part turned by 180°: "
-                          "the class of the same parts, %", "other rotations, %"],
-                         lambda one: (one.viewpoint[0], one.accuracy[-1], one.turned[1, -1],
-                                      one.viewpoint[1])),
-        }[words]  # fmt: skip
-        found = {
-            names: [percent(one).removesuffix(" %") for one in shares(result)]
-            for names, result in results.items()
-        }
-    rows = [
-        [*names, str(number_of_runs(results[names].viewpoint)), *row]
-        for names, row in found.items()
-    ]
-    if words == "assignment":
-        last = results["dynamic, `assemblies`", KINDS["type"]]
-        for name in ("votes from the true poses", "votes from part types alone"):
-            areas = last.assignment[last.scored.index(name)]
-            rows.append([f"control: {name}", NONE, NONE, *map(plain, areas), *3 * [NONE]])
-    return markdown(["routing", "matrices", "runs", *header], rows).rstrip()
-
-
-def _assigned(result) -> list[str]:
-    """Return AUROC of couplings by subset of parts, and of what else tells wholes apart."""
-    of = dict(zip(result.scored, result.assignment, strict=True))
-    others = ("evidence", "evidence with uniform couplings", "one position alone (probe)")
-    return [*map(plain, of["coupling"]), *(plain(of[name][0]) for name in others)]
-
-
-def _maps_of_wholes() -> str:
-    places = [f"binding-far-own-{name}-*.json" for name in ("dynamic", "uniform")]
-    results = [read_result(*(ROOT / "figures/binding").glob(one))[0] for one in places]
-    header = ["map", "dynamic routing", "uniform couplings"]
-    rows = [
-        [name.removesuffix(" (pixels)").replace("ink", "brightness"),
-         "pixels" if name.endswith("(pixels)") else "positions",
-         *(plain(one.relevance[m]) for one in results)]
-        for m, name in enumerate(results[0].maps)
-    ]  # fmt: skip
-    return markdown([header[0], "of", *header[1:]], rows).rstrip()
-
-
 def couplings(over: str) -> str:
     """Return how well maps find the features that decide (`benchmarks.couplings`)."""
     runs = _read("couplings")[over]
@@ -409,6 +348,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "reproduced": reproduced,
-    "binding": binding, "attacks": attacks, "couplings": couplings,
+    "binding": binding.table, "attacks": attacks, "couplings": couplings,
     "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip

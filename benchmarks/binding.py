@@ -1,0 +1,67 @@
+"""Tables of docs/binding.md and of the leaderboard: what came out on the data set `assemblies`."""
+
+from benchmarks.findings import NONE, percent, plain
+from benchmarks.shipped import bound
+from capsviz.results.leaderboard.columns import number_of_runs
+from capsviz.results.tables import markdown
+
+MATRICES = {"own": "of each position", "type": "shared by positions"}
+SHARES = {  # of images or pairs, by table
+    "context": {
+        "follows the unseen part, %": lambda one: one.follows[0, -1],
+        "distractor follows, %": lambda one: one.follows[1, -1],
+    },
+    "geometry": {
+        "accuracy, %": lambda one: one.viewpoint[0],
+        "a part moved by 10 px, %": lambda one: one.accuracy[-1],
+        "a part turned by 180°: the class of the same parts, %": lambda one: one.turned[1, -1],
+        "other rotations, %": lambda one: one.viewpoint[1],
+    },
+}
+OTHERS = ("evidence", "evidence with uniform couplings", "one position alone (probe)")
+CONTROLS = ("votes from the true poses", "votes from part types alone")
+
+
+def table(words: str) -> str:
+    """Return what came out: "assignment", "context", "geometry" or "maps"."""
+    if words == "maps":
+        return maps()
+    results = {(name, MATRICES[kind]): one.result for (name, kind), one in bound().items()}
+    if words == "assignment":
+        header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
+                  "evidence", "evidence, uniform couplings", "one position alone"]  # fmt: skip
+        found = {names: _assigned(result) for names, result in results.items()}
+    else:
+        header = list(SHARES[words])
+        found = {
+            names: [percent(share(one)).removesuffix(" %") for share in SHARES[words].values()]
+            for names, one in results.items()
+        }
+    rows = [
+        [*names, str(number_of_runs(results[names].viewpoint)), *row]
+        for names, row in found.items()
+    ]
+    if words == "assignment":
+        *_, last = results.values()
+        for name in CONTROLS:
+            areas = last.assignment[last.scored.index(name)]
+            rows.append([f"control: {name}", NONE, NONE, *map(plain, areas), *3 * [NONE]])
+    return markdown(["routing", "matrices", "runs", *header], rows).rstrip()
+
+
+def _assigned(result) -> list[str]:
+    """Return AUROC of couplings by subset of parts, and of what else tells wholes apart."""
+    of = dict(zip(result.scored, result.assignment, strict=True))
+    return [*map(plain, of["coupling"]), *(plain(of[name][0]) for name in OTHERS)]
+
+
+def maps() -> str:
+    """Return how well maps find the whole among distractors, with two routings."""
+    results = [bound()[name, "own"].result for name in ("dynamic", "uniform")]
+    rows = [
+        [name.removesuffix(" (pixels)").replace("ink", "brightness"),
+         "pixels" if name.endswith("(pixels)") else "positions",
+         *(plain(one.relevance[m]) for one in results)]
+        for m, name in enumerate(results[0].maps)
+    ]  # fmt: skip
+    return markdown(["map", "of", "dynamic routing", "uniform couplings"], rows).rstrip()
