@@ -133,15 +133,17 @@ class AffineMaps(Analysis):
         )
 
     def verdict(self, result) -> str:
-        """Say under which warps maps of the pose explain more than maps of untrained poses."""
+        """Say under which warps the pose is predicted better, or worse, than untrained poses."""
         if not (fresh := untrained(result)):
             return " ".join(map(sentence, result.notes))
-        clear = (result.mean.difference.high[fresh] < 0).all(0)
-        above = [name for name, more in zip(result.warps, clear, strict=True) if more]
-        which = in_a_row(above) if above else "no warp"
-        text = (
-            f"Under {which}, affine maps explain clearly more of the pose than of untrained ones."
+        less = result.mean.difference[fresh]
+        above, below = (
+            [name for name, shown in zip(result.warps, each, strict=True) if shown]
+            for each in ((less.high < 0).all(0), (less.low > 0).any(0))
         )
+        which = f"under {in_a_row(above)}" if above else "under none of the warps"
+        also = f", and worse under {in_a_row(below)}" if below else ""
+        text = f"Affine maps predict the pose better than untrained poses {which}{also}."
         return " ".join([text, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
