@@ -332,15 +332,13 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
     monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
     opened = choices.open_choice("digits", "digits").pair("digits", "digits (2)")
     sample = images.Sample(opened.test_image(3, 1), 3, "digits-3-1")
-    how = settings.read(NEUTRAL | {"pose": 3}, 6)
-    result, about, *_ = saved("perturb", opened, sample, how)
+    result, about, *_ = saved("perturb", opened, sample, chosen(pose=3))
     assert len(result.captions) == 6 and result.capsule == about["options"]["capsule"] == 3
-    result, _, _, endings = saved("rotate", opened, sample, how)
-    assert len(result.angles_deg) == 73 and ".gif" in endings
+    result, _, _, endings = saved("rotate", opened, sample, chosen())
+    np.testing.assert_array_equal(result.angles_deg, np.arange(0, 361, 4))  # as the command
+    assert ".gif" in endings
     with pytest.raises(ValueError, match="replaced couplings, too"):
-        files.save(
-            "routing", opened, sample, settings.read(NEUTRAL | {"routing": "couplings uniform"}, 6)
-        )
+        files.save("routing", opened, sample, chosen(routing="couplings uniform"))
 
 
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
