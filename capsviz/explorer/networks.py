@@ -33,6 +33,7 @@ class About(NamedTuple):
     iterations: int  # of routing
     types: int  # of capsules, that can be switched off; 0: none can
     dimensions: int  # E, of a class's pose
+    starts_uniform: bool  # one iteration is the same as uniform couplings
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ class Networks:
 
     @functools.cached_property
     def about(self) -> About:
-        """What can be set in the first network; found by one pass."""
-        trace = look.look(self.model, self.test_image(0, 0))
-        return About(len(trace.couplings), look.types_of(self.model), trace.poses.shape[1])
+        """What can be set in the first network; found by passes of one image."""
+        model, image = self.model, self.test_image(0, 0)
+        trace, same = look.look(model, image), look.starts_uniform(model, image)
+        return About(len(trace.couplings), look.types_of(model), trace.poses.shape[1], same)
 
     def test_image(self, label: int, index: int) -> Tensor:
         """Return the index-th test image of a class, (1, C, H, W) in [0, 1].

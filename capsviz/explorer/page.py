@@ -206,7 +206,7 @@ class Page:
             answers = panels.find(networks, sample.image, chosen)
         return shown | {
             on.images: panels.images(answers, networks),
-            on.scores: note + panels.scores(answers, networks, sample.label),
+            on.scores: note + panels.scores(answers, networks, sample.label, chosen.how),
             on.routed: panels.routed(answers, networks, chosen),
             on.iterations: note + panels.iterations(answers, networks, chosen),
             on.posed: panels.posed(answers, networks, chosen),

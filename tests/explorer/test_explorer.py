@@ -96,16 +96,11 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
 
 
 @pytest.mark.parametrize(
-    ("how", "asked"),
-    [
-        *((look.Intervention(couplings=name), {"couplings": name})
-          for name in tracing.INTERVENTIONS),
-        (look.Intervention(iterations=1), {"iterations": 1}),
-    ],
-)  # fmt: skip
-def test_interventions_are_those_of_a_trace(strong, tiny_images, how, asked):
+    "asked", [*({"couplings": name} for name in tracing.INTERVENTIONS), {"iterations": 1}]
+)
+def test_interventions_are_those_of_a_trace(strong, tiny_images, asked):
     expected = tracing.trace(strong, tiny_images[:1], keep=("lengths",), **asked).lengths[0]
-    seen = look.look(strong, tiny_images[:1], how).lengths
+    seen = look.look(strong, tiny_images[:1], look.Intervention(**asked)).lengths
     np.testing.assert_allclose(seen, expected, rtol=1e-5)
     assert abs(seen - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
 
@@ -242,10 +237,9 @@ def test_every_panel_follows_the_controls(networks):
     for draw in (panels.routed, panels.iterations, panels.posed):
         assert draw(before, networks, plain) != draw(after, networks, plain)
     assert panels.images(before, networks) != panels.images(after, networks)
-    scores = panels.scores(before, networks, 1)
-    assert scores != panels.scores(after, networks, 1) and "True class: b" in scores
+    scores, *others = (panels.scores(one, networks, 1, plain.how) for one in (before, after, other))
+    assert scores != others[0] and "True class: b" in scores and scores == others[1]
     assert panels.posed(before, networks, plain) != panels.posed(other, networks, changed)
-    assert scores == panels.scores(other, networks, 1)
 
 
 def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
@@ -268,6 +262,7 @@ def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
 
 
 def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
+        scores = panels.scores(seen, networks, None, how.how)
     image, texts = networks.test_image(1, 0), set()
     own = look.look(networks.model, image).lengths
     for name in settings.ROUTINGS:
@@ -277,13 +272,18 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
         assert f"about uniform: {seen.trace.coupling_sd:.4f}" in text
         if how.how.couplings is not None:
             meaning = panels.MEANINGS[how.how.couplings]
-            below = panels.iterations(seen, networks, how)
-            assert meaning.split(",")[0].replace("'", "&#x27;") in below
+            assert drawing.note(meaning).partition("<code>")[0].removesuffix("</p>") in scores
+        assert (panels.SAME in scores) is (name in ("couplings uniform", "one iteration"))
         if name == "as trained":
             assert seen.plain is None
         else:
+def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits):
+    for name, expected in (("digits", True), ("digits-em", False), ("digits-self-routing", False)):
+        assert look.starts_uniform(checkpoint.load(name), digits[0][:1]) is expected
+
+
             np.testing.assert_array_equal(seen.plain, own)
-            assert "Ticks" in panels.scores(seen, networks, None)
+            assert "Ticks" in scores
         texts.add(text)
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
 
