@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from conftest import build_strong, empty_page
 from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from capsviz import checkpoint, results, tracing
 from capsviz.cli import main
@@ -63,13 +64,6 @@ def uri(picture):
     content = io.BytesIO()
     picture.save(content, "png")
     return images.HEAD + base64.b64encode(content.getvalue()).decode()
-
-
-def sheet(draw=None):
-    picture = Image.new("RGBA", (images.SHEET_PX,) * 2)
-    if draw:
-        draw(ImageDraw.Draw(picture))
-    return uri(picture)
 
 
 def pixels_of(html):
@@ -151,7 +145,7 @@ def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
     "sent",
     [
         None, "x", images.HEAD + "aGVsbG8=", uri(Image.new("RGBA", (5, 5))), "x" * 2_000_000,
-        sheet()[:-40],
+        uri(Image.new("RGBA", (images.SHEET_PX,) * 2))[:-40],
     ],
     ids=lambda sent: str(sent)[:40],
 )  # fmt: skip
@@ -262,13 +256,13 @@ def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
 
 
 def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
-        scores = panels.scores(seen, networks, None, how.how)
     image, texts = networks.test_image(1, 0), set()
     own = look.look(networks.model, image).lengths
     for name in settings.ROUTINGS:
         how = chosen(routing=name)
         seen = panels.find(networks, image, how)
         text = panels.routed(seen, networks, how)
+        scores = panels.scores(seen, networks, None, how.how)
         assert f"about uniform: {seen.trace.coupling_sd:.4f}" in text
         if how.how.couplings is not None:
             meaning = panels.MEANINGS[how.how.couplings]
@@ -277,15 +271,15 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
         if name == "as trained":
             assert seen.plain is None
         else:
-def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits):
-    for name, expected in (("digits", True), ("digits-em", False), ("digits-self-routing", False)):
-        assert look.starts_uniform(checkpoint.load(name), digits[0][:1]) is expected
-
-
             np.testing.assert_array_equal(seen.plain, own)
             assert "Ticks" in scores
         texts.add(text)
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
+
+
+def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits):
+    for name, expected in (("digits", True), ("digits-em", False), ("digits-self-routing", False)):
+        assert look.starts_uniform(checkpoint.load(name), digits[0][:1]) is expected
 
 
 def saved(analysis, networks, sample, how):
@@ -344,9 +338,15 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
 def test_without_mnist_the_embedded_digits_are_the_test_images(bare):
     opened = choices.open_choice()
-    assert opened.dataset.name == "digits" and "embedded" in opened.notice
+    assert opened.dataset.name == "digits"
+    assert opened.notice.startswith("using the embedded 'digits' data")  # as other commands do
     pair = opened.pair(opened.first, opened.beside)
-    assert pair.names == ("mnist", "mnist-resnet") and pair.frame == DIGIT
+    assert pair.names == ("digits", "digits-self-attention") and pair.frame == DIGIT
+    seen = panels.find(pair, pair.test_image(2, 0), chosen())
+    assert "Like the training data" in panels.flag(seen, pair)
+    named = choices.open_choice("mnist")
+    assert (named.first, named.beside) == ("mnist", "mnist-resnet")
+    assert named.dataset.name == "digits" and "embedded" in named.notice
     with pytest.raises(ValueError, match="expected an index"):
         pair.test_image(2, 10_000)
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
@@ -357,7 +357,7 @@ def test_all_shipped_networks_for_the_same_images_can_be_chosen():
     opened = choices.open_choice("digits")
     fitting = {"mnist", "digits", "mnist-attention", "mnist-resnet"} & set(checkpoint.shipped())
     assert fitting <= set(opened.names) and "multimnist" not in opened.names
-    assert "mnist-resnet" not in opened.capsule_names
+    assert "mnist-resnet" not in opened.capsule_names and opened.beside == "digits-self-attention"
     pair = opened.pair("digits", "digits")
     assert opened.pair("digits", "digits") is pair
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
@@ -377,16 +377,11 @@ def test_user_defined_networks_come_first_and_may_be_two():
     assert "wrappable_capsnet-build (2)" in twice.names
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"weights": ("x.pt",)}, "name one for each"),
-        ({"dataset": "digits"}, "--dataset: only where the first network is your own"),
-    ],
-)
-def test_options_that_would_be_ignored_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        choices.open_choice("digits", **options)
+def test_options_that_would_be_ignored_are_refused():
+    with pytest.raises(ValueError, match="name one for each"):
+        choices.open_choice("digits", weights=("x.pt",))
+    with pytest.raises(ValueError, match="--dataset: only where the first network is your own"):
+        choices.open_choice("digits", dataset="digits")
 
 
 @pytest.fixture(scope="module")
@@ -455,9 +450,11 @@ def test_a_link_says_what_is_wrong_with_it(page, link, expected):
     assert all(text in status for text in expected) and bool(status) == bool(expected)
 
 
-def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
-    def refused(*words):
-        done = CliRunner().invoke(main, ["explore", "--no-browser", *words])
+def test_what_cannot_be_opened_or_served_is_named_in_one_line(monkeypatch):
+    monkeypatch.setattr(serve, "load_gradio", lambda: None)
+
+    def refused(*words, network="digits"):
+        done = CliRunner().invoke(main, ["explore", "--checkpoint", network, *words])
         assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
         return done.stderr
 
@@ -466,12 +463,24 @@ def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
         taken.listen()
         port = str(taken.getsockname()[1])
         assert f"port {port} of 127.0.0.1 is not available" in refused("--port", port)
+        assert "digitz" in refused("--port", port, network="digitz")  # before the port
     for host in ("192.0.2.7", "no such host", "::1", ""):
         line = refused("--host", host)
         assert f"--host '{host}' is no address of this machine: expected 127.0.0.1" in line
     with socket.socket() as probe:
         probe.bind((serve.HOST, serve.free_port(0)))
     assert serve.is_alone("localhost") and not serve.is_alone(serve.EVERYWHERE)
+
+
+def test_the_link_for_a_class_comes_with_how_to_send_it(monkeypatch):
+    blocks = SimpleNamespace(block_thread=lambda: None)
+    page = SimpleNamespace(Page=lambda choice: SimpleNamespace(blocks=blocks))
+    monkeypatch.setitem(sys.modules, "capsviz.explorer.page", page)
+    for name, result in {"load_gradio": 0, "end": 0, "launch": "LINK", "free_port": 7}.items():
+        monkeypatch.setattr(serve, name, lambda *more, result=result, **named: result)
+    for host, said in ((serve.HOST, ""), (serve.EVERYWHERE, f"{serve.INVITATION}\n")):
+        done = CliRunner().invoke(main, ["explore", "--checkpoint", "digits", "--host", host])
+        assert done.stdout == "LINK (Ctrl+C ends it)\n" + said.format(port=7)
 
 
 def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
@@ -498,7 +507,7 @@ def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", len
     return answers[0]["status"], dict(answers[0]["headers"])
 
 
-def gated(token="", **changed):
+def gated(token="", under_way=0):
     """A gate before an application that reads the whole body."""
 
     async def inside(scope, receive, send):
@@ -508,8 +517,7 @@ def gated(token="", **changed):
         await send({"type": "http.response.start", "status": 400 if left else 200, "headers": []})
 
     door = gate.Gate(inside, token)
-    for name, value in changed.items():
-        setattr(door, name, value)
+    door.under_way = under_way
     return door
 
 
@@ -522,13 +530,8 @@ def test_beyond_this_machine_nobody_enters_without_the_token():
     cookie = headers[b"set-cookie"].decode()
     assert status == 200 and "HttpOnly" in cookie and "secret" not in cookie
     assert ask(door, cookie=cookie.partition(";")[0]) == (200, {})
-    for forged in (
-        "capsviz=x.y",
-        "capsviz=.",
-        "capsviz=é",
-        "other=1",
-        cookie.replace(".", "0.", 1),
-    ):
+    other = cookie.replace(".", "0.", 1)
+    for forged in ("capsviz=x.y", "capsviz=.", "capsviz=é", "other=1", other):
         assert ask(door, cookie=forged.partition(";")[0])[0] == 401
     assert ask(gated())[0] == 200  # on this machine there is no token
 
