@@ -134,6 +134,7 @@ class OnePair(Exchange):
             )
         sd = " and ".join(f"{value:.4f}" for value in result.coupling_sd)
         lines.append(f"The couplings deviate from uniform by {sd} (standard deviation).")
+        lines.append("This is one pair: --n N measures which share of pairs follows the donor.")
         return "\n".join(lines)
 
     def caption(self, result, part="") -> str:

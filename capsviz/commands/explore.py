@@ -17,13 +17,13 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     "--checkpoint",
     metavar="NAME|FILE",
     help="A capsule network: shipped weights, a .safetensors file, or a folder that holds one. "
-    "Others can be chosen on the page. [default: mnist, or the first --network]",
+    "Others can be chosen on the page. [default: first --network, mnist, or embedded digits]",
 )
 @click.option(
     "--compare",
     metavar="NAME|FILE",
-    help="Any network for the same images, to compare it with. [default: mnist-resnet, or the "
-    "second --network]",
+    help="Any network for the same images, to compare it with. [default: the second --network, or "
+    "one trained on the same data]",
 )
 @options.own_network(multiple=True)
 @options.own_data
@@ -40,21 +40,23 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     default="127.0.0.1",
     show_default=True,
     help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The link then "
-    "holds a token, and whoever has it can open the page.",
+    "holds a token, and whoever has it can open the page. Two CPU cores gave 200 visitors 1,877 "
+    "answers in a minute: none failed, half came within 3.6 s, 95 % within 8.7 s. For a large room "
+    "take `make playground`, which computes in each visitor's browser.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
 def command(port, host, browser, **chosen):
     """Open the page, and serve it until Ctrl+C."""
     from capsviz.explorer import serve
 
-    port = serve.free_port(port, host)
     serve.load_gradio()
     import torch
 
     from capsviz.explorer.networks import open_choice
 
-    torch.set_num_threads(1)  # a pass takes 11 ms on one; the other cores serve other visitors
     choice = open_choice(**chosen)
+    port = serve.free_port(port, host)
+    torch.set_num_threads(1)  # a pass takes 11 ms on one; the other cores serve other visitors
     if choice.notice:
         click.echo(choice.notice, err=True)
     from capsviz.explorer.page import Page
@@ -62,6 +64,6 @@ def command(port, host, browser, **chosen):
     blocks = Page(choice).blocks
     click.echo(f"{serve.launch(blocks, port, host, browser=browser)} (Ctrl+C ends it)")
     if not serve.is_alone(host):
-        click.echo("Whoever has this link can open the page. It is not encrypted.")
+        click.echo(serve.INVITATION.format(port=port))
     blocks.block_thread()
     serve.end()

@@ -23,7 +23,6 @@ from capsviz.results.panels import picture
 from capsviz.transforms.augment import to_uint8
 
 KEPT_S = 3600  # seconds that figures stay on the disk
-STEP_DEG = 5.0  # between the angles of a full circle
 Measured = tuple[Any, dict]  # a result, and the options that it was made with
 
 
@@ -35,7 +34,7 @@ def of_view(networks: Networks, sample: Sample, settings: Settings) -> Measured:
         look.without_type(networks.model, how.off),
         sample.image,
         sample.label,
-        classes=networks.classes,
+        classes=networks.dataset.classes,
         others=[networks.other],
         names=networks.names,
         warp=settings.warp,
@@ -63,7 +62,7 @@ def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measur
         look.without_type(networks.model, how.off),
         warped(sample.image, settings.warp),
         sample.label,
-        classes=networks.classes,
+        classes=networks.dataset.classes,
         iterations=how.iterations,
     )
     if how != look.AS_TRAINED:
@@ -84,10 +83,9 @@ def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
 
 
 def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz rotate`: the original image in a full circle."""
-    angles: dict[str, Any] = {"start": -180.0, "stop": 180.0, "step": STEP_DEG}
+    """Measure `capsviz rotate`: the original image, at the angles that the command has."""
     model, image, label = networks.model, sample.image, sample.label
-    return rotate.Rotate().measure(model, image, label, classes=networks.classes, **angles), angles
+    return rotate.Rotate().measure(model, image, label, classes=networks.dataset.classes), {}
 
 
 FIGURES = {  # by the names of their analyses

@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
-    """Return a drawing, a PNG as data URI whose opacity is the stroke, as `from_opacity` does.
+    """Return a drawing, a PNG as data URI whose opacity is the stroke: (1, C, H, W), as in MNIST.
 
     ValueError for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
     """
@@ -43,11 +43,6 @@ def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
     opacity = _png(sheet[len(HEAD) :], "RGBA", (SHEET_PX, SHEET_PX), refusal, refusal)[..., 3]
     if not opacity.any():
         raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
-    return from_opacity(opacity, frame)
-
-
-def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
-    """Return strokes (h, w) uint8, scaled and centred as in MNIST: (1, C, H, W) in [0, 1]."""
     channels, height, width = frame.whole
     image = frame.apply(mnist_style(opacity, invert="no", size=(height, width))["input"])
     return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)

@@ -32,15 +32,13 @@ class Intervention(NamedTuple):
     @property
     def words(self) -> str:
         """What is changed, for a figure."""
-        parts = []
-        if self.couplings is not None:
-            of = "" if self.donor is None else f" (class {self.donor[0]}, number {self.donor[1]})"
-            parts.append(f"couplings {self.couplings}{of}")
-        if self.iterations is not None:
-            parts.append(f"iterations: {self.iterations}")
-        if self.off is not None:
-            parts.append(f"type {self.off} off")
-        return ", ".join(parts) or "as trained"
+        of = "" if self.donor is None else f" (class {self.donor[0]}, number {self.donor[1]})"
+        parts = {
+            f"couplings {self.couplings}{of}": self.couplings,
+            f"iterations: {self.iterations}": self.iterations,
+            f"type {self.off} off": self.off,
+        }
+        return ", ".join(text for text, what in parts.items() if what is not None) or "as trained"
 
 
 AS_TRAINED = Intervention()
@@ -105,6 +103,17 @@ def types_of(model) -> int:
         return 0
     ((_, children, _),) = chunks(model, torch.zeros(1, *model.config["image_shape"]))
     return able.grid[0] if children.shape[1] == prod(able.grid) else 0
+
+
+def starts_uniform(model, image: Tensor) -> bool:
+    """Return whether an image (1, C, H, W) has the same scores after one iteration of routing and
+    with uniform couplings; False for a network that refuses either."""
+    ways = AS_TRAINED._replace(iterations=1), AS_TRAINED._replace(couplings="uniform")
+    try:
+        one, uniform = (look(model, image, how).lengths for how in ways)
+    except ValueError:
+        return False
+    return np.allclose(one, uniform, atol=1e-5)
 
 
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:

@@ -22,7 +22,7 @@ from capsviz.tracing import needs
 from capsviz.training import thresholds
 from capsviz.transforms.augment import to_float
 
-FIRST, BESIDE = "mnist", "mnist-resnet"
+BESIDE = "mnist-resnet", "digits-self-attention"  # beside a network trained on the same data
 NEEDS = ("votes", "couplings", "poses")  # of the first network
 DIMENSIONS = 16  # of a class's pose, in most networks
 
@@ -33,6 +33,7 @@ class About(NamedTuple):
     iterations: int  # of routing
     types: int  # of capsules, that can be switched off; 0: none can
     dimensions: int  # E, of a class's pose
+    starts_uniform: bool  # one iteration is the same as uniform couplings
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,6 @@ class Networks:
     limits: Limits | None = None  # beyond which an image is unlike the training data
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes."""
-        return tuple(self.dataset.classes)
-
-    @property
     def inputs(self) -> Inputs:
         """The first network with the test images, as an analysis takes them."""
         return Inputs(self.model, self.dataset, self.names[0], alias=self.names[0])
@@ -62,9 +58,10 @@ class Networks:
 
     @functools.cached_property
     def about(self) -> About:
-        """What can be set in the first network; found by one pass."""
-        trace = look.look(self.model, self.test_image(0, 0))
-        return About(len(trace.couplings), look.types_of(self.model), trace.poses.shape[1])
+        """What can be set in the first network; found by passes of one image."""
+        model, image = self.model, self.test_image(0, 0)
+        trace, same = look.look(model, image), look.starts_uniform(model, image)
+        return About(len(trace.couplings), look.types_of(model), trace.poses.shape[1], same)
 
     def test_image(self, label: int, index: int) -> Tensor:
         """Return the index-th test image of a class, (1, C, H, W) in [0, 1].
@@ -111,13 +108,13 @@ class Choice:
 
     def add_shipped(self) -> None:
         """Add the shipped networks for the same images and classes, unopened."""
+        classes = list(self.dataset.classes)
+        wanted = self.dataset.image_shape, len(classes), classes
         for name in checkpoints.shipped():
             card = checkpoints.read_card(checkpoints.find(name))
-            config = card["model"]["config"]
-            shape, count = tuple(config["image_shape"]), config["classes"]
-            named = card["dataset"].get("classes", list(self.dataset.classes))
-            fits = shape == self.dataset.image_shape and count == len(self.dataset.classes)
-            if fits and named == list(self.dataset.classes) and name not in self._sources:
+            config, named = card["model"]["config"], card["dataset"].get("classes", classes)
+            takes = tuple(config["image_shape"]), config["classes"], named
+            if takes == wanted and name not in self._sources:
                 self._sources[name] = name
                 self.dimensions = max(self.dimensions, config.get("class_dimensions", 0))
                 self.capsule_names += [name] if "routing" in config else []
@@ -127,18 +124,18 @@ class Choice:
 
         ValueError for a name that is not here, or a first network without capsules.
         """
-        for name in (first, beside):
+        names = first, beside
+        for name in names:
             if name not in self._sources:
                 raise ValueError(f"there is no network '{name}' here: {', '.join(self.names)}")
         if first not in self.capsule_names:
             raise ValueError(f"'{first}' has no capsules: choose it as the second network")
         with self._lock:
-            if (first, beside) not in self._pairs:
-                model, other = self._open(first), self._open(beside)
-                names = first, beside
+            if names not in self._pairs:
+                model, other = map(self._open, names)
                 limits = self._limits(model)[0]
                 self._pairs[names] = Networks(model, other, self.dataset, names, limits)
-            return self._pairs[first, beside]
+            return self._pairs[names]
 
     def _open(self, name: str):
         source = self._sources[name]
@@ -161,8 +158,9 @@ def open_choice(
 ) -> Choice:
     """Open the networks named, and offer all shipped ones for the same images.
 
-    The page begins with the checkpoint, the first user-defined network, or else `FIRST`; beside it
-    stands the one to compare, the second user-defined network, `BESIDE`, or whatever else fits.
+    The page begins with the checkpoint, the first user-defined network, or what commands take if
+    neither is named; beside it stands the one to compare, the second user-defined network, one that
+    was trained on the same data, first of `BESIDE`, or whatever else fits.
     Test images are those of the first checkpoint, or of `dataset` for user-defined networks.
     ValueError if the first has no capsules, or another is for other images or classes;
     FileNotFoundError without test images that fit.
@@ -172,36 +170,33 @@ def open_choice(
     if dataset is not None and (checkpoint is not None or not network):
         raise ValueError("--dataset: only where the first network is your own, by --network")
     own = list(zip_longest(network, weights))
-    named: dict[str, Any] = {"checkpoint": checkpoint or FIRST}
-    if own and checkpoint is None:
-        named = dict(zip(("network", "weights"), own.pop(0), strict=True))
+    spec, file = own.pop(0) if own and checkpoint is None else (None, None)
+    named: dict[str, Any] = {"checkpoint": checkpoint, "network": spec, "weights": file}
     try:
         inputs = opening.open_inputs(**named, dataset=dataset, data_dir=data_dir, device=device)
     except FileNotFoundError as error:
-        if "network" in named or data_dir is not None:
+        if checkpoint is None or data_dir is not None:
             raise
         inputs = opening.open_inputs(**named, dataset=data.FALLBACK, device=device)
-        notice = f"Test images are the embedded '{data.FALLBACK}': {error}"
-        inputs = replace(inputs, notice=notice)
+        inputs = replace(inputs, notice=f"Test images are the embedded '{data.FALLBACK}': {error}")
     if not tracing.abilities(inputs.model).has_capsules:
         raise ValueError(
             f"'{checkpoint}' has no capsules to explore: expected a capsule network, and the other "
             "one by --compare"
         )
     choice = Choice(inputs.dataset.single(), inputs.notice, inputs.device)
-    models, sources = [inputs.model], [named.get("checkpoint", inputs.name)]
+    opened = [(inputs.model, checkpoint or inputs.name)]
     if compare is not None:
-        models.append(checkpoints.load(compare, device=inputs.device))
-        sources.append(compare)
+        opened.append((checkpoints.load(compare, device=inputs.device), compare))
     for spec, file in own:
         model = opening.own_network(spec, file, choice.dataset, device=inputs.device)
-        models.append(model)
-        sources.append(model.card["name"])
+        opened.append((model, model.card["name"]))
+    models, sources = zip(*opened, strict=True)
     cards = [model.card.get("name", "unnamed") for model in models]
     names = opening.apart_from_shipped(cards, sources)
     added = [choice.add(model, name) for model, name in zip(models, names, strict=True)]
     choice.add_shipped()
-    others = [name for name in (BESIDE, *choice.names) if name in choice.names]
-    choice.first = added[0]
-    choice.beside = [*added[1:], *(name for name in others if name != added[0]), added[0]][0]
+    others = [name for name in (*BESIDE, *choice.names) if name in choice.names[1:]]
+    others.sort(key=lambda name: not name.startswith(inputs.model.card["dataset"]["name"]))
+    choice.first, choice.beside = added[0], [*added[1:], *others, added[0]][0]
     return choice

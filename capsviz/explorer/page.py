@@ -15,6 +15,7 @@ from capsviz.analyses.view import Warp, warped
 from capsviz.explorer import drawing, files, images, layout, look, panels, settings
 from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import About, Choice, Networks
+from capsviz.inputs.opening import open_picture
 
 # At once, by as many threads as `serve` allows: the queue would take longer than the networks do.
 QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -47,7 +48,7 @@ class Page:
     def __init__(self, choice: Choice):
         self.choice = choice
         networks = choice.pair(choice.first, choice.beside)
-        middle = min(2, len(networks.classes) - 1)
+        middle = min(2, len(networks.dataset.classes) - 1)
         warped(networks.test_image(middle, 0), Warp(1.0))  # imports what comes with a first warp
         with gr.Blocks(
             title="capsviz explore",
@@ -62,9 +63,7 @@ class Page:
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
             self.on = on = layout.build(choice, networks.about, middle)
             self.usual = {name: one.value for name, one in on.controls.items()}
-            self.given = {
-                self.sample, on.first, on.beside, *on.controls.values(),
-            }  # fmt: skip
+            self.given = {self.sample, on.first, on.beside, *on.controls.values()}
             self.panels = [
                 on.images, on.scores, on.routed, on.iterations, on.posed, on.figure, on.files,
                 self.iterations, self.query,
@@ -102,9 +101,7 @@ class Page:
         on.own.click(lambda: [0] * len(on.changes), None, on.changes, **QUICK)
         self.iterations.change(None, [self.iterations], [controls["iteration"]], js=REACH, **QUICK)
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
-        on.make.click(
-            self.make, {on.kind, *self.given}, [on.figure, on.files], **SLOW
-        )  # fmt: skip
+        on.make.click(self.make, {on.kind, *self.given}, [on.figure, on.files], **SLOW)
 
     def state(self, given: dict) -> State:
         """Return what a visitor looks at."""
@@ -135,7 +132,7 @@ class Page:
         except ValueError as error:
             wrong.append(str(error))
         values, odd = settings.values_of(
-            parts, self.neutral(networks), classes=len(networks.classes), types=about.types,
+            parts, self.neutral(networks), classes=len(networks.dataset.classes), types=about.types,
             iterations=about.iterations,
         )  # fmt: skip
         wrong += [f"the link's value of {name} is not possible here" for name in odd]
@@ -158,11 +155,10 @@ class Page:
             return {on.status: drawing.note(str(error), "cv-warn")}
         changed = {"off": settings.NONE, "iteration": about.iterations}
         changed |= {f"d{d}": 0 for d in range(len(on.changes))}
-        values = state.values | changed
         return {
             on.status: "",
             **self._controls(about, changed),
-            **self.show(state._replace(values=values)),
+            **self.show(state._replace(values=state.values | changed)),
         }
 
     def replacing(self, find, inputs):
@@ -206,7 +202,7 @@ class Page:
             answers = panels.find(networks, sample.image, chosen)
         return shown | {
             on.images: panels.images(answers, networks),
-            on.scores: note + panels.scores(answers, networks, sample.label),
+            on.scores: note + panels.scores(answers, networks, sample.label, chosen.how),
             on.routed: panels.routed(answers, networks, chosen),
             on.iterations: note + panels.iterations(answers, networks, chosen),
             on.posed: panels.posed(answers, networks, chosen),
@@ -240,10 +236,8 @@ class Page:
 
     def test_image(self, networks: Networks, digit, index) -> Sample:
         """Return a test image, by its class and its number within the class."""
-        digit, index = settings.number(digit), settings.number(index or 0)
-        name = f"{networks.dataset.name}-{digit}-{index}"
-        origin = {"digit": digit, "index": index}
-        return Sample(networks.test_image(digit, index), digit, name, origin)
+        origin: Any = {"digit": settings.number(digit), "index": settings.number(index or 0)}
+        return Sample(*open_picture(networks.inputs, **origin)[:3], origin)
 
     def _of_link(self, networks: Networks, parts) -> Sample | None:
         if "ink" in parts:
@@ -260,8 +254,8 @@ class Page:
             "iteration": {"visible": about.iterations > 1},
             **{f"d{d}": {"visible": d < about.dimensions} for d in range(len(self.on.changes))},
         }
-        parts = {name: (self.on.controls[name], value) for name, value in values.items()}
+        on = self.on.controls
         return {
-            one: type(one)(value=value, **more[name]) if name in more else value
-            for name, (one, value) in parts.items()
+            on[name]: type(on[name])(value=value, **more[name]) if name in more else value
+            for name, value in values.items()
         }

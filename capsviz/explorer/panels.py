@@ -25,13 +25,16 @@ MEANINGS = {  # of each intervention
     "positions.",
     "matched": "Random couplings that spread as widely about uniform as the image's own.",
     look.ANOTHER: "The couplings that the other image has after its last iteration. The votes are "
-    "this image's own.",
+    "this image's own. This is one pair: `capsviz transplant --n` measures which share of pairs "
+    "follows the other image.",
 }
+SAME = "In this network uniform couplings and one iteration are the same: routing starts uniform."
 NEAR_UNIFORM = (
     "All couplings are close to uniform. Their size is not their effect: the small shifts of many "
     "capsules add up, and can carry the class. Compare the bars with those of uniform couplings; "
     "`capsviz transplant` measures the effect."
 )
+score_name = functools.lru_cache(maxsize=8)(tracing.score_name)  # which takes a pass
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a test image."
 PROBABILITY = "Probability of each class. The sum is 1."
 
@@ -54,20 +57,13 @@ def find(networks: Networks, image: Tensor, settings: Settings) -> Answers:
     image = warped(image, settings.warp)
     donor = None if settings.how.donor is None else networks.test_image(*settings.how.donor)
     trace = look.look(networks.model, image, settings.how, donor)
-    changed = settings.how != look.AS_TRAINED
     return Answers(
         trace=trace,
-        plain=look.look(networks.model, image).lengths if changed else None,
+        plain=None if settings.how == look.AS_TRAINED else look.look(networks.model, image).lengths,
         scores=tracing.scores(networks.other, image)[0].numpy(),
         mapped=trace.predicted if settings.mapped < 0 else settings.mapped,
         capsule=trace.predicted if settings.capsule < 0 else settings.capsule,
     )
-
-
-@functools.lru_cache(maxsize=8)
-def score_name(model) -> str:
-    """Return what the scores of a network are, for example "capsule length"."""
-    return tracing.score_name(model)
 
 
 def images(answers: Answers, networks: Networks) -> str:
@@ -76,7 +72,7 @@ def images(answers: Answers, networks: Networks) -> str:
     shown = drawing.pixels(answers.trace.image, f"Input of both networks, {height} × {width} px.")
     decoded, note = answers.trace.reconstruction, "This network has no decoder."
     if decoded is not None:
-        name, note = networks.classes[answers.trace.predicted], ""
+        name, note = networks.dataset.classes[answers.trace.predicted], ""
         shown += drawing.pixels(decoded, f"Reconstruction from the pose of class {name} alone.")
     return drawing.row(shown) + drawing.note(note) + flag(answers, networks)
 
@@ -102,21 +98,23 @@ def flag(answers: Answers, networks: Networks) -> str:
     return drawing.note(text, "cv-warn" if reasons else "")
 
 
-def scores(answers: Answers, networks: Networks, label: int | None) -> str:
-    """Draw the scores of both networks, side by side."""
+def scores(answers: Answers, networks: Networks, label: int | None, how: look.Intervention) -> str:
+    """Draw the scores of both networks side by side, and say what was done to the first."""
     ticks = "" if answers.plain is None else " Ticks: routing as trained."
     capsules = tracing.abilities(networks.other).has_capsules
     what = f"{score_name(networks.model).capitalize()} of each class. The sum need not be 1."
-    lengths, classes, names = answers.trace.lengths, networks.classes, networks.names
+    lengths, classes, names = answers.trace.lengths, networks.dataset.classes, networks.names
     first = drawing.bars(lengths, classes, names[0], what + ticks, answers.plain)
     other = drawing.bars(answers.scores, classes, names[1], what if capsules else PROBABILITY)
     true = "" if label is None else drawing.note(f"True class: {classes[label]}")
-    return drawing.row(first, other) + true
+    same = networks.about.starts_uniform and (how.couplings == "uniform" or how.iterations == 1)
+    texts = "" if how.couplings is None else MEANINGS[how.couplings], SAME if same else ""
+    return drawing.row(first, other) + true + drawing.note(" ".join(filter(None, texts)))
 
 
 def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Draw the couplings of an iteration and the evidence for a class, and say how they spread."""
-    trace, classes = answers.trace, networks.classes
+    trace, classes = answers.trace, networks.dataset.classes
     r = min(settings.iteration, len(trace.couplings))
     return drawing.row(
         drawing.couplings(trace, r, classes, settings.how.off),
@@ -125,15 +123,15 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
-    """Draw scores after an iteration, and say what the couplings are."""
-    trace, classes = answers.trace, networks.classes
+    """Draw scores after an iteration, and say so where the couplings are close to uniform."""
+    trace, classes = answers.trace, networks.dataset.classes
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
     near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
-    plain, replaced = NEAR_UNIFORM if near else "", settings.how.couplings
-    return drawing.note(plain if replaced is None else MEANINGS[replaced]) + drawing.bars(
+    text = NEAR_UNIFORM if near and settings.how.couplings is None else ""
+    return drawing.note(text) + drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}",
         f"{what} of each class after this iteration. The last iteration is the prediction.",
     )  # fmt: skip
@@ -141,7 +139,7 @@ def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 def posed(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Draw a class's pose, unchanged and changed, decoded and in numbers."""
-    name, poses = networks.classes[answers.capsule], answers.trace.poses
+    name, poses = networks.dataset.classes[answers.capsule], answers.trace.poses
     parts = []
     for text, by in (("Unchanged", np.zeros(poses.shape[1])), ("Changed", settings.changes)):
         decoded = redecode(networks.model, poses, answers.capsule, by)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from conftest import build_strong, empty_page
 from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from capsviz import checkpoint, results, tracing
 from capsviz.cli import main
@@ -65,13 +66,6 @@ def uri(picture):
     return images.HEAD + base64.b64encode(content.getvalue()).decode()
 
 
-def sheet(draw=None):
-    picture = Image.new("RGBA", (images.SHEET_PX,) * 2)
-    if draw:
-        draw(ImageDraw.Draw(picture))
-    return uri(picture)
-
-
 def pixels_of(html):
     """The images in a piece of HTML, as arrays."""
     texts = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
@@ -96,16 +90,11 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
 
 
 @pytest.mark.parametrize(
-    ("how", "asked"),
-    [
-        *((look.Intervention(couplings=name), {"couplings": name})
-          for name in tracing.INTERVENTIONS),
-        (look.Intervention(iterations=1), {"iterations": 1}),
-    ],
-)  # fmt: skip
-def test_interventions_are_those_of_a_trace(strong, tiny_images, how, asked):
+    "asked", [*({"couplings": name} for name in tracing.INTERVENTIONS), {"iterations": 1}]
+)
+def test_interventions_are_those_of_a_trace(strong, tiny_images, asked):
     expected = tracing.trace(strong, tiny_images[:1], keep=("lengths",), **asked).lengths[0]
-    seen = look.look(strong, tiny_images[:1], how).lengths
+    seen = look.look(strong, tiny_images[:1], look.Intervention(**asked)).lengths
     np.testing.assert_allclose(seen, expected, rtol=1e-5)
     assert abs(seen - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
 
@@ -156,7 +145,7 @@ def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
     "sent",
     [
         None, "x", images.HEAD + "aGVsbG8=", uri(Image.new("RGBA", (5, 5))), "x" * 2_000_000,
-        sheet()[:-40],
+        uri(Image.new("RGBA", (images.SHEET_PX,) * 2))[:-40],
     ],
     ids=lambda sent: str(sent)[:40],
 )  # fmt: skip
@@ -242,10 +231,9 @@ def test_every_panel_follows_the_controls(networks):
     for draw in (panels.routed, panels.iterations, panels.posed):
         assert draw(before, networks, plain) != draw(after, networks, plain)
     assert panels.images(before, networks) != panels.images(after, networks)
-    scores = panels.scores(before, networks, 1)
-    assert scores != panels.scores(after, networks, 1) and "True class: b" in scores
+    scores, *others = (panels.scores(one, networks, 1, plain.how) for one in (before, after, other))
+    assert scores != others[0] and "True class: b" in scores and scores == others[1]
     assert panels.posed(before, networks, plain) != panels.posed(other, networks, changed)
-    assert scores == panels.scores(other, networks, 1)
 
 
 def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
@@ -274,18 +262,24 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
         how = chosen(routing=name)
         seen = panels.find(networks, image, how)
         text = panels.routed(seen, networks, how)
+        scores = panels.scores(seen, networks, None, how.how)
         assert f"about uniform: {seen.trace.coupling_sd:.4f}" in text
         if how.how.couplings is not None:
             meaning = panels.MEANINGS[how.how.couplings]
-            below = panels.iterations(seen, networks, how)
-            assert meaning.split(",")[0].replace("'", "&#x27;") in below
+            assert drawing.note(meaning).partition("<code>")[0].removesuffix("</p>") in scores
+        assert (panels.SAME in scores) is (name in ("couplings uniform", "one iteration"))
         if name == "as trained":
             assert seen.plain is None
         else:
             np.testing.assert_array_equal(seen.plain, own)
-            assert "Ticks" in panels.scores(seen, networks, None)
+            assert "Ticks" in scores
         texts.add(text)
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
+
+
+def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits):
+    for name, expected in (("digits", True), ("digits-em", False), ("digits-self-routing", False)):
+        assert look.starts_uniform(checkpoint.load(name), digits[0][:1]) is expected
 
 
 def saved(analysis, networks, sample, how):
@@ -332,23 +326,27 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
     monkeypatch.setattr(files.rotate, "animation", lambda result, path, **more: path)
     opened = choices.open_choice("digits", "digits").pair("digits", "digits (2)")
     sample = images.Sample(opened.test_image(3, 1), 3, "digits-3-1")
-    how = settings.read(NEUTRAL | {"pose": 3}, 6)
-    result, about, *_ = saved("perturb", opened, sample, how)
+    result, about, *_ = saved("perturb", opened, sample, chosen(pose=3))
     assert len(result.captions) == 6 and result.capsule == about["options"]["capsule"] == 3
-    result, _, _, endings = saved("rotate", opened, sample, how)
-    assert len(result.angles_deg) == 73 and ".gif" in endings
+    result, _, _, endings = saved("rotate", opened, sample, chosen())
+    np.testing.assert_array_equal(result.angles_deg, np.arange(0, 361, 4))  # as the command
+    assert ".gif" in endings
     with pytest.raises(ValueError, match="replaced couplings, too"):
-        files.save(
-            "routing", opened, sample, settings.read(NEUTRAL | {"routing": "couplings uniform"}, 6)
-        )
+        files.save("routing", opened, sample, chosen(routing="couplings uniform"))
 
 
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
 def test_without_mnist_the_embedded_digits_are_the_test_images(bare):
     opened = choices.open_choice()
-    assert opened.dataset.name == "digits" and "embedded" in opened.notice
+    assert opened.dataset.name == "digits"
+    assert opened.notice.startswith("using the embedded 'digits' data")  # as other commands do
     pair = opened.pair(opened.first, opened.beside)
-    assert pair.names == ("mnist", "mnist-resnet") and pair.frame == DIGIT
+    assert pair.names == ("digits", "digits-self-attention") and pair.frame == DIGIT
+    seen = panels.find(pair, pair.test_image(2, 0), chosen())
+    assert "Like the training data" in panels.flag(seen, pair)
+    named = choices.open_choice("mnist")
+    assert (named.first, named.beside) == ("mnist", "mnist-resnet")
+    assert named.dataset.name == "digits" and "embedded" in named.notice
     with pytest.raises(ValueError, match="expected an index"):
         pair.test_image(2, 10_000)
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
@@ -359,7 +357,7 @@ def test_all_shipped_networks_for_the_same_images_can_be_chosen():
     opened = choices.open_choice("digits")
     fitting = {"mnist", "digits", "mnist-attention", "mnist-resnet"} & set(checkpoint.shipped())
     assert fitting <= set(opened.names) and "multimnist" not in opened.names
-    assert "mnist-resnet" not in opened.capsule_names
+    assert "mnist-resnet" not in opened.capsule_names and opened.beside == "digits-self-attention"
     pair = opened.pair("digits", "digits")
     assert opened.pair("digits", "digits") is pair
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
@@ -379,16 +377,11 @@ def test_user_defined_networks_come_first_and_may_be_two():
     assert "wrappable_capsnet-build (2)" in twice.names
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"weights": ("x.pt",)}, "name one for each"),
-        ({"dataset": "digits"}, "--dataset: only where the first network is your own"),
-    ],
-)
-def test_options_that_would_be_ignored_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        choices.open_choice("digits", **options)
+def test_options_that_would_be_ignored_are_refused():
+    with pytest.raises(ValueError, match="name one for each"):
+        choices.open_choice("digits", weights=("x.pt",))
+    with pytest.raises(ValueError, match="--dataset: only where the first network is your own"):
+        choices.open_choice("digits", dataset="digits")
 
 
 @pytest.fixture(scope="module")
@@ -457,9 +450,11 @@ def test_a_link_says_what_is_wrong_with_it(page, link, expected):
     assert all(text in status for text in expected) and bool(status) == bool(expected)
 
 
-def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
-    def refused(*words):
-        done = CliRunner().invoke(main, ["explore", "--no-browser", *words])
+def test_what_cannot_be_opened_or_served_is_named_in_one_line(monkeypatch):
+    monkeypatch.setattr(serve, "load_gradio", lambda: None)
+
+    def refused(*words, network="digits"):
+        done = CliRunner().invoke(main, ["explore", "--checkpoint", network, *words])
         assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
         return done.stderr
 
@@ -468,12 +463,24 @@ def test_a_port_that_is_taken_and_a_host_elsewhere_are_named_in_one_line():
         taken.listen()
         port = str(taken.getsockname()[1])
         assert f"port {port} of 127.0.0.1 is not available" in refused("--port", port)
+        assert "digitz" in refused("--port", port, network="digitz")  # before the port
     for host in ("192.0.2.7", "no such host", "::1", ""):
         line = refused("--host", host)
         assert f"--host '{host}' is no address of this machine: expected 127.0.0.1" in line
     with socket.socket() as probe:
         probe.bind((serve.HOST, serve.free_port(0)))
     assert serve.is_alone("localhost") and not serve.is_alone(serve.EVERYWHERE)
+
+
+def test_the_link_for_a_class_comes_with_how_to_send_it(monkeypatch):
+    blocks = SimpleNamespace(block_thread=lambda: None)
+    page = SimpleNamespace(Page=lambda choice: SimpleNamespace(blocks=blocks))
+    monkeypatch.setitem(sys.modules, "capsviz.explorer.page", page)
+    for name, result in {"load_gradio": 0, "end": 0, "launch": "LINK", "free_port": 7}.items():
+        monkeypatch.setattr(serve, name, lambda *more, result=result, **named: result)
+    for host, said in ((serve.HOST, ""), (serve.EVERYWHERE, f"{serve.INVITATION}\n")):
+        done = CliRunner().invoke(main, ["explore", "--checkpoint", "digits", "--host", host])
+        assert done.stdout == "LINK (Ctrl+C ends it)\n" + said.format(port=7)
 
 
 def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
@@ -500,7 +507,7 @@ def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", len
     return answers[0]["status"], dict(answers[0]["headers"])
 
 
-def gated(token="", **changed):
+def gated(token="", under_way=0):
     """A gate before an application that reads the whole body."""
 
     async def inside(scope, receive, send):
@@ -510,8 +517,7 @@ def gated(token="", **changed):
         await send({"type": "http.response.start", "status": 400 if left else 200, "headers": []})
 
     door = gate.Gate(inside, token)
-    for name, value in changed.items():
-        setattr(door, name, value)
+    door.under_way = under_way
     return door
 
 
@@ -524,13 +530,8 @@ def test_beyond_this_machine_nobody_enters_without_the_token():
     cookie = headers[b"set-cookie"].decode()
     assert status == 200 and "HttpOnly" in cookie and "secret" not in cookie
     assert ask(door, cookie=cookie.partition(";")[0]) == (200, {})
-    for forged in (
-        "capsviz=x.y",
-        "capsviz=.",
-        "capsviz=é",
-        "other=1",
-        cookie.replace(".", "0.", 1),
-    ):
+    other = cookie.replace(".", "0.", 1)
+    for forged in ("capsviz=x.y", "capsviz=.", "capsviz=é", "other=1", other):
         assert ask(door, cookie=forged.partition(";")[0])[0] == 401
     assert ask(gated())[0] == 200  # on this machine there is no token
 

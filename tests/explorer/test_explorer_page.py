@@ -49,8 +49,7 @@ def test_a_two_is_drawn_rotated_changed_saved_and_cleared(visit, tmp_path):
     open_tab(page, "Pose")
     assert found["analysis"] == "view" and found["result"]["changes"]["data"][3] == 0.4
     assert found["result"]["networks"] == ["mnist", "mnist-resnet"]
-    shown = values(page, "#scores")[0]
-    assert found["result"]["scores"]["data"][:10] == pytest.approx(shown, abs=1e-4)
+    assert found["result"]["scores"]["data"][:10] == pytest.approx(values(page), abs=1e-4)
     page.locator("#own-pose").click()
     wait_for(page, lambda: images.nth(1).get_attribute("src") == own)
 

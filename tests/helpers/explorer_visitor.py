@@ -184,13 +184,10 @@ def choose(page, name, option):
     page.locator(f"#{name}").get_by_role("option", name=option, exact=True).click()
 
 
-def values(page, place):
-    """Scores of each network or column."""
-    sections = page.locator(f"{place} .cv-bars")
-    return [
-        [float(bar.get_attribute("data-value")) for bar in sections.nth(k).locator(".cv-bar").all()]
-        for k in range(sections.count())
-    ]
+def values(page):
+    """Scores of the first network."""
+    bars = page.locator("#scores .cv-bars").first.locator(".cv-bar").all()
+    return [float(bar.get_attribute("data-value")) for bar in bars]
 
 
 def text(page, place):
