@@ -891,7 +891,7 @@ def binding() -> Finding:
     known = {label: one.result for label, one in every.items()}
     dynamic = known["dynamic"]
     return Finding(
-        _area(dynamic, COUPLING).high < _area(dynamic, ALONE).low
+        all(_area(one, COUPLING).low <= _area(one, ALONE).high for one in known.values())
         and bool(dynamic.follows.low[0, -1] > 0.9 > dynamic.follows.high[1, -1]),
         "AUROC: to which whole does a position belong?",
         (1, 2),
