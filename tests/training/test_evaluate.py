@@ -136,6 +136,11 @@ def test_a_network_that_always_says_the_larger_class_is_not_called_good():
     assert order == sorted(order)
     assert "the margin loss is 0.050" in plateau and "reach 0.045" in plateau
     assert planted([[188, 2], [2, 8]], 0.01).doubts() == []
+    assert "the learning rate (--learning-rate 0.0002)" in one
+    assert "learning rate" not in found.doubts(0.0002)[0]
+    assert planted([[9, 1, 2], [0, 5, 0], [0, 0, 1]], 0).mistaken("abc") == [
+        ("a", "c", 2), ("a", "b", 1)
+    ]  # fmt: skip
 
 
 def test_the_plateau_of_the_margin_loss_is_the_least_of_all_constant_lengths():
