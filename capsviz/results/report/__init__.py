@@ -36,7 +36,7 @@ NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains it
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
 ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
-NUMBERS = 3  # of each
+NUMBERS, MANY = 3, 20  # of each, and classes: of more, the largest confusions alone are listed
 PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
 DPI, LARGEST_SVG = 160, 250_000  # of a PNG, and bytes
@@ -91,6 +91,7 @@ class Contents(NamedTuple):
     sections: list[Section]
     left_out: list[tuple[str, str, str]]  # network, analysis, and why
     dataset: str
+    classes: tuple[str, ...]
     notices: list[str]  # of the data, and of what was predicted
     n: int
     images: int  # of the split
@@ -118,12 +119,16 @@ def collect(
     networks  opened, with the same data; the first is the reference.
     names     of analyses, from `choose`.
     settings  number of images, seed, and the single image that is shown.
-    report    receives a line for each analysis that is done or left out.
+    report    receives a line for each analysis that is begun or left out.
     """
-    sections, left_out = [], []
+    sections, left_out, begun = [], [], 0
+    together = COMPARED if len(networks) > 1 and networks[0].dataset.parts is None else ()
+    count = len(together) + len(networks) * len(names)
 
     def attempt(name: str, network: str | None, drawn: Iterator[Figure]) -> None:
-        who = network or "all networks"
+        nonlocal begun
+        begun, who = begun + 1, network or "all networks"
+        report(f"analysis {begun} of {count}: {name} of {who}")
         try:
             figures = list(drawn)
         except Exception as error:  # whatever it is, the others are shown
@@ -132,7 +137,6 @@ def collect(
             return
         if figures:
             sections.append(Section(name, network, *about(name), figures))
-            report(f"{name} of {who}: {len(figures)} figures")
         else:
             left_out.append((who, name, "there is no figure of this network and these images"))
 
@@ -150,15 +154,14 @@ def collect(
         doubts = [f"{one.name}: {line}" for one in described for line in one.evaluation.doubts()]
         for line in doubts:
             report(line)
-        if len(networks) > 1 and first.dataset.parts is None:
-            for name in COMPARED:
-                attempt(name, None, _of_all(name, networks, settings))
+        for name in together:
+            attempt(name, None, _of_all(name, networks, settings))
         for one in networks:
             for name in names:
                 attempt(name, one.name, _of_one(name, one, settings))
     return Contents(
-        described, sections, left_out, first.dataset.name, list(dict.fromkeys(notices + doubts)),
-        settings.n, len(first.dataset), capsviz.__version__,
+        described, sections, left_out, first.dataset.name, first.dataset.classes,
+        list(dict.fromkeys(notices + doubts)), settings.n, len(first.dataset), capsviz.__version__,
     )  # fmt: skip
 
 
@@ -278,6 +281,7 @@ def render(contents: Contents) -> str:
         longer={id(one): numbers.left_out(one.result) for one in figures},
         key=id,
         card_rows=cards.rows,
+        many=MANY,
         summary=summary,
     )
 
