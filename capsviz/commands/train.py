@@ -189,5 +189,5 @@ def command(
     )
     tested = Evaluation(**test)
     click.echo(f"balanced accuracy {balance(tested.balanced_accuracy, tested.largest_share)}")
-    for doubt in tested.doubts(recipe.learning_rate):
+    for doubt in tested.doubts(card):
         writing.line(doubt)

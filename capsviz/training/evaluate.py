@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -51,10 +51,10 @@ class Evaluation(NamedTuple):
         pairs = [(a, b, n) for a, row in rows for b, n in zip(classes, row, strict=True) if n]
         return sorted((one for one in pairs if one[0] != one[1]), key=lambda one: -one[2])
 
-    def doubts(self, rate: float = 1.0) -> list[str]:
+    def doubts(self, card: Mapping) -> list[str]:
         """Return a line for each sign that nothing was learned, with the likely causes in order.
 
-        `rate` is the learning rate, which is no cause if it is `LOW` already.
+        The learning rate of a `card` is no cause if it is `LOW` already.
         """
         if self.confusion is None or len(self.per_class) < 2:
             return []
@@ -67,6 +67,7 @@ class Evaluation(NamedTuple):
                 f"the margin loss is {self.margin_loss:.3f} per image, and capsule lengths that "
                 f"are the same for every image reach {least:.3f}"
             )
+        rate = card.get("recipe", {}).get("learning_rate", 1)
         lower = f"the learning rate (--learning-rate {LOW}), " if rate > LOW else ""
         causes = f"the labels, {lower}the number of steps (more epochs, a smaller --batch-size)"
         if share > 0.5:

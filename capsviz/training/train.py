@@ -175,7 +175,7 @@ def fit(
                 with weights_that_count(model, average):
                     on_epoch(record[-1], model)
             if epoch < recipe.epochs and (epoch - 1) * steps < KNOWN <= epoch * steps:
-                for line in validated.doubts(recipe.learning_rate):
+                for line in validated.doubts({"recipe": vars(recipe)}):
                     report(line.replace("WARN ", f"WARN validation, epoch {epoch}: ", 1))
         record = team.agree(record)
     if stopped_early(recipe, record):

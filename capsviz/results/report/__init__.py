@@ -151,7 +151,9 @@ def collect(
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
         described = [_network(one, accuracies[k], parts[k]) for k, one in enumerate(networks)]
         notices = [line for one in networks for line in (one.notice or "").splitlines()]
-        doubts = [f"{one.name}: {line}" for one in described for line in one.evaluation.doubts()]
+        doubts = [
+            f"{one.name}: {line}" for one in described for line in one.evaluation.doubts(one.card)
+        ]
         for line in doubts:
             report(line)
         for name in together:
