@@ -88,23 +88,18 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     """Header, rows and caption; errors and ratios in percent, with their intervals."""
     each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
-    several = not result.unsaid
-    ratios = ("mce", "relative_mce", "total", "relative_total")
-    each |= {result.titles[name]: getattr(result, name) for name in ratios if several}
+    ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
+    each |= {result.titles[field]: getattr(result, field) for field in ratios}
     rows = [_row(name, estimate) for name, estimate in each.items()]
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
-        "intervals: Wilson's for errors"
-    )
-    if not several:
-        return ["corruption", *result.networks], rows, f"{text}."
-    text += (
-        ", of resampled images for ratios. mCE: mean over the "
+        "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "
         f"corruptions of the ratio of the error to that of {result.baseline} (Hendrycks & "
         "Dietterich 2019). Relative total error: ratio of the sums over the corruptions. Relative "
         "mCE and relative total excess: the same for the increase over the clean error. –: the "
         "baseline has nothing to divide by."
     )
+    text = text if ratios else text.partition(", of resampled")[0] + "."
     return ["corruption", *result.networks], rows, text
 
 

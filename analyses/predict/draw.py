@@ -21,7 +21,7 @@ CELL, NARROW = 1.0, 0.45  # inches of a picture, at most; heads are upright belo
 HEAD, UPRIGHT = 0.3, 0.75  # inches of heads
 LINE, GAP = 0.115, 0.06  # inches of a line of these words, and between rows
 LONGEST = 22  # letters of a name
-ROWS, LEAST = 8, 3.3  # rows at most, and inches of a column of pictures and words
+ROWS, FEW, WIDE = 8, 4, 6.6  # rows at most; more pictures, on so many inches, are two columns
 
 
 def _layout(result, width: float) -> tuple[list[int], int, int, float, float]:
@@ -29,15 +29,10 @@ def _layout(result, width: float) -> tuple[list[int], int, int, float, float]:
     steps = [k for k in range(len(result.steps)) if (result.pictures[:, k] < 255).any()]
     count = len(result.files)
     lines = max(_words(result, row).count("\n") + 1 for row in range(count))
-
-    def sized(columns: int) -> tuple[int, int, int, float]:
-        rows = min(ROWS, -(-count // columns))
-        tall = (tallest(width) - HEAD) / rows - GAP
-        cell = min(CELL, (width / columns - TEXT) / len(steps), tall)
-        return columns, rows, min(count, rows * columns), cell
-
-    many = map(sized, range(1, 1 + max(1, int(width // LEAST))))
-    columns, rows, _, cell = max(many, key=lambda one: one[2:])  # all pictures, large ones
+    columns = 1 + (count > FEW and width > WIDE)
+    rows = min(ROWS, -(-count // columns))
+    tall = (tallest(width) - HEAD) / rows - GAP
+    cell = min(CELL, (width / columns - TEXT) / len(steps), tall)
     return steps, columns, rows, cell, max(cell, LINE * lines) + GAP
 
 

@@ -75,20 +75,16 @@ def suited(
     recipe: Recipe, train: data.Dataset, earlier: Mapping | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Recipe:  # fmt: skip
-    """Return a recipe that standardises images of a user's own, if they want it and it is free to.
+    """Return a recipe that standardises a user's own images if they are bright and it is open.
 
     Images of a mean above their standard deviation, as on a bright or grey ground, saturate the
     capsules, and the network stays at chance. The recipe of an `earlier` run to go on with decides
     otherwise. `report` is called with a line if it does.
     """
     ours = discovery.entries("capsviz.data")[train.loader].ours and train.loader not in OWN
-    free = discovery.parameters(discovery.load(models.PACKAGE, recipe.model, what="model").build)
-    if (
-        ours
-        or train.inputs
-        or recipe.init_from
-        or "standardised" not in {*free} - {*recipe.options}
-    ):
+    known = discovery.parameters(discovery.load(models.PACKAGE, recipe.model, what="model").build)
+    fixed = "standardised" in recipe.options or "standardised" not in known or recipe.init_from
+    if ours or fixed or train.inputs:
         return recipe
     deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
     if not (mean > deviation if earlier is None else earlier["options"].get("standardised")):
