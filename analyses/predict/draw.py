@@ -57,7 +57,9 @@ def _steps(axes, result):
             one.xaxis.tick_top()
             one.set_xticks(x, heads, rotation=90 if upright else 0, fontsize=6)
     if len(every) < count:
-        every[rows - 1].set_xlabel(f"{len(every)} of {result.of or count} pictures", loc="left")
+        every[rows - 1].set_xlabel(
+            f"{len(every)} of {result.of or count} pictures", loc="left", fontsize=6
+        )
 
 
 def _tall(result, width: float) -> float:

@@ -121,26 +121,11 @@ def collect(
     settings  number of images, seed, and the single image that is shown.
     report    receives a line for each analysis that is begun or left out.
     """
-    sections, left_out, begun = [], [], 0
-    together = COMPARED if len(networks) > 1 and networks[0].dataset.parts is None else ()
-    count = len(together) + len(networks) * len(names)
-
-    def attempt(name: str, network: str | None, drawn: Iterator[Figure]) -> None:
-        nonlocal begun
-        begun, who = begun + 1, network or "all networks"
-        report(f"analysis {begun} of {count}: {name} of {who}")
-        try:
-            figures = list(drawn)
-        except Exception as error:  # whatever it is, the others are shown
-            left_out.append((who, name, " ".join(str(error).split())))
-            report(f"{name} of {who} left out: {left_out[-1][2]}")
-            return
-        if figures:
-            sections.append(Section(name, network, *about(name), figures))
-        else:
-            left_out.append((who, name, "there is no figure of this network and these images"))
-
-    first = networks[0]
+    sections, left_out, first = [], [], networks[0]
+    work: list[tuple[str, str | None, Iterator[Figure]]] = []
+    if len(networks) > 1 and first.dataset.parts is None:
+        work = [(name, None, _of_all(name, networks, settings)) for name in COMPARED]
+    work += [(name, one.name, _of_one(name, one, settings)) for one in networks for name in names]
     with remember():
         parts = [one.dataset.sample(settings.n) for one in networks]
         hits = [
@@ -156,11 +141,20 @@ def collect(
         ]
         for line in doubts:
             report(line)
-        for name in together:
-            attempt(name, None, _of_all(name, networks, settings))
-        for one in networks:
-            for name in names:
-                attempt(name, one.name, _of_one(name, one, settings))
+        for number, (name, network, drawn) in enumerate(work, 1):
+            who, why = (
+                network or "all networks",
+                "there is no figure of this network and these images",
+            )
+            report(f"analysis {number} of {len(work)}: {name} of {who}")
+            try:
+                if figures := list(drawn):
+                    sections.append(Section(name, network, *about(name), figures))
+                    continue
+            except Exception as error:  # whatever it is, the others are shown
+                why = " ".join(str(error).split())
+            left_out.append((who, name, why))
+            report(f"{name} of {who} left out: {why}")
     return Contents(
         described, sections, left_out, first.dataset.name, first.dataset.classes,
         list(dict.fromkeys(notices + doubts)), settings.n, len(first.dataset), capsviz.__version__,
