@@ -107,14 +107,9 @@ def factors(transforms: dict) -> np.ndarray:
     Shifts are those of the centre, which rotation, shear and scale leave in place; the scale is the
     geometric mean of both axes'.
     """
-    return np.stack(
-        [
-            np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"])),
-            transforms["angle_deg"],
-            transforms["shear"],
-            np.sqrt(transforms["scale_x"] * transforms["scale_y"]),
-        ]
-    )
+    shift = np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"]))
+    scale = np.sqrt(transforms["scale_x"] * transforms["scale_y"])
+    return np.stack([shift, transforms["angle_deg"], transforms["shear"], scale])
 
 
 def bins(transforms: dict) -> list[list[np.ndarray]]:

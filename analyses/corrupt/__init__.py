@@ -51,6 +51,11 @@ class Result(NamedTuple):
         "relative_total": "relative total excess",
     }
 
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """Ratios of a single network to itself."""
+        return RATIOS if len(self.networks) == 1 else ()
+
 
 class Corrupt(Analysis):
     """Errors of networks on the same corrupted images, and against those of a baseline."""

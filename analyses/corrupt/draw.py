@@ -88,7 +88,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     """Header, rows and caption; errors and ratios in percent, with their intervals."""
     each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
-    ratios = ("mce", "relative_mce", "total", "relative_total")
+    ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
     each |= {result.titles[field]: getattr(result, field) for field in ratios}
     rows = [_row(name, estimate) for name, estimate in each.items()]
     text = (
@@ -99,6 +99,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
         "mCE and relative total excess: the same for the increase over the clean error. –: the "
         "baseline has nothing to divide by."
     )
+    text = text if ratios else text.partition(", of resampled")[0] + "."
     return ["corruption", *result.networks], rows, text
 
 

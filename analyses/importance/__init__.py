@@ -193,9 +193,9 @@ def ranking(least: Estimate, most: Estimate) -> str:
     """
     if least.high < 0 or most.low > 0:
         return "importance misleads, at least one order is worse than a random one"
-    ends = int(least.low > 0) + int(most.high < 0)
-    return (
-        "no order is better than a random one",
-        "importance predicts only one end of the order",
-        "importance predicts which can be removed",
-    )[ends]
+    return {
+        (False, False): "no order is better than a random one",
+        (True, False): "importance predicts which can be removed, but not which are needed most",
+        (False, True): "importance predicts which are needed most, but not which can be removed",
+        (True, True): "importance predicts which can be removed",
+    }[bool(least.low > 0), bool(most.high < 0)]

@@ -15,7 +15,7 @@ from capsviz.analysis import Analysis
 from capsviz.cli import options, writing
 from capsviz.statistics.detection import remarks
 
-PICTURES = 8  # files in the figure, at most
+PICTURES = 16  # files in the figure, at most
 SIDE = 112  # pixels of a drawn step: four times those of MNIST
 ODD = ("unlike_training_data", "unlike_by", "pieces_of_ink")
 
@@ -36,6 +36,13 @@ class Result(NamedTuple):
     length_limit: float | None  # length of the winning capsule below which they are
     reasons: list[list[str]]  # P, by which limits they are: "length", "distance"
     pieces: list[int | None]  # P, of strokes; None where none are sought
+    of: int | None = None  # pictures that were predicted; None: these
+
+    @property
+    def left_out(self) -> str:
+        """Return how many of the pictures are drawn, if not all."""
+        shown, every = len(self.files), self.of or 0
+        return f"{shown} of {every:,} pictures drawn" if shown < every else ""
 
 
 class Predict(Analysis):
@@ -68,14 +75,16 @@ class Predict(Analysis):
                 f" A picture is called unlike the training data if {' or '.join(known)}, which is "
                 "so for 5 % of the validation images."
             )
+        if result.left_out:
+            text += f" {result.left_out}, first those that are unlike the training data."
         return text
 
 
-def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
+def compute(readings: Sequence, *, limits, network: str, score="length", of=None) -> Result:
     """Return the steps of the pictures of `capsviz.pictures.prediction`, at one size.
 
     Beyond `limits`, of `statistics.detection`, a picture is unlike the training data; None: not
-    known.
+    known. `of` so many were predicted.
     """
     names = list(readings[0].steps)
     columns = zip(*(as_record(one).values() for one in readings), strict=True)
@@ -85,7 +94,7 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
         [one.path.name for one in readings], names,
         np.stack([[square(one.steps[name]) for name in names] for one in readings]),
         [each[0] for each in classes], [each[0] for each in lengths], sse, unlike, most, network,
-        score, least, reasons, pieces,
+        score, least, reasons, pieces, of,
     )  # fmt: skip
 
 
@@ -135,8 +144,8 @@ def square(step: np.ndarray) -> np.ndarray:
 )  # fmt: skip
 @click.option(
     "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",
-    help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
-    "without an ending for PDF and PNG. The numbers are written beside it.",
+    help=f"Draw each step for up to {PICTURES} pictures: NAME.png, .pdf or .svg, or a name without "
+    "an ending for PDF and PNG. The numbers are written beside it.",
 )  # fmt: skip
 @writing.printed
 @options.device
@@ -203,7 +212,7 @@ def command(
 
     for name in nothing:
         failed(f"no picture in '{name}'")
-    records, drawn, brightest = [], [], 0
+    records, drawn, done, brightest = [], [], 0, 0
     if as_csv:
         pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
         tqdm.write(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
@@ -221,20 +230,26 @@ def command(
         else:
             pairs = zip(classes, lengths, strict=True)
             tqdm.write(as_line(file, pairs, sse, remarks(*odd, score)))
-        if figure is not None and len(drawn) < PICTURES:
+        done += 1
+        if figure is not None:
             drawn.append(reading)
+            if len(paths) > PICTURES:
+                drawn = sorted(drawn, key=lambda one: not one.prediction.unlike)[:PICTURES]
     if dark := opening.too_dark(brightest):
         click.echo(f"WARN {dark}", err=True)
     if as_json:
         click.echo(writing.to_json(records))
     if drawn:
         name = able.card.get("name", source)
+        result = compute(drawn, limits=limits, network=name, score=score, of=done)
         for path in writing.write(
-            figure, "predict", compute(drawn, limits=limits, network=name, score=score), printed,
+            figure, "predict", result, printed,
             options={"top": top, **preparation}, card=able.card,
             device=str(next(model.parameters()).device),
         ):  # fmt: skip
             click.echo(f"wrote {path}", err=True)
+        if result.left_out:
+            click.echo(result.left_out, err=True)
     if unread:
         raise click.ClickException(f"{len(unread)} of the pictures could not be opened: see above")
 

@@ -21,37 +21,50 @@ CELL, NARROW = 1.0, 0.45  # inches of a picture, at most; heads are upright belo
 HEAD, UPRIGHT = 0.3, 0.75  # inches of heads
 LINE, GAP = 0.115, 0.06  # inches of a line of these words, and between rows
 LONGEST = 22  # letters of a name
+ROWS, FEW, WIDE = 8, 4, 6.6  # rows at most; more pictures, on so many inches, are two columns
 
 
-def _layout(result, width: float) -> tuple[list[int], float, float]:
-    """Return the steps with a picture, and inches of a picture and of a row."""
+def _layout(result, width: float) -> tuple[list[int], int, int, float, float]:
+    """Return the steps with a picture, columns, rows, and inches of a picture and of a row."""
     steps = [k for k in range(len(result.steps)) if (result.pictures[:, k] < 255).any()]
-    lines = [_words(result, row).count("\n") + 1 for row in range(len(result.files))]
-    tall = (tallest(width) - HEAD) / len(lines) - GAP
-    cell = min(CELL, (width - TEXT) / len(steps), tall)
-    return steps, cell, max(cell, LINE * max(lines)) + GAP
+    count = len(result.files)
+    lines = max(_words(result, row).count("\n") + 1 for row in range(count))
+    columns = 1 + (count > FEW and width > WIDE)
+    rows = min(ROWS, -(-count // columns))
+    tall = (tallest(width) - HEAD) / rows - GAP
+    cell = min(CELL, (width / columns - TEXT) / len(steps), tall)
+    return steps, columns, rows, cell, max(cell, LINE * lines) + GAP
 
 
 def _steps(axes, result):
     """Draw the steps from a picture to what the network sees, and the prediction beside them."""
-    steps, cell, _ = _layout(result, room(axes))
-    grid = split(axes, len(result.files), 1)[:, 0]
-    for row, one in enumerate(grid):
+    steps, columns, rows, cell, _ = _layout(result, room(axes))
+    grid = split(axes, rows, columns)
+    every = grid.T.ravel()
+    count, upright = len(result.files), cell < NARROW
+    heads = [HEADS[result.steps[k]] for k in steps]
+    heads = heads if upright else [wrapped(head, cell, 6) for head in heads]
+    for row, one in enumerate(every):
+        if row >= count:
+            one.axis("off")
+            continue
         y, x = mosaic(one, result.pictures[row : row + 1, steps], len(steps))
         one.set(anchor="W", xticks=[])
         one.yaxis.tick_right()
         one.set_yticks(y, [_words(result, row)], fontsize=6)
         one.tick_params(length=0)
-    grid[0].xaxis.tick_top()
-    upright = cell < NARROW
-    heads = [HEADS[result.steps[k]] for k in steps]
-    heads = heads if upright else [wrapped(head, cell, 6) for head in heads]
-    grid[0].set_xticks(x, heads, rotation=90 if upright else 0, fontsize=6)
+        if one in grid[0]:
+            one.xaxis.tick_top()
+            one.set_xticks(x, heads, rotation=90 if upright else 0, fontsize=6)
+    if len(every) < count:
+        every[rows - 1].set_xlabel(
+            f"{len(every)} of {result.of or count} pictures", loc="left", fontsize=6
+        )
 
 
 def _tall(result, width: float) -> float:
-    _, cell, row = _layout(result, width)
-    return row * len(result.files) + (UPRIGHT if cell < NARROW else HEAD)
+    _, _, rows, cell, row = _layout(result, width)
+    return row * rows + (UPRIGHT if cell < NARROW else HEAD)
 
 
 def _words(result, row) -> str:

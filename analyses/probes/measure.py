@@ -23,15 +23,7 @@ from capsviz.statistics.comparison import (
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
-from capsviz.tracing import (
-    decode,
-    features,
-    parents,
-    reconstructs,
-    score_name,
-    scores,
-    trace,
-)
+from capsviz.tracing import decode, features, parents, reconstructs, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
 from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_uint8
@@ -178,11 +170,9 @@ def evaluate(
     every, notes = kinds(model, name, baselines, data, seeds=fresh, progress=progress)
     kept = data.poses.shape[1]
     probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
+    most = {"pixels": kept}
     tested = [
-        [
-            probes(values, data, groups, seed, kept if source == "pixels" else None)
-            for values in some
-        ]
+        [probes(values, data, groups, seed, most.get(source)) for values in some]
         for source, some in every.items()
     ]
     codes = [[code for _, code in some] for some in tested]

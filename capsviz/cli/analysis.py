@@ -180,7 +180,9 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         writing.prepare(name, figure)
         opened = _open(analysis, named, picture)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
-        digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
+        digit = shown.label if shown is not None else None
+        if picture and shown is None:
+            digit = options.chosen_class(opened[0].dataset, picture["digit"])
         runs, recipes = [opened], []
         if len(seeds) > 1:  # the first networks are replaced by their training runs in turn
             by_recipe = zip(opened, zip(*seeds, strict=True), strict=False)

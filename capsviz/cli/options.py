@@ -230,7 +230,7 @@ def named_values(texts: Iterable[str]) -> dict[str, object]:
 
 def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
     """Options of a data set as `own_data_options` name them, those that are given."""
-    known = {"range": top_value, "image_size": image_size, "channels": image_channels}
+    known = {"range": top_value, "image_size": image_size, "image_channels": image_channels}
     given = {name: value for name, value in known.items() if value is not None}
     bare = dict.fromkeys(filter(str.isidentifier, about_data))  # the data set says what it takes
     return named_values(text for text in about_data if text not in bare) | bare | given

@@ -32,26 +32,17 @@ def _checked(name: str) -> Callable:
     return check
 
 
-look = stack(
-    click.option(
-        "--venue",
-        metavar="NAME",
-        callback=_checked("check_venue"),
-        help="Column and text width of a venue: neurips, iclr, icml, cvpr, eccv, ieee, nature.",
-    ),
-    click.option(
-        "--rc",
-        metavar="FILE",
-        callback=_checked("read_rc"),
-        help="File of matplotlib settings, like a matplotlibrc; they override the house style.",
-    ),
-    click.option(
-        "--font",
-        metavar="NAME|FILE",
-        callback=_checked("check_font"),
-        help="Font family, or a .ttf or .otf file.",
-    ),
-)
+LOOK = (  # option, metavar, check, help text
+    ("--venue", "NAME", "check_venue", "Column and text width of a venue: neurips, iclr, icml, "
+     "cvpr, eccv, ieee, nature."),
+    ("--rc", "FILE", "read_rc", "File of matplotlib settings, like a matplotlibrc; they override "
+     "the house style."),
+    ("--font", "NAME|FILE", "check_font", "Font family, or a .ttf or .otf file."),
+)  # fmt: skip
+look = stack(*(
+    click.option(name, metavar=metavar, callback=_checked(check), help=text)
+    for name, metavar, check, text in LOOK
+))  # fmt: skip
 force = click.option("--force", is_flag=True, help="Overwrite files of the same name.")
 _width = click.option(
     "--width",

@@ -66,13 +66,13 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
     """Return data set and place that SOURCE stands for; ValueError for neither."""
     from capsviz import data
     from capsviz.discovery import unknown
-    from capsviz.pictures.opening import folders
+    from capsviz.pictures.opening import absent, folders
 
     place, name = Path(source).expanduser(), source.replace("-", "_")
     if not place.exists():
         if name not in data.available():
             known = unknown("data set", source, data.available())
-            raise ValueError(f"{known}, or a folder or file that is there")
+            raise ValueError(f"{known}, or a folder or file; {source} {absent(source)}")
         return name, data_dir
     inside = [] if place.is_dir() and folders(place) else [place, *place.glob("*")]
     arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)

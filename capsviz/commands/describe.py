@@ -139,10 +139,8 @@ def _table(name: str, settings: dict, description) -> str:
         f"{name:{a}}  {kind:{b}}  {output:{c}}  {parameters:>{d}}  {count:>{e}}"
         for name, kind, output, parameters, count in rows
     ]
-    step, image = (
-        "no estimate" if size is None else f"about {gib(size)}"
-        for size in (description.training_bytes, description.image_bytes)
-    )
+    sizes = (description.training_bytes, description.image_bytes)
+    step, image = ("no estimate" if one is None else f"about {gib(one)}" for one in sizes)
     rule = "-" * len(lines[0])
     lines[1:1] = [rule]
     lines[-len(totals) : -len(totals)] = [rule]

@@ -44,7 +44,7 @@ def command(split, limit, as_json, inputs):
         "balanced_accuracy": evaluation.balanced_accuracy,
         "largest_share": evaluation.largest_share,
     }  # fmt: skip
-    for doubt in evaluation.doubts():
+    for doubt in evaluation.doubts(chosen.model.card):
         writing.line(doubt)
     objects = 1 if part.parts is None else part.labels.shape[1]
     click.echo(writing.to_json(about) if as_json else _table(about, part.classes, objects))

@@ -124,11 +124,8 @@ def _measure(number: str, folder: Path, *, show: bool) -> None:
     click.echo(f"{number}. {one.claim}")
     for words in reproduced.commands(one):
         click.echo(f"$ capsviz {words}")
-        writes = (
-            []
-            if words.startswith(("compare", "reproduce"))
-            else ["--output", str(folder), "--force"]
-        )
+        prints = words.startswith(("compare", "reproduce"))
+        writes = [] if prints else ["--output", str(folder), "--force"]
         command = [sys.executable, "-m", "capsviz", *shlex.split(words), *writes]
         if not show and subprocess.run(command).returncode:
             failed.append(words.split()[0])

@@ -141,11 +141,11 @@ def command(
     from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
     from capsviz.training.evaluate import Evaluation
-    from capsviz.training.history import STATE
+    from capsviz.training.history import STATE, read_about
 
     flags["options"] = options.named_values(more)
     flags["dataset_options"] = options.of_data(about_data, top_value)
-    name, recipe = run.prepare(recipe, flags)
+    named, (name, recipe) = recipe, run.prepare(recipe, flags)
     if name == "folder" and data_dir is not None:
         name = folder.own_name(data_dir)
     output = output or Path("runs") / name
@@ -161,6 +161,12 @@ def command(
                 writing.line(
                     f"there is no earlier run in {output}: training starts from the beginning"
                 )
+            if named is None:
+                past = team.agree(read_about(output) if team.leads and resume else None)
+                recipe = run.suited(
+                    recipe, splits["train"], earlier=past and past["recipe"],
+                    report=writing.line if team.leads else lambda line: None,
+                )  # fmt: skip
             path, card = run.run(
                 name, recipe, splits, output, device=device, resume=resume,
                 save_every=save_every, team=team, report=writing.line,
@@ -183,5 +189,5 @@ def command(
     )
     tested = Evaluation(**test)
     click.echo(f"balanced accuracy {balance(tested.balanced_accuracy, tested.largest_share)}")
-    for doubt in tested.doubts():
+    for doubt in tested.doubts(card):
         writing.line(doubt)

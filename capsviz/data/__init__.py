@@ -239,12 +239,15 @@ def load(
     root     the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
     pad_px   rows and columns of zeros to add on each side.
     crop_px  side of a square to crop from the centre, after padding; None: the whole image.
-    options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
+    options  of that data set, e.g. `download=False`; of your own pictures `image_size`, 28 or
+             (32, 48), and `image_channels`, 1 for grey or 3 for colour.
 
     ValueError for an unknown name, split or option, and damaged files; FileNotFoundError, which
     says where to put it, if it is neither found nor downloaded.
     """
     name = "arrays" if name in FILES else name
+    if name in ("arrays", "folder") and "channels" in options:  # as cards of earlier runs have it
+        options["image_channels"] = options.pop("channels")
     check_options(name, options)
     splits = getattr(module_of(name), "SPLITS", SPLITS)
     if split not in splits:

@@ -27,7 +27,7 @@ WORDS = {  # in the names of arrays and columns
 
 def load(
     split, root=None, *,
-    images="", labels="", shape="", range=0.0, image_size=(), channels=0, download=True,
+    images="", labels="", shape="", range=0.0, image_size=(), image_channels=0, download=True,
 ):  # fmt: skip
     """Load a split of the arrays of a file, or of all such files in a folder.
 
@@ -47,7 +47,7 @@ def load(
     range           the largest value, by which images are divided; 0: see `_given.pixels`.
     image_size      one side of a square or (height, width) in pixels: images are resized until
                     they cover it, and the centre is cropped; (): as they are.
-    channels        1 for grey, 3 for colour; 0: as they are.
+    image_channels  1 for grey, 3 for colour; 0: as they are.
     """
     arrays = read(root, labels)
     found, unused = _by_split(arrays, {"images": images, "labels": labels}, root)
@@ -58,7 +58,7 @@ def load(
     target = numbered[source]
     whole = arrays[found[source][0]]
     kinds = opening.kinds(map(io.BytesIO, whole)) if whole.dtype == object else []
-    pixels = _pixels(whole, len(target), shape, range, image_size, channels)
+    pixels = _pixels(whole, len(target), shape, range, image_size, image_channels)
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
@@ -89,7 +89,7 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
     """
     expected = f"files of arrays ({', '.join(READERS)})"
     if root is None or not Path(root).exists():
-        what = "none was named" if root is None else f"{root} is not there"
+        what = "none was named" if root is None else f"{root} {opening.absent(root)}"
         raise FileNotFoundError(f"{expected} are needed by --data-dir FILE, but {what}")
     place = Path(root).parent if Path(root).suffix == ".npy" else Path(root)  # with its labels
     found = sorted(place.rglob("*")) if place.is_dir() else [place]

@@ -187,12 +187,8 @@ def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
 
     objects, parts, distance, jitter, distractors, overlap, rotation, _ = astuple(options)
     N, P = CHUNK, objects * parts + distractors
-    kinds, layout = (
-        torch.stack(x)
-        for x in zip(
-            *(arrangement(k, parts, APART_PX[distance]) for k in range(len(CLASSES))), strict=True
-        )
-    )
+    each = (arrangement(k, parts, APART_PX[distance]) for k in range(len(CLASSES)))
+    kinds, layout = map(torch.stack, zip(*each, strict=True))
     classes = _classes(draw, split, objects)
     angle = math.radians(rotation) * uniform(-1, 1, N, objects)
     if split == "test-outside":
@@ -211,14 +207,9 @@ def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
     moved = moved + uniform(-jitter, jitter, *moved.shape)
     turn = own[..., 2] + angle[..., None] + uniform(-1, 1, N, objects, parts) * jitter / RADIUS_PX
     poses = torch.cat([moved, turn[..., None], scale[..., None, None].expand(-1, -1, parts, 1)], -1)
-    free = torch.cat(
-        [
-            centres[:, objects:],
-            uniform(-math.pi, math.pi, N, distractors, 1),
-            uniform(*SCALE, N, distractors, 1),
-        ],
-        -1,
-    )
+    own_turn = uniform(-math.pi, math.pi, N, distractors, 1)
+    own_scale = uniform(*SCALE, N, distractors, 1)
+    free = torch.cat([centres[:, objects:], own_turn, own_scale], -1)
     wholes = torch.arange(objects).repeat_interleave(parts)
     wholes = torch.cat([wholes, torch.full((distractors,), -1)]).expand(N, P)
     free_kinds = torch.randint(len(KINDS), (N, distractors), generator=draw)

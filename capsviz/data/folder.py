@@ -8,18 +8,23 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from capsviz import discovery, memory
 from capsviz.data import Dataset, _splits, available
 from capsviz.pictures import opening
 
+SIDE = 28  # pixels of a picture's sides, and grey, where nothing else is asked for
+COLOUR = 0.03  # difference of channels in a picture that is not grey; JPEG rounds by 0.01
+LONG = 64  # pixels of the longer side of a size that is proposed
+
 
 class NoFolderError(FileNotFoundError, ValueError):
     """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
-def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, download=True):
+def load(split, root=None, *, image_size=None, image_channels=None, range=0.0, download=True):
     """Class folders of pictures.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
@@ -31,16 +36,18 @@ def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, downlo
 
     Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
     and fractions by 1. A picture is resized until it covers `image_size`, one side of a square or
-    (height, width) in pixels, and the centre is cropped; `channels` is 1 for grey, 3 for colour.
+    (height, width) in pixels, and the centre is cropped; `image_channels` is 1 for grey, 3 for
+    colour. None are 28 and 1, and a doubt for pictures that this changes.
     """
-    if channels not in (1, 3):
-        raise ValueError(f"channels must be 1 or 3, got {channels}")
+    if image_channels not in (None, 1, 3):
+        raise ValueError(f"image_channels must be 1 or 3, got {image_channels}")
+    size, channels = SIDE if image_size is None else image_size, image_channels or 1
     ready, unused = sources(root)
     samples, classes = _samples(ready, split, root)
-    height, width = opening.height_and_width(image_size)
+    height, width = opening.height_and_width(size)
     what = f"{len(samples)} pictures of {height} x {width}"
     memory.require(len(samples) * channels * height * width, what, "choose a smaller image_size")
-    images, labels, errors = [], [], []
+    images, labels, errors, sizes, coloured = [], [], [], {}, set()
     for place in _splits.in_turn([label for _, label in samples]):
         path, label = samples[place]
         try:
@@ -48,7 +55,10 @@ def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, downlo
         except ValueError as error:
             errors.append(" ".join(str(error).split()))
         else:
-            images.append(opening.cover(pixels, image_size, channels))
+            sizes[path] = pixels.shape[:2]
+            if np.ptp(pixels[::2, ::2], -1).max() > COLOUR:
+                coloured.add(path)
+            images.append(opening.cover(pixels, size, channels))
             labels.append(label)
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
@@ -60,6 +70,7 @@ def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, downlo
             f"e.g. {errors[0]}"
         )
     doubts = opening.doubts(opening.kinds(path for path, _ in samples), range)
+    doubts += _changed(sizes, coloured, image_size, image_channels)
     if split != "train" and "train" in ready:
         both = (_samples(ready, "train", root)[0], samples)
         names = ([(path.stem, label) for path, label in some] for some in both)
@@ -72,6 +83,32 @@ def load(split, root=None, *, image_size=(28, 28), channels=1, range=0.0, downlo
         torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
         left_out="\n".join(told) or None, doubts=tuple(doubts), kind="folder",
     )  # fmt: skip
+
+
+def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channels) -> list[str]:
+    """Return how pictures of (h, w) differ from one another, or from what they are made unasked."""
+    doubts, (height, width) = [], opening.height_and_width(size or SIDE)
+    ((h, w), _), *_ = Counter(sizes.values()).most_common(1)
+    if size is None and (h, w) != (SIDE, SIDE):
+        less = max(1, -(-max(h, w) // LONG))
+        doubts.append(
+            f"pictures, most of {w} x {h} pixels, are made {SIDE} x {SIDE}: choose their size by "
+            f"--image-size, as {h // less}x{w // less} (height x width)"
+        )
+    if channels is None and coloured:
+        doubts.append("pictures in colour are made grey: --image-channels 3 keeps the colour")
+    if (
+        channels == 3
+        and coloured
+        and (grey := [path.name for path in sizes if path not in coloured])
+    ):
+        doubts.append(f"{len(grey)} pictures are grey among colour: {discovery.some(grey, 3)}")
+    times = {path: max(height / h, width / w) for path, (h, w) in sizes.items()}
+    path = max(times, key=lambda path: times[path])
+    if times[path] >= 2 > min(times.values()):
+        h, w = sizes[path]
+        doubts.append(f"{path.name} of {w} x {h} pixels is enlarged {times[path]:.1f} times")
+    return doubts
 
 
 def _samples(ready: Mapping[str, Path], split: str, root):
@@ -125,7 +162,7 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
     if not Path(root).is_dir():
         what = "is a file: unpack it, or choose another --dataset"
         raise FileNotFoundError(
-            f"{needed}, but {root} {what if Path(root).exists() else 'is not there'}"
+            f"{needed}, but {root} {what if Path(root).exists() else opening.absent(root)}"
         )
     root = _inner(Path(root))
     ready: dict[str, Path] = {}

@@ -285,17 +285,14 @@ def _caption(about: reproductions.Table, cards: list[Any]) -> str:
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
     hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
-    return " ".join(
-        [
-            *about.caption.split(),
-            f"{epochs} epoch{'s' * (epochs != '1')} of {listed('training', 'images')} training "
-            f"images, batches of {listed('recipe', 'batch_size')}, schedule "
-            f"{listed('recipe', 'schedule')}, {listed('training', 'precision')}, "
-            f"{'; '.join(hardware)}; {listed('results', 'test', 'n')} test images.",
-            READING,
-            *(f"Note: {notice}." for notice in notices),
-        ]
+    trained = (
+        f"{epochs} epoch{'s' * (epochs != '1')} of {listed('training', 'images')} training "
+        f"images, batches of {listed('recipe', 'batch_size')}, schedule "
+        f"{listed('recipe', 'schedule')}, {listed('training', 'precision')}, "
+        f"{'; '.join(hardware)}; {listed('results', 'test', 'n')} test images."
     )
+    notes = [f"Note: {notice}." for notice in notices]
+    return " ".join([*about.caption.split(), trained, READING, *notes])
 
 
 def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:

@@ -108,12 +108,8 @@ def true_votes(made: Assemblies, parts: int, apart_px: float, *, poses: bool = T
         for kind, own in zip(*assemblies.arrangement(j, parts, apart_px), strict=True):
             cos, sin = (angle - own[2]).cos(), (angle - own[2]).sin()
             across, down = cos * own[0] - sin * own[1], sin * own[0] + cos * own[1]
-            pose = torch.stack(
-                [
-                    (x - size * across) / STEP_PX, (y - size * down) / STEP_PX,
-                    cos / STEP_RAD, sin / STEP_RAD,
-                ], -1,
-            )  # fmt: skip
+            moved = (x - size * across) / STEP_PX, (y - size * down) / STEP_PX
+            pose = torch.stack([*moved, cos / STEP_RAD, sin / STEP_RAD], -1)
             pose = pose if poses else torch.zeros_like(pose)
             wave = (pose @ directions + offsets).cos() * math.sqrt(2 / FEATURES)
             votes[:, :, j] = wave.where((made.part_types == kind)[..., None], votes[:, :, j])

@@ -35,8 +35,10 @@ class Inputs:
 
     @property
     def name(self) -> str:
-        """Of the network, from its card."""
-        return self.alias or self.model.card.get("name", "unnamed")
+        """Of the network, from its card; of one that is called as a user's data set, of the run."""
+        name = self.alias or self.model.card.get("name", "unnamed")
+        own = name == self.dataset.name and self.dataset.loader in pictures.OWN
+        return _short(name, self.source) if own else name
 
     @property
     def device(self) -> torch.device:
@@ -121,7 +123,7 @@ def open_inputs(
         shape, _ = images_and_classes(model)
         if part.image_shape != shape and len(shape) == 3:
             with suppress(ValueError):  # the data set has one size only
-                resized: dict = {"image_size": shape[1:], "channels": shape[0]}
+                resized: dict = {"image_size": shape[1:], "image_channels": shape[0]}
                 part, loaded = data.load(str(dataset), split, data_dir, **resized), resized
     else:
         if checkpoint is None and dataset not in checkpoints.shipped():
@@ -264,14 +266,8 @@ def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str
 def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
     """Names; for a name that several have the run's folder or file, or its path, if not shipped."""
 
-    def short(name: str, source: str) -> str:
-        path = Path(source)
-        if path.suffix not in (".safetensors", ".py"):
-            return path.name
-        return path.resolve().parent.name if path.stem == name else path.stem
-
     names = list(own)
-    for call in (short, lambda name, source: source):
+    for call in (_short, lambda name, source: source):
         names = [
             call(name, source)
             if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
@@ -279,6 +275,14 @@ def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
             for now, name, source in zip(names, own, sources, strict=True)
         ]
     return names
+
+
+def _short(name: str, source: str) -> str:
+    """The folder of a run, or the file of a network."""
+    path = Path(source)
+    if path.suffix not in (".safetensors", ".py"):
+        return path.name or path.resolve().name
+    return path.resolve().parent.name if path.stem == name else path.stem
 
 
 def _known(source: str) -> str:

@@ -173,7 +173,8 @@ def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
     """
     folders = os.path.commonprefix([Path(run).name for run in runs])  # noqa: RUF071
     folders = re.sub(r"\d*$", "", folders).strip("-_.")  # of the seeds 10 and 11 a digit is common
-    opened = [replace(first, alias=first.name if first.alias is None else folders or first.name)]
+    plain = first.alias is None and first.name == first.model.card.get("name")
+    opened = [replace(first, alias=first.name if plain else folders or first.name)]
     for run in runs[1:]:
         model = checkpoints.load(run, device=first.device)
         check_fit(model, first.dataset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import warnings
@@ -67,6 +68,16 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
             else:
                 others[ending] += 1
     return sorted(pictures, key=lambda path: (str(path.parent), path.name)), +others
+
+
+def absent(path) -> str:
+    """Return that a path is not there, and what its name may be meant for."""
+    place = Path(path).expanduser()
+    others = {p.name: p for p in place.parent.iterdir()} if place.parent.is_dir() else {}
+    for name in difflib.get_close_matches(place.name, others, 1):
+        kind = "folder" if others[name].is_dir() else "file"
+        return f"is not there: did you mean the {kind} '{Path(path).with_name(name)}'?"
+    return "is not there"
 
 
 def _refuse(error: OSError) -> None:

@@ -152,13 +152,9 @@ def lines(one: Comparison) -> str:
         return format(value, form)
 
     seeds = ", ".join(map(str, one.seeds))
-    rows = [(name, text(value)) for name, value in plain(one).items() if name not in HEAD]
-    return "\n".join(
-        [
-            f"{one.first} less {one.second}: {one.accuracy.n} pairs, seeds {seeds}",
-            *(f"  {name.replace('_', ' '):28}{value}" for name, value in rows),
-        ]
-    )
+    rows = [(name.replace("_", " "), v) for name, v in plain(one).items() if name not in HEAD]
+    head = f"{one.first} less {one.second}: {one.accuracy.n} pairs, seeds {seeds}"
+    return "\n".join([head, *(f"  {name:28}{text(value)}" for name, value in rows)])
 
 
 def plain(one: Comparison) -> dict[str, Any]:

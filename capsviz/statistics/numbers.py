@@ -72,15 +72,17 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
     ----------
     names  of the estimates; None: all. Of a longer one that is named, the first along its first
            axis are shown: of several networks, the first.
+
+    A result's `unsaid` estimates, as ratios of a network's error to its own, are in CSV alone.
     """
-    found = []
+    found, unsaid = [], getattr(result, "unsaid", ()) if most <= LARGEST else ()
     for name, key, one in estimates_of(result):
         shape = one.value.shape
         places = list(np.ndindex(shape)) if one.value.size <= most else []
         if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
             places = [(0, *rest) for rest in np.ndindex(shape[1:])]
         form = getattr(result, "formats", {}).get(name, ".4g")
-        if places and (names is None or name in names):
+        if places and (names is None or name in names) and name not in unsaid:
             labels = _labels(result, name, shape)
             for place in places:
                 where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(place))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from capsviz.tracing import images_at_a_time, inference, reconstructs
 from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
 
+LOW = 0.0002  # learning rate at which also few images of few classes are learned
 NOTHING = 0.98  # of the least loss without looking at the images: nothing was learned
 
 
@@ -44,8 +45,17 @@ class Evaluation(NamedTuple):
         """Return the share of images that are of the largest class; None for K > 1."""
         return None if self.confusion is None else max(map(sum, self.confusion)) / self.n
 
-    def doubts(self) -> list[str]:
-        """Return a line for each sign that nothing was learned, with the likely causes in order."""
+    def mistaken(self, classes: Sequence[str]) -> list[tuple[str, str, int]]:
+        """Return true class, predicted class and number of images, the most first."""
+        rows = zip(classes, self.confusion or (), strict=False)
+        pairs = [(a, b, n) for a, row in rows for b, n in zip(classes, row, strict=True) if n]
+        return sorted((one for one in pairs if one[0] != one[1]), key=lambda one: -one[2])
+
+    def doubts(self, card: Mapping) -> list[str]:
+        """Return a line for each sign that nothing was learned, with the likely causes in order.
+
+        The learning rate of a `card` is no cause if it is `LOW` already.
+        """
         if self.confusion is None or len(self.per_class) < 2:
             return []
         share, found = max(map(sum, self.confusion)) / self.n, []
@@ -57,7 +67,9 @@ class Evaluation(NamedTuple):
                 f"the margin loss is {self.margin_loss:.3f} per image, and capsule lengths that "
                 f"are the same for every image reach {least:.3f}"
             )
-        causes = "the labels, the learning rate (lower it), the number of steps (more epochs)"
+        rate = card.get("recipe", {}).get("learning_rate", 1)
+        lower = f"the learning rate (--learning-rate {LOW}), " if rate > LOW else ""
+        causes = f"the labels, {lower}the number of steps (more epochs, a smaller --batch-size)"
         if share > 0.5:
             causes = f"the largest class ({share:.0%} of the images), {causes}"
         return [f"WARN {one}: check, in this order, {causes}" for one in found]

@@ -30,13 +30,11 @@ def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
         apart = set(decoder.parameters())
         groups = [([p for p in model.parameters() if p not in apart], *own)]
         groups += [(list(decoder.parameters()), *other)]
-    return torch.optim.Adam(
-        [
-            {"params": params, "lr": rate, "initial_lr": rate, "weight_decay": decay}
-            for params, rate, decay in groups
-        ],
-        fused=True,
-    )
+    each = [
+        {"params": params, "lr": rate, "initial_lr": rate, "weight_decay": decay}
+        for params, rate, decay in groups
+    ]
+    return torch.optim.Adam(each, fused=True)
 
 
 def parameters(optimiser: torch.optim.Optimizer) -> list[nn.Parameter]:

@@ -78,8 +78,9 @@ class Recipe:
     @property
     def training_data_options(self) -> dict:
         """Options of the data set for training images: whole, as training crops at random."""
-        own = {"image_size": self.image_size, "channels": self.image_channels}
-        own["pad_px"] = self.pad_px or None
+        own = {
+            name: getattr(self, name) or None for name in ("image_size", "image_channels", "pad_px")
+        }
         return {**self.dataset_options, **{k: v for k, v in own.items() if v is not None}}
 
     def __post_init__(self):

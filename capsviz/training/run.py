@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -13,6 +13,8 @@ from torch import nn
 
 from capsviz import checkpoint, data, discovery
 from capsviz.files import locked
+from capsviz.nn import models
+from capsviz.pictures import OWN
 from capsviz.training.cards import describe, store, stored
 from capsviz.training.distributed import Team
 from capsviz.training.history import Epoch, finished, read_history
@@ -67,6 +69,32 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     fixed["options"] = recipe.options | {k: v for k, v in flags.items() if k not in own} | named
     recipe = replace(recipe, **fixed)
     return name or recipe.dataset, recipe
+
+
+def suited(
+    recipe: Recipe, train: data.Dataset, earlier: Mapping | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Recipe:  # fmt: skip
+    """Return a recipe that standardises a user's own images if they are bright and it is open.
+
+    Images of a mean above their standard deviation, as on a bright or grey ground, saturate the
+    capsules, and the network stays at chance. The recipe of an `earlier` run to go on with decides
+    otherwise. `report` is called with a line if it does.
+    """
+    ours = discovery.entries("capsviz.data")[train.loader].ours and train.loader not in OWN
+    known = discovery.parameters(discovery.load(models.PACKAGE, recipe.model, what="model").build)
+    fixed = "standardised" in recipe.options or "standardised" not in known or recipe.init_from
+    if ours or fixed or train.inputs:
+        return recipe
+    deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
+    if not (mean > deviation if earlier is None else earlier["options"].get("standardised")):
+        return recipe
+    report(
+        f"pixels of {train.name} have mean {mean:.2f} and standard deviation {deviation:.2f}: the "
+        "network brings each image to mean 0 and standard deviation 1 (as they are: --option "
+        "standardised=false)"
+    )
+    return replace(recipe, options={**recipe.options, "standardised": True})
 
 
 def load(recipe: Recipe, split: str, root=None) -> data.Dataset:

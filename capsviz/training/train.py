@@ -37,6 +37,7 @@ from capsviz.training.recipe import Recipe, resolve_precision
 from capsviz.transforms.augment import Augmentation, to_float
 
 NAMED = 4  # tensors that a message names
+KNOWN = 50  # steps after which the loss of a network that learns has fallen
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
@@ -173,6 +174,9 @@ def fit(
             if on_epoch is not None:
                 with weights_that_count(model, average):
                     on_epoch(record[-1], model)
+            if epoch < recipe.epochs and (epoch - 1) * steps < KNOWN <= epoch * steps:
+                for line in validated.doubts({"recipe": vars(recipe)}):
+                    report(line.replace("WARN ", f"WARN validation, epoch {epoch}: ", 1))
         record = team.agree(record)
     if stopped_early(recipe, record):
         report(

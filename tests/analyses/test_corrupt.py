@@ -164,6 +164,12 @@ def test_the_table_has_every_corruption_mean_and_ratio(result):
     assert rows[-4] == ["mCE", "–", "–", "–"]
 
 
+def test_a_single_network_has_no_ratios_to_itself(models, sample):
+    alone = measured({"a": models["a"]}, *sample, only=("fog",))
+    said = Corrupt().findings(alone) + str(Corrupt().table(alone))
+    assert "mean error over corruptions" in said and "mCE" not in said and "total" not in said
+
+
 def write_published(root, dataset):
     """The images of a data set, inverted, as MNIST-C's files of fog."""
     folder = root / "mnist_c" / "fog"

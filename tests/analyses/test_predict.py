@@ -12,7 +12,8 @@ from helpers.photographs import photograph
 from PIL import Image
 
 from capsviz import checkpoint, data, discovery, results
-from capsviz.analyses.predict import SIDE, square
+from capsviz.analyses.predict import SIDE, Predict, square
+from capsviz.analyses.predict.draw import _layout
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
@@ -120,6 +121,24 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     again = command_line.run("redraw", "out/steps.json", "--output", "again", "--format", "png")
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
+
+
+def test_of_many_pictures_those_unlike_the_training_data_are_drawn_first(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("capsviz.analyses.predict.PICTURES", 2)
+    for k, name in enumerate(("3.jpg", "2.jpg")):
+        pixels = np.random.default_rng(k).integers(0, 256, (28, 28), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / name)
+    said = run("photos", "--save-figure", "out/steps.png")
+    assert said.stderr.splitlines()[-1] == "2 of 4 pictures drawn"
+    found, _ = results.read_result(tmp_path / "out" / "steps.json")
+    assert found.files == ["2.jpg", "3.jpg"] and all(found.unlike)
+    assert "2 of 4 pictures drawn" in Predict().caption(found)
+    many = found._replace(**{name: value * 6 for name, value in found._asdict().items()
+                             if isinstance(value, list) and name != "steps"},
+                          pictures=np.concatenate([found.pictures] * 6), of=12)  # fmt: skip
+    assert _layout(many, 7.16)[1:3] == (2, 6) and _layout(many, 3.25)[1:3] == (1, 8)
 
 
 def test_a_step_is_fitted_in_without_changing_its_shape():

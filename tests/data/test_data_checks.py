@@ -128,6 +128,7 @@ def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):
     ("source", "message"),
     [
         ("mnits", "unknown data set 'mnits', expected one of: .* or a folder or file"),
+        ("part", "part is not there: did you mean the folder 'parts'?"),
         ("x.zip", "class folders in it, but .*x.zip is a file: unpack it"),
         (".", "has no class folders with pictures in them"),
     ],
@@ -137,6 +138,7 @@ def test_a_source_that_is_no_data_set_is_refused_in_one_line(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.zip").write_bytes(b"PK")
+    (tmp_path / "parts").mkdir()
     said = run(source)
     assert said.exit_code in (1, 2) and len(said.stderr.splitlines()) == 1
     assert re.search(message, said.stderr), said.stderr

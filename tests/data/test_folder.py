@@ -68,6 +68,23 @@ def test_splits_are_those_of_the_folders_and_the_missing_ones_are_drawn_by_class
     assert ("no class folder (5 in test)" in left_out) == ("test" in tree)
 
 
+def test_what_is_made_of_pictures_unasked_is_said_with_the_options(tmp_path):
+    make_folder(tmp_path, {f"{s}/{c}": 6 for s in data.SPLITS for c in "ab"}, size=(48, 32))
+    Image.new("RGB", (16, 11), (90, 0, 0)).save(tmp_path / "train" / "a" / "0.png")
+
+    def doubts(**options):
+        return data.load("folder", "train", tmp_path, **options).doubts
+
+    size, colour, larger = doubts()
+    assert "most of 48 x 32 pixels, are made 28 x 28: choose" in size and "as 32x48 (" in size
+    assert colour == "pictures in colour are made grey: --image-channels 3 keeps the colour"
+    assert larger == "0.png of 16 x 11 pixels is enlarged 2.5 times"
+    grey, larger = doubts(image_size=[32, 48], image_channels=3)
+    assert grey.startswith("5 pictures are grey among colour: ") and "3.0 times" in larger
+    assert doubts(image_size=[32, 48], channels=3) == (grey, larger)  # as of earlier cards
+    assert len(doubts(image_channels=1)) == len(doubts(image_size=28)) == 2
+
+
 def test_a_picture_is_turned_as_its_camera_says(tmp_path):
     make_folder(tmp_path, {"train/a": 4, "train/b": 4, "test/a": 1, "test/b": 1})
     turned = Image.new("L", (28, 28))

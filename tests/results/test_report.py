@@ -75,11 +75,16 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
     for part in (
         "<dd>1,129,360</dd>", "dynamic, 3 iterations", "12 of the 360 test images of digits",
         "What to see", "What not to conclude", "Method", "Numbers with their intervals",
-        "PASS", "weights sha256",
+        "PASS", "weights sha256", "true class, predicted class</th><th>0</th><th>1</th>",
     ):  # fmt: skip
         assert part in page, part
     count = page.count("<figure>")
     assert page.count("<figcaption>") == count
+
+
+def test_of_many_classes_it_lists_the_largest_confusions(written, monkeypatch):
+    monkeypatch.setattr(reports, "MANY", 9)
+    assert "<th>predicted class</th><th>images</th>" in reports.render(written[1])
 
 
 def test_it_begins_with_its_answer(written):

@@ -130,12 +130,17 @@ def planted(confusion, margin_loss):
 def test_a_network_that_always_says_the_larger_class_is_not_called_good():
     found = planted([[190, 0], [10, 0]], 0.05)
     assert (found.accuracy, found.balanced_accuracy, found.largest_share) == (0.95, 0.5, 0.95)
-    one, plateau = found.doubts()
+    one, plateau = found.doubts({})
     assert one.startswith("WARN one class is predicted for all 200 images: check, in this order, ")
     order = [one.index(cause) for cause in ("largest class (95%", "labels", "rate", "steps")]
     assert order == sorted(order)
     assert "the margin loss is 0.050" in plateau and "reach 0.045" in plateau
-    assert planted([[188, 2], [2, 8]], 0.01).doubts() == []
+    assert planted([[188, 2], [2, 8]], 0.01).doubts({}) == []
+    assert "the learning rate (--learning-rate 0.0002)" in one
+    assert "learning rate" not in found.doubts({"recipe": {"learning_rate": 0.0002}})[0]
+    assert planted([[9, 1, 2], [0, 5, 0], [0, 0, 1]], 0).mistaken("abc") == [
+        ("a", "c", 2), ("a", "b", 1)
+    ]  # fmt: skip
 
 
 def test_the_plateau_of_the_margin_loss_is_the_least_of_all_constant_lengths():
@@ -152,7 +157,9 @@ def test_the_plateau_of_the_margin_loss_is_the_least_of_all_constant_lengths():
 
 def test_a_loss_at_its_plateau_warns_unless_the_accuracy_shows_that_something_was_learned():
     even = [[10, 10], [10, 10]]
-    (line,) = planted(even, 0.22).doubts()
+    (line,) = planted(even, 0.22).doubts({})
     assert "per image, and capsule lengths that are the same for every image reach 0.213" in line
-    assert planted(even, 0.1).doubts() == []
-    assert planted([[20, 0], [0, 20]], 0.3).doubts() == []  # another objective than the margin loss
+    assert planted(even, 0.1).doubts({}) == []
+    assert (
+        planted([[20, 0], [0, 20]], 0.3).doubts({}) == []
+    )  # another objective than the margin loss

@@ -50,6 +50,35 @@ def test_the_shipped_weights_of_a_data_set_see_the_images_that_their_card_names(
     assert asked == [("multimnist", {"pairs": 4})] * 2
 
 
+@pytest.mark.parametrize(("ground", "channels", "on"), [(150, 3, 1), (230, 1, 1), (0, 3, 0)])
+def test_own_images_of_a_bright_ground_are_standardised_unless_something_else_decides(
+    ground, channels, on
+):
+    images = torch.full((40, channels, 12, 12), ground, dtype=torch.uint8)
+    images[:, :, 4:8, 4:8] = 90
+    part = data.Dataset(images, [0, 1] * 20, kind="folder")
+    said, recipe = [], replace(RECIPE, dataset="folder", options={})
+    suited = pipeline.suited(recipe, part, report=said.append)
+    assert suited.options == ({"standardised": True} if on else {}) and len(said) == on
+    assert pipeline.suited(recipe, part, earlier={"options": {}}) == recipe  # of a run without it
+    assert pipeline.suited(recipe, part, earlier=vars(suited)) == suited
+    assert pipeline.suited(recipe, replace(part, kind="mnist")) == recipe
+    for more in ({"options": {"standardised": False}}, {"model": "resnet"}, {"init_from": "x"}):
+        other = replace(recipe, **more)
+        assert pipeline.suited(other, part) == other
+
+
+def test_that_nothing_is_learned_is_said_after_the_epoch_in_which_it_is_known(
+    splits, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(train, "KNOWN", 4)  # steps: two in an epoch
+    said, recipe = [], replace(RECIPE, epochs=3, learning_rate=1e-9)
+    pipeline.run("x", recipe, splits, tmp_path, device="cpu", report=said.append)
+    starts = [line.partition(":")[0] for line in said[1:]]
+    assert starts[:3] == ["epoch 1/3", "epoch 2/3", "WARN validation, epoch 2"]
+    assert "--learning-rate" not in "".join(said) and starts[-1] == "epoch 3/3"
+
+
 @pytest.mark.parametrize(
     ("cost", "stored"), [(0.0004, "float16"), (0.1, "float32"), (None, "float32")]
 )

@@ -26,12 +26,7 @@ from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
-from capsviz.nn.models._bases import (
-    ClassPoses,
-    require_class_poses,
-    routing_values,
-    settings_from,
-)
+from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
 from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import ParentNorm
 from capsviz.validation import Above, Positive, Sizes, Weight

@@ -14,21 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz import discovery
 from capsviz.results import COLOURS
-from capsviz.results.leaderboard.columns import (
-    COLUMNS,
-    FIRST,
-    Column,
-    affine_names,
-    number_of_runs,
-)
-from capsviz.results.leaderboard.sources import (
-    NONE,
-    Network,
-    Record,
-    read,
-    read_shipped,
-    unnamed,
-)
+from capsviz.results.leaderboard.columns import COLUMNS, FIRST, Column, affine_names, number_of_runs
+from capsviz.results.leaderboard.sources import NONE, Network, Record, read, read_shipped, unnamed
 from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing.needs import BY_DEFINITION
@@ -149,16 +136,13 @@ def cells(
     units |= {"accuracy": "%", "training": "min"}
     names = TITLES if names is None else names
     header = [", ".join(filter(None, [name, units.get(name)])) for name in names]
-    texts = [
-        [
-            _cell(row.cells.get(name), known[name], row) if name in known else _of_card(row, name)
-            for name in names
-        ]
-        for row in table
-    ]
-    return ["network", *header], [
-        [row.network.name, *some] for row, some in zip(table, texts, strict=True)
-    ]
+
+    def text(row, name):
+        of = known.get(name)
+        return _of_card(row, name) if of is None else _cell(row.cells.get(name), of, row)
+
+    rows = [[row.network.name, *(text(row, name) for name in names)] for row in table]
+    return ["network", *header], rows
 
 
 def _of_card(row: Row, name: str) -> str:

@@ -178,15 +178,13 @@ def _json(path: Path):
 def network(card: dict) -> Network:
     """Return a network from its card."""
     test, training = card.get("results", {}).get("test"), card.get("training", {})
-    accuracy = (
-        None if test is None else Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
-    )
+    measured = test and Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
     return Network(
         card.get("name", "unnamed"),
         card["dataset"]["name"],
         [card.get("recipe", {}).get("seed", 0)],
         [card["weights"].get("sha256")],
-        accuracy,
+        measured,
         card["weights"].get("parameters"),
         training.get("seconds"),
         training.get("hardware"),

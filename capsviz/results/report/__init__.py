@@ -36,7 +36,7 @@ NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains it
 OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
 ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
-NUMBERS = 3  # of each
+NUMBERS, MANY = 3, 20  # of each, and classes: of more, the largest confusions alone are listed
 PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
 FOLDER = Path(__file__).parent
 DPI, LARGEST_SVG = 160, 250_000  # of a PNG, and bytes
@@ -91,6 +91,7 @@ class Contents(NamedTuple):
     sections: list[Section]
     left_out: list[tuple[str, str, str]]  # network, analysis, and why
     dataset: str
+    classes: tuple[str, ...]
     notices: list[str]  # of the data, and of what was predicted
     n: int
     images: int  # of the split
@@ -118,25 +119,13 @@ def collect(
     networks  opened, with the same data; the first is the reference.
     names     of analyses, from `choose`.
     settings  number of images, seed, and the single image that is shown.
-    report    receives a line for each analysis that is done or left out.
+    report    receives a line for each analysis that is begun or left out.
     """
-    sections, left_out = [], []
-
-    def attempt(name: str, network: str | None, drawn: Iterator[Figure]) -> None:
-        who = network or "all networks"
-        try:
-            figures = list(drawn)
-        except Exception as error:  # whatever it is, the others are shown
-            left_out.append((who, name, " ".join(str(error).split())))
-            report(f"{name} of {who} left out: {left_out[-1][2]}")
-            return
-        if figures:
-            sections.append(Section(name, network, *about(name), figures))
-            report(f"{name} of {who}: {len(figures)} figures")
-        else:
-            left_out.append((who, name, "there is no figure of this network and these images"))
-
-    first = networks[0]
+    sections, left_out, first = [], [], networks[0]
+    work: list[tuple[str, str | None, Iterator[Figure]]] = []
+    if len(networks) > 1 and first.dataset.parts is None:
+        work = [(name, None, _of_all(name, networks, settings)) for name in COMPARED]
+    work += [(name, one.name, _of_one(name, one, settings)) for one in networks for name in names]
     with remember():
         parts = [one.dataset.sample(settings.n) for one in networks]
         hits = [
@@ -147,18 +136,28 @@ def collect(
         accuracies = compare_means(torch.stack(hits).numpy(), counts)
         described = [_network(one, accuracies[k], parts[k]) for k, one in enumerate(networks)]
         notices = [line for one in networks for line in (one.notice or "").splitlines()]
-        doubts = [f"{one.name}: {line}" for one in described for line in one.evaluation.doubts()]
+        doubts = [
+            f"{one.name}: {line}" for one in described for line in one.evaluation.doubts(one.card)
+        ]
         for line in doubts:
             report(line)
-        if len(networks) > 1 and first.dataset.parts is None:
-            for name in COMPARED:
-                attempt(name, None, _of_all(name, networks, settings))
-        for one in networks:
-            for name in names:
-                attempt(name, one.name, _of_one(name, one, settings))
+        for number, (name, network, drawn) in enumerate(work, 1):
+            who, why = (
+                network or "all networks",
+                "there is no figure of this network and these images",
+            )
+            report(f"analysis {number} of {len(work)}: {name} of {who}")
+            try:
+                if figures := list(drawn):
+                    sections.append(Section(name, network, *about(name), figures))
+                    continue
+            except Exception as error:  # whatever it is, the others are shown
+                why = " ".join(str(error).split())
+            left_out.append((who, name, why))
+            report(f"{name} of {who} left out: {why}")
     return Contents(
-        described, sections, left_out, first.dataset.name, list(dict.fromkeys(notices + doubts)),
-        settings.n, len(first.dataset), capsviz.__version__,
+        described, sections, left_out, first.dataset.name, first.dataset.classes,
+        list(dict.fromkeys(notices + doubts)), settings.n, len(first.dataset), capsviz.__version__,
     )  # fmt: skip
 
 
@@ -278,6 +277,7 @@ def render(contents: Contents) -> str:
         longer={id(one): numbers.left_out(one.result) for one in figures},
         key=id,
         card_rows=cards.rows,
+        many=MANY,
         summary=summary,
     )
 

@@ -6,14 +6,7 @@ from helpers.random_tensors import B, D, E, J, draw
 from helpers.routing_cases import FUSED, close, learned, rounds, takes
 
 from capsviz.nn import routing
-from capsviz.nn.links import (
-    Links,
-    convolution_links,
-    fuse_places,
-    of_slots,
-    route_places,
-    softmax,
-)
+from capsviz.nn.links import Links, convolution_links, fuse_places, of_slots, route_places, softmax
 from capsviz.nn.routing import _mixture, _parts
 
 WINDOWS, _ = convolution_links((3, 3, 4), 2, 1)  # 36 children, 6 places of 12 slots
