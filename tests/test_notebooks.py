@@ -12,9 +12,9 @@ from capsviz import discovery
 
 LACKING = "pip install nbformat nbclient ipykernel"
 notebooks = pytest.importorskip("helpers.notebooks", reason=LACKING)
-DOCS = sources.ROOT / "docs"
+kernel, DOCS = notebooks.kernel, sources.ROOT / "docs"
 SHORTER = {  # of each notebook, numbers that make its run shorter in cells that may vary
-    "tour": {"epochs": 2, "fit": 16},
+    "tour": {"epochs": 2, "limit": 128, "fit": 16, r"model}, \*inputs.images": 40},
     "own-network": {"epochs": 2},
     "paper-figures": {},
 }
@@ -47,8 +47,8 @@ def test_what_is_shown_is_drawn(committed):
 
 
 @pytest.mark.slow
-def test_it_runs_and_says_what_is_written_in_it(name, committed, tmp_path):
-    executed = notebooks.execute(DOCS / f"{name}.ipynb", tmp_path, **SHORTER[name])
+def test_it_runs_and_says_what_is_written_in_it(name, kernel, committed, tmp_path):
+    executed = notebooks.execute(kernel, DOCS / f"{name}.ipynb", tmp_path, **SHORTER[name])
     notebooks.assert_says_the_same(committed, executed)
 
 

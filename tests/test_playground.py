@@ -69,7 +69,7 @@ def looked(page, name, image, **how):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_is_pytorchs(page, name):
     model = capsviz.load(name)
-    images = capsviz.data.load("digits", "test").first(20).images / 255
+    images = capsviz.data.load("digits", "test").first(5).images / 255
     trace = capsviz.trace(model, images)
     for k, image in enumerate(images):
         lengths, couplings, drawn = looked(page, name, image)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
+from numpy import broadcast_shapes  # torch's is several times as slow
 from torch import Tensor
 
 from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
@@ -139,7 +141,7 @@ def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] |
 
 def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int) -> Roles | None:
     """Return the roles of the axes of a frame; None if it is no capsule layer of this batch."""
-    frame = torch.broadcast_shapes(weights.shape, votes.shape)
+    frame = broadcast_shapes(weights.shape, votes.shape)
     images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
     if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):
         return None
@@ -155,8 +157,7 @@ def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int)
 
 def repeats(tensor: Tensor, axis: int) -> bool:
     """Return whether the numbers of a tensor are repeated along an axis, but for rounding."""
-    first = tensor.narrow(axis, 0, 1)
-    return bool(torch.allclose(tensor, first.expand_as(tensor), rtol=1e-6, atol=0))
+    return bool(torch.allclose(tensor, tensor.narrow(axis, 0, 1), rtol=1e-6, atol=0))
 
 
 def roles_of_total(
@@ -227,12 +228,11 @@ class Round:
         """Whether couplings are scaled before they weigh votes."""
         return self.entry is not self.event
 
-    @property
+    @cached_property
     def frame(self) -> tuple[int, ...]:
         """The shape of the product's frame."""
-        inputs = self.event.inputs
-        weights, votes = self.product.weights(inputs), self.product.others(inputs)
-        return tuple(torch.broadcast_shapes(weights.shape, votes.shape))
+        how, inputs = self.product, self.event.inputs
+        return broadcast_shapes(how.weights(inputs).shape, how.others(inputs).shape)
 
     def count(self, role: str) -> int:
         """Return the number of images for "B", children for "I", parents for "J"."""

@@ -123,15 +123,9 @@ def test_a_network_comes_back_to_the_bit(images, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda folder: (folder / WEIGHTS).rename(folder / "model.bin"),
-            "no model.saf",
-        ),
-        (lambda folder: (folder / WEIGHTS).write_bytes(b"x"), "holds no network of"),
-        (
-            lambda folder: models.build("resnet", (1, 28, 28), 10).save_pretrained(folder),
-            "a ResNet",
-        ),
+        (lambda path: (path / WEIGHTS).rename(path / "model.bin"), "no model.saf"),
+        (lambda path: (path / WEIGHTS).write_bytes(b"x"), "holds no network of"),
+        (lambda path: models.build("resnet", (1, 28, 28), 10).save_pretrained(path), "a ResNet"),
     ],
 )
 def test_what_is_no_such_folder_is_refused_in_words(change, words, tmp_path):

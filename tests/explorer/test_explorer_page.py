@@ -30,10 +30,10 @@ def test_a_two_is_drawn_rotated_changed_saved_and_cleared(visit, tmp_path):
     draw(page, TWO)
     wait_for(page, lambda: predictions(page) == ["2", "2"])
     settled(page, "scores")
-    before = [html_of(page, place) for place in ("images", "scores", "routed")]
+    places = ("images", "scores", "routed")
+    before = [html_of(page, place) for place in places]
     slide(page, "warp-angle", 60, lambda: html_of(page, "scores") != before[1])
-    after = [html_of(page, place) for place in ("images", "scores", "routed")]
-    assert all(a != b for a, b in zip(before, after, strict=True))
+    wait_for(page, lambda: all(html_of(page, k) != b for k, b in zip(places, before, strict=True)))
     page.locator("#undo-warp").click()
     wait_for(page, lambda: html_of(page, "scores") == before[1])
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_pdf import RendererPdf
 from matplotlib.backends.backend_svg import RendererSVG
 from matplotlib.text import Text
@@ -24,7 +25,8 @@ _layouts = {}
 
 def layout(text, renderer):
     """What matplotlib's own method returns, which is asked once for each."""
-    kind = type(getattr(renderer, "_renderer", renderer))  # that of vectors may rasterise parts
+    mixed = isinstance(renderer, MixedModeRenderer)  # that of vectors, which may rasterise parts
+    kind = type(renderer._renderer if mixed else renderer)
     if kind not in KINDS or text.get_wrap() or text.get_transform_rotates_text():
         return _measured(text, renderer)
     scale = (kind, text.get_figure(root=True).dpi, kind is RendererAgg and renderer.dpi)

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.image import AxesImage
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -101,8 +100,8 @@ def letters(texts):
 
 
 def _every_axes(figure):
-    return [axes for axes in figure.findobj(match=lambda a: hasattr(a, "get_xaxis"))
-            if axes.get_visible() and (axes.axison or axes.has_data())]  # fmt: skip
+    every = [one for axes in figure.axes for one in (axes, *axes.child_axes)]  # of ticks, no need
+    return [one for one in every if one.get_visible() and (one.axison or one.has_data())]
 
 
 def _axes(figure):
@@ -116,7 +115,7 @@ def _axes(figure):
 
 def _pictures(figure):
     """Images of a mosaic, which says how many it holds; of several on one axes, each."""
-    for image in figure.findobj(AxesImage):
+    for image in (one for axes in _every_axes(figure) for one in axes.images):
         rows, columns = getattr(image, "pictures", (1, 1))
         box = image.get_window_extent()
         size = np.array([box.width / columns, box.height / rows]) / figure.dpi

@@ -37,29 +37,39 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
-def execute(path, folder, **shorter):
-    """The same cells, run now in a folder, without any data but the embedded ones.
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """A client with one kernel for all notebooks, which knows no data but the embedded ones."""
+    folder = tmp_path_factory.mktemp("kernel")
+    env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}
+    env |= {"XDG_CACHE_HOME": str(folder), "IPYTHONDIR": str(folder)}
+    env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # building a cache of fonts takes a warning
+    for name in ("CAPSVIZ_DATA", "MPLBACKEND"):  # pictures are shown inline
+        env.pop(name, None)
+    client = nbclient.NotebookClient(nbformat.v4.new_notebook(), timeout=300)
+    client.execute(env=env, cleanup_kc=False)
+    yield client
+    client._cleanup_kernel()
+
+
+def execute(client, path, folder, **shorter):
+    """The same cells, run now in a folder, and without the names of what ran before.
 
     `shorter` are whole numbers to write in the place of others, as `epochs=2`, in cells that vary.
     """
     notebook = read(path)
     for name, number in shorter.items():
-        pattern = re.compile(rf'\b({name}(?:"\s*:\s*|=))\d+')
+        pattern = re.compile(rf'\b({name}(?:"\s*:\s*|=|\())\d+')
         cells = [cell for cell in code(notebook) if pattern.search(cell.source)]
         assert cells and all(VARIES in cell.metadata.get("tags", ()) for cell in cells), name
         for cell in cells:
             cell.source = pattern.sub(rf"\g<1>{number}", cell.source)
     for cell in code(notebook):
         cell.outputs = []
-    env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}
-    env |= {"XDG_CACHE_HOME": str(folder), "IPYTHONDIR": str(folder)}
-    env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # building a cache of fonts takes a warning
-    for name in ("CAPSVIZ_DATA", "MPLBACKEND"):  # pictures are shown inline
-        env.pop(name, None)
-    client = nbclient.NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
-    )
-    client.execute(env=env)  # CellExecutionError with the traceback if a cell fails
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {folder}"))
+    client.nb = notebook
+    client.execute(cleanup_kc=False)  # CellExecutionError with the traceback if a cell fails
+    del notebook.cells[0]
     return notebook
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 from capsviz import discovery
@@ -35,7 +36,7 @@ def imports(code: str) -> set[str]:
 
 def imported_names(code: str) -> list[str]:
     """package.name for every `from package import name` of ours."""
-    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom)]
+    nodes = [n for n in _imports(code) if isinstance(n, ast.ImportFrom)]
     own = [n for n in nodes if n.level == 0 and n.module.split(".")[0] == "capsviz"]
     assert all(n.level == 0 for n in nodes), "imports are absolute here"
     return [f"{node.module}.{alias.name}" for node in own for alias in node.names]
@@ -43,14 +44,19 @@ def imported_names(code: str) -> list[str]:
 
 def imported_from_others(code: str) -> set[str]:
     """Distributions' packages that a text imports, anywhere in it: not ours, not Python's own."""
-    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom)]
-    names = {name.split(".")[0] for name in [*_imported_whole(code), *(n.module for n in nodes)]}
+    modules = [n.module for n in _imports(code) if isinstance(n, ast.ImportFrom)]
+    names = {name.split(".")[0] for name in [*_imported_whole(code), *modules]}
     return names - sys.stdlib_module_names - {"capsviz"}
 
 
 def _imported_whole(code: str) -> list[str]:
-    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Import)]
+    nodes = [n for n in _imports(code) if isinstance(n, ast.Import)]
     return [alias.name for node in nodes for alias in node.names]
+
+
+@cache
+def _imports(code: str) -> list:
+    return [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Import | ast.ImportFrom)]
 
 
 def devices(code: str) -> list[int]:

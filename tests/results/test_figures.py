@@ -41,23 +41,16 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
     run = command_line.run("rotate", *made, *chosen)
     assert run.exit_code == 0, run.output
-    args = [
-        "redraw",
-        str(tmp_path / "rotate-digits-2-0-step-60.json"),
-        "--output",
-        str(tmp_path / "b"),
-    ]
+    stem, again = "rotate-digits-2-0-step-60", tmp_path / "b"
+    args = ["redraw", f"{tmp_path / stem}.json", "--output", f"{again}"]
     table = ["redraw", f"{FIGURES / 'affnist.json'}", "--output", str(tmp_path), "--format", "png"]
     code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None\n"
     code += f"for words in {[[*args, *reversed(chosen)], table]!r}:\n"
     code += " main(words, standalone_mode=False)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert_shipped_tables(tmp_path, "affnist")
-    for name in formats:
-        one, other = (
-            folder / f"rotate-digits-2-0-step-60.{name}" for folder in (tmp_path, tmp_path / "b")
-        )
-        assert one.read_bytes() == other.read_bytes(), name
+    for name in (f"{stem}.{ending}" for ending in formats):
+        assert (tmp_path / name).read_bytes() == (again / name).read_bytes(), name
 
 
 def assert_shipped_tables(folder, name):
