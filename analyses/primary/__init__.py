@@ -73,13 +73,6 @@ class Single(Analysis):
             "from a single one."
         )
 
-    def caption(self, result, part="") -> str:
-        field = "" if result.places is None else "The rectangle is the capsule's receptive field. "
-        return (
-            "An image decoded from single primary capsules, whose coupling grows from left to "
-            f"right. {field}At the right, the image decoded from all capsules together."
-        )
-
 
 class Couplings(Analysis):
     """N images decoded from primary capsules, with and without the couplings of routing."""
@@ -99,6 +92,9 @@ class Couplings(Analysis):
             seed=seed, progress=progress,
         )  # fmt: skip
 
+    def intervals(self, result) -> str:
+        return f"{super().intervals(result)} (of the mean, Student's t)"
+
     def verdict(self, result) -> str:
         added = result.sse.difference[result.conditions.index(RETRAINED)]
         text = "A decoder trained with uniform couplings draws the images"
@@ -112,14 +108,6 @@ class Couplings(Analysis):
         if added.high < 0:
             return f"{text} better: the couplings do not help, or chance in training does."
         return f"{text} no worse as far as is shown, but not clearly as well."
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Squared error of images decoded from primary capsules, with couplings replaced, and "
-            "from single capsules. At the right, the difference from all capsules, paired by "
-            f"image. Bars: 95 % intervals of the mean (Student's t) over {result.n:,} images of "
-            f"{result.dataset}."
-        )
 
 
 def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:

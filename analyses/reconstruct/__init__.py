@@ -121,6 +121,9 @@ class Reconstruct(Analysis):
             score=score_name(network, images),
         )
 
+    def intervals(self, result) -> str:
+        return f"{super().intervals(result)} (of the mean, Student's t)"
+
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
         if len(result.numbers):
@@ -131,16 +134,3 @@ class Reconstruct(Analysis):
 
     def heading(self, result, part="") -> str:
         return super().heading(result) if part else ""
-
-    def caption(self, result, part="") -> str:
-        if part == "errors":
-            failures = "; and misclassified images with the longest wrong capsules"
-            return (
-                "Squared error of the reconstructions from the predicted and from the true class, "
-                f"by class{failures * (len(result.failures) > 0)}. Bars: 95 % intervals of the "
-                f"mean (Student's t) over {result.n:,} images."
-            )
-        return (
-            "Test images of each class, and their reconstructions from the predicted and from the "
-            "true class. Orange names: misclassified images."
-        )

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Fill, Flag, Range, outside
+from capsviz.analysis import Analysis, Fill, Flag, Range
 from capsviz.statistics.estimate import Estimate
 
 Start = Annotated[float, Flag("--from"), "First angle, degrees."]
@@ -98,13 +98,6 @@ class Rotate(Analysis):
             return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°."
         return text + "".join(f", as {name} from {angle:g}°" for angle, name in later) + "."
 
-    def caption(self, result, part="") -> str:
-        decoded = "" if result.reconstructions is None else ", its reconstructions"
-        return (
-            f"One image, rotated counter-clockwise{decoded} and the class that is predicted. "
-            f"Below, the {result.score} of each class at every angle.{outside(result)}"
-        )
-
 
 class RotateMany(Analysis):
     """N images, rotated step by step."""
@@ -144,18 +137,14 @@ class RotateMany(Analysis):
             fill=fill,
         )
 
+    def intervals(self, result) -> str:
+        return f"{super().intervals(result)} (Wilson; Student's t)"
+
     def verdict(self, result) -> str:
         accuracy, degrees = result.accuracy.value, result.angles_deg
         return (
             f"Accuracy on {result.n:,} {result.dataset} images is highest at "
             f"{degrees[accuracy.argmax()]:g}° and lowest at {degrees[accuracy.argmin()]:g}°."
-        )
-
-    def caption(self, result, part="") -> str:
-        return (
-            f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
-            f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."
-            + outside(result)
         )
 
 

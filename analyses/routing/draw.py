@@ -9,6 +9,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
+from capsviz.nn.quantity import words_of
 from capsviz.results import COLOURS, maps
 from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, upright, wrapped
@@ -48,7 +49,7 @@ def _name_capsules(axes, result):
 
 
 def _own_parents(axes, result):
-    """Draw the effective number of parents of a capsule, by iteration."""
+    """Draw the effective number of parents of a capsule. Band: 5 to 95 % of the capsules."""
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
     more = "\nband: 5 to 95 %" + " of capsules" * (room(axes) > 2)
@@ -56,7 +57,7 @@ def _own_parents(axes, result):
 
 
 def _own_votes(axes, result) -> list:
-    """Draw how well votes agree with the pose of their class, by iteration."""
+    """Draw agreement of the votes with the pose of their class."""
     iterations = np.arange(1, len(result.couplings) + 1)
     winner, named = int(result.activations.argmax()), []
     roles = {winner: "predicted" if result.layer is None else "most active"}
@@ -75,7 +76,7 @@ def _own_votes(axes, result) -> list:
 
 
 def _own_activations(axes, result):
-    """Draw activations, routed and with uniform couplings."""
+    """Draw activations with routing and with uniform couplings."""
     at = np.arange(len(result.classes))
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
@@ -180,7 +181,7 @@ def _evidence(axes, result):
 
 
 def _sums(axes, result):
-    """Draw what the evidence of all capsules adds up to."""
+    """Draw the sum of the evidence of all capsules, with routing and with uniform couplings."""
     at = np.arange(len(result.classes))
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
@@ -276,7 +277,7 @@ def _dotted(axes, result, values, name="random", colour=GREY):
 
 
 def _dead(axes, result):
-    """Draw mean and largest activation of each capsule; the dead never reach the line."""
+    """Draw mean and largest activation of each lower-level capsule."""
     mean, largest = result.child_activation.value, result.largest_activation
     axes.plot(mean, largest, ".", color=BLUE, markersize=1.5)
     axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
@@ -310,36 +311,85 @@ def _tall_couplings(result, width: float) -> float:
     return 1.6 if maps.are_short(result.classes) else 2.3  # long names stand upright
 
 
+def _quantity(result) -> str:
+    """Return what the evidence is, and what it adds up to."""
+    words = words_of(result.quantity)
+    what = f"{words['plain']}, with routing and with uniform couplings"
+    if result.quantity is None:
+        return what
+    places = "" if result.layer is None else " of the parents at all positions"
+    return f"{what}\nall together they add up to {words['words']}{places}"
+
+
+def _by_capsule(result) -> str:
+    """Return the caption of the evidence of capsules without positions."""
+    return f"evidence of each {result.child} for each {result.parent}: {_quantity(result)}"
+
+
+CONTROLS = (
+    "controls are uniform couplings, random ones, the image's own shuffled among its capsules, and "
+    "random ones of equal standard deviation"
+)
+MEAN_COUPLINGS = "mean couplings of the images of each true class, "
+COLOURED = "\nthe middle of the colour scale is 1/J"
 PANELS = {
-    "couplings": Panel(_couplings, 1.35, 1),
+    "couplings": Panel(
+        _couplings, 1.35, 1,
+        caption=lambda result: "couplings by iteration, averaged over positions"
+        + (f", in routed layer {result.layer}" if result.layer is not None else ""),
+    ),
     "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
-    "maps": Panel(_maps, _tall_maps, 1, figure="maps", shown="maps"),
+    "maps": Panel(
+        _maps, _tall_maps, 1, figure="maps", shown="maps",
+        caption=lambda result: f"evidence for each {result.parent} by position, summed over types: "
+        f"{_quantity(result)}\nthe outline is that of the image",
+    ),
     **{
         name: Panel(
             draw, 2.1, share, share, "evidence",
-            lambda result: result.maps is None and result.type_evidence is not None,
+            lambda result: result.maps is None and result.type_evidence is not None, caption,
         )
-        for name, draw, share in (("evidence", _evidence, 0.7), ("sums", _sums, 0.3))
+        for name, draw, share, caption in (
+            ("evidence", _evidence, 0.7, _by_capsule), ("sums", _sums, 0.3, ""),
+        )
     },
 }  # fmt: skip
 MANY = {
     **{
-        name: Panel(partial(_outcome, field, title, label), 1.5, 1 / 3, 1 / 2)
-        for name, field, title, label in (
-            ("accuracy", "accuracy", "accuracy", "images, %"),
-            ("changed", "changed", "other than", "images, %"),
-            ("activation", "true_activation", "true class", "activation"),
+        name: Panel(
+            partial(_outcome, field, title, label), 1.5, 1 / 3, 1 / 2, marks="bars",
+            caption=f"by the number of routing iterations and with control couplings, |{text}\n"
+            + CONTROLS,
+        )
+        for name, field, title, label, text in (
+            ("accuracy", "accuracy", "accuracy", "images, %", "accuracy"),
+            ("changed", "changed", "other than", "images, %", "share of changed predictions"),
+            ("activation", "true_activation", "true class", "activation",
+             "activation of the true class"),
         )
     },
-    "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2),
-    "polarisation": Panel(_polarisation, 1.5, 1 / 3, 1 / 2),
-    "agreement": Panel(_agreement, 1.5, 1 / 3, 1 / 2),
+    "parents": Panel(
+        _parents, 1.5, 1 / 3, 1 / 2, marks="bands",
+        caption=f"by iteration, |effective number of parents of a capsule\n{CONTROLS}",
+    ),
+    "polarisation": Panel(
+        _polarisation, 1.5, 1 / 3, 1 / 2, marks="bars",
+        caption=f"by iteration, |largest coupling of a capsule\n{CONTROLS}",
+    ),
+    "agreement": Panel(
+        _agreement, 1.5, 1 / 3, 1 / 2, marks="bars",
+        caption=f"by iteration, |cosine of votes and pose\n{CONTROLS}",
+    ),
     "dead": Panel(_dead, _tall_couplings, 1 / 4, 1 / 2, "couplings"),
-    "classes": Panel(partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings"),
+    "classes": Panel(
+        partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings",
+        caption=f"{MEAN_COUPLINGS}|of all capsules to every class{COLOURED}",
+    ),
     "types": Panel(
         partial(_by_class, True), _tall_couplings, 1 / 2, 1, "couplings",
         lambda result: result.type_coupling is not None,
+        caption=f"{MEAN_COUPLINGS}|of each capsule type to the true class{COLOURED}",
     ),
 }  # fmt: skip

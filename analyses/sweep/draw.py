@@ -68,17 +68,30 @@ def _points(value: float, _) -> str:
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
 
 
+UNDER = "by size of the {warp}, |"
 PANELS = {
-    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3),
-    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3),
+    "accuracy": Panel(
+        partial(_curves, "accuracy", "accuracy"), 1.35, 0.3, marks="bands",
+        caption=f"{UNDER}accuracy",
+    ),
+    "score": Panel(
+        partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3, marks="bands",
+        caption=f"{UNDER}score of the true class",
+    ),
     "difference": Panel(
         partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3,
-        shown=lambda result: len(result.names) > 1,
+        shown=lambda result: len(result.names) > 1, marks="bands",
+        caption=f"{UNDER}difference of accuracies\n"
+        "rings: different from the first network (McNemar's test, Holm's correction)",
     ),
     "calibration": Panel(
-        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3
+        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3, marks="bands",
+        caption=f"{UNDER}calibration error",
     ),
     "summary": Panel(
-        _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4
+        _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4,
+        marks="bars",
+        caption=lambda result: "mean accuracy over the sizes"
+        + ", and images that are correct under every warp of a grid" * bool(result.grid),
     ),
 }  # fmt: skip

@@ -133,14 +133,6 @@ class ByDose(Exchange):
             text += "\nCouplings below 0 are set to 0: with them this routing is not finite."
         return text
 
-    def caption(self, result, part="") -> str:
-        return (
-            "Share of images classified as the donor's class if the deviation of the donor's "
-            "couplings from uniform, or that of a control, is multiplied by a dose; votes are the "
-            "image's own. Circles on the line of 50 % mark where half of the pairs follow. "
-            "Bands and bars: 95 % intervals over couples of images."
-        )
-
 
 def dose_text(result, condition: str, form: str = ".2f") -> str:
     """Return the dose at which half follow, with its interval, in words where it is not reached."""

@@ -57,8 +57,9 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
             size = results.width_for(width or earlier, venue)
-        stem = (output or path.parent) / "-".join([path.stem, *panel])
         some = panel or about.get("panel", ())
+        added = [] if [*some] == about.get("panel") else panel
+        stem = (output or path.parent) / "-".join([path.stem, *added])
         if not table and not latex:
             naming.try_folder(stem.parent)
             for kind in formats:
@@ -118,9 +119,8 @@ def _environments(stem, result, about, kinds, inches, column, panel):
     for part in [""] if panel else results.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
         text = results.caption(
-            about["analysis"], result, part, notice=about.get("notice"),
-            width=None if panel else inches,
-        )  # fmt: skip
+            about["analysis"], result, part, notice=about.get("notice"), width=inches, panel=panel
+        )
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
         file = next((place for place in places if place.is_file()), places[0])
         if not file.is_file():

@@ -69,16 +69,19 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
 
 def caption(
     analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None,
-    width: str | float | None = None,
+    width: str | float | None = None, panel: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return what a picture of a result shows, in sentences, and a note on the data.
 
-    With its `width` also panels for which it has no room.
+    Of some panels, only what these show. With its `width` it names what the picture has no room
+    for.
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    texts = [own.caption(result, part)]
-    if width is not None and (missing := own.without_room(result, inches(width), part)):
+    missing = [] if width is None else own.without_room(result, inches(width), part, panel)
+    drawn = [name for name in own.chosen(result, part, panel) if name not in missing]
+    texts = [own.caption_of(result, drawn) if panel or missing else own.caption(result, part)]
+    if missing:
         texts.append(f"Left out for lack of room: {', '.join(missing)}.")
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
@@ -203,8 +206,8 @@ def export(
         if kinds and (tall := figure.get_figheight()) > PAGE:
             log.warning("%s is %.1f inches tall, and no venue takes more than %d", name, tall, PAGE)
         if left_out := getattr(figure, "left_out", ()):
-            more = " ".join(f"--panel {one}" for one in left_out)
-            log.warning("%s has no room for %s: draw it with %s", name, ", ".join(left_out), more)
+            alone, names = " or ".join(f"--panel {one}" for one in left_out), ", ".join(left_out)
+            log.warning("%s has no room for %s: draw it alone, %s", name, names, alone)
     own = contract.of_result(analysis, type(result).__name__)
     if own.table(result) is not None or (table and numbers.estimates_of(result)):
         paths += tables.write(stem, *table_of(analysis, result))

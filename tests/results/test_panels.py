@@ -1,6 +1,7 @@
 """Panels: each is drawn into anybody's axes, some make a figure, and what has no room is named."""
 
 import json
+import re
 from unittest import TestCase
 
 import numpy as np
@@ -32,6 +33,33 @@ def test_every_panel_is_drawn_into_axes_of_another_figure(name):
             parts = (axes, *getattr(axes, "parts", ()))
             assert any(part.has_data() or part.texts for part in parts), panel
             assert not figure.axes[0].has_data()  # the other axes stay as they are
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_caption_of_a_panel_is_its_own_and_mentions_no_other(name):
+    for result in {type(one): one for one in shipped()[name]}.values():
+        every = contract.of_result(name, type(result).__name__).all_panels
+        words = {panel: one.words(result)[0] for panel, one in every.items() if one.of(result)}
+        for panel, own in words.items():
+            text = results.caption(name, result, panel=[panel])
+            assert own.replace("|", "").lower() in text.lower(), panel
+            others = {one.rpartition("|")[2] for one in words.values() if " " in one}
+            first = text.partition(". ")[0]
+            assert not [one for one in others if one not in own and f" {one}" in first], panel
+            assert not re.search(r"(^|\. )(Left|Right|Above|Below|At the right|The last)\b", text)
+
+
+def test_a_figure_is_captioned_by_the_panels_that_are_drawn(tmp_path):
+    made = tmp_path / "x.json"
+    result, _ = results.read_result(SHIPPED / "routing-mnist-2-0.json")
+    results.save(
+        made.with_suffix(""), "routing", result, formats=["png"], panel=["maps"], width=3.25
+    )
+    latex = run("redraw", made, "--latex").stdout
+    assert r"\caption{Evidence for each class" in latex and "arents" not in latex
+    narrow = results.caption("tsne", shipped()["tsne"][0], width=3.25)
+    assert "pixels" not in narrow.replace("Left out for lack of room: pixels.", "")
+    assert not list(tmp_path.glob("*maps*"))
 
 
 def test_panels_stand_in_the_order_that_is_asked_for(routing):
@@ -71,7 +99,7 @@ def test_what_has_no_room_is_named_in_the_log(tmp_path):
     with TestCase().assertLogs("capsviz.results", "WARNING") as logged:
         results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
     (line,) = [one.getMessage() for one in logged.records]
-    assert line == "x has no room for pixels: draw it with --panel pixels"
+    assert line == "x has no room for pixels: draw it alone, --panel pixels"
 
 
 def test_a_table_is_written_on_request_and_the_panels_are_noted(routing, tmp_path):
