@@ -81,6 +81,7 @@ class Panel(NamedTuple):
     caption: str | Callable[[Any], str] = ""  # what it shows, as a part of a sentence, with fields
     # as in "of {n:,} images"; "A |B" and "A |C" become "A B and C"; whole sentences in lines below
     marks: str = ""  # "bars" or "bands" of its intervals
+    omits: Callable[[Any, float], list[str]] = lambda result, width: []  # for which it has no room
 
     def of(self, result) -> bool:
         """Return whether a result has this panel."""
@@ -239,8 +240,8 @@ class Analysis:
 
     def without_room(
         self, result, width: float, part: str = "", panel: str | Sequence[str] = ()
-    ) -> list[str]:
-        """Names of the panels that `draw` leaves out of a figure, as it would be too tall."""
+    ) -> tuple[list[str], list[str]]:
+        """Names of the panels that `draw` leaves out of a figure, and what the others omit."""
         from capsviz import arrangement
 
         return arrangement.left_out(self.chosen(result, part, panel), result, width)

@@ -120,6 +120,11 @@ def _columns(result, width: float) -> int:
     return min(result.images.shape[1], int((width - 0.35) / SMALLEST))
 
 
+def _omits(result, width: float) -> list[str]:
+    count = result.images.shape[1] - _columns(result, width)
+    return [f"{count} variants of each class"] * (count > 0)
+
+
 def _variants(axes, result):
     """Draw padded originals of each class and their affine variants, by affNIST's description."""
     columns = _columns(result, room(axes))
@@ -147,7 +152,7 @@ PANELS = {
         for k, name in enumerate(("shift", "angle", "shear", "scale"))
     },
 }  # fmt: skip
-VARIANTS = {"variants": Panel(_variants, _tall_variants, 1)}
+VARIANTS = {"variants": Panel(_variants, _tall_variants, 1, omits=_omits)}
 
 HEADER = (
     "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %", "affnist_like %",

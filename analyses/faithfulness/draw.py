@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import textwrap
 from functools import partial
 from itertools import cycle
@@ -36,6 +35,11 @@ def _columns(result, width: float) -> tuple[int, int]:
     return columns, min(2, -(-(len(result.names) + 1) // columns))
 
 
+def _omits(result, width: float) -> list[str]:
+    columns, lines = _columns(result, width)
+    return result.names[: max(0, len(result.names) + 1 - lines * columns)]
+
+
 def _maps(axes, result):
     """Draw the image and its maps, and below each that of a network with random weights."""
     columns, lines = _columns(result, room(axes))
@@ -46,12 +50,8 @@ def _maps(axes, result):
     grid[0, 0].set_axis_on()
     true = "" if result.label in (None, result.target) else f"\n(a {result.classes[result.label]})"
     grid[0, 0].set_xlabel(f"class\n{result.classes[result.target]}{true}", fontsize=6, labelpad=2)
-    out = len(result.names) + 1 - lines * columns  # controls come first
-    if out > 0:
-        logging.getLogger(__name__).warning(
-            "no room for these maps: %s: a wider figure has them", ", ".join(result.names[:out])
-        )
-    for place, k in enumerate(range(max(0, out), len(result.names)), 1):
+    out = len(_omits(result, room(axes)))  # controls come first
+    for place, k in enumerate(range(out, len(result.names)), 1):
         block, column = divmod(place, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
         name = result.names[k]
@@ -186,7 +186,7 @@ def _area_of(what: str, result) -> str:
 
 PANELS = {
     "maps": Panel(
-        _maps, _tall_maps, 1,
+        _maps, _tall_maps, 1, omits=_omits,
         caption=lambda result: f"maps of one image for class {result.classes[result.target]}, each "
         "on its own colour scale, and below them maps of random weights\nnumbers: areas under "
         f"deletion and insertion, infidelity, and rank correlation of both{shown_by(result)}",

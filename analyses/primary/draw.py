@@ -22,6 +22,12 @@ def _layout(result, width: float) -> tuple[int, list[int], float]:
     return min(K, MOST if width >= 5 else MOST - 1), levels, tall
 
 
+def _omits(result, width: float) -> list[str]:
+    K, levels, _ = _layout(result, width)
+    drawn = zip((K, len(levels)), result.sse.shape, ("capsules", "couplings"), strict=True)
+    return [f"{most - some} of {most} {what}" for some, most, what in drawn if some < most]
+
+
 def _capsules(axes, result):
     """Draw an image decoded from single capsules, with growing couplings, and from all of them. The
     rectangle, if there is one, is the capsule's receptive field.
@@ -87,5 +93,5 @@ def _share(share) -> str:
     return {0.0: "0", 1.0: "c"}.get(float(share), f"{share:.2g} c")
 
 
-PANELS = {"capsules": Panel(_capsules, _tall, 1)}
+PANELS = {"capsules": Panel(_capsules, _tall, 1, omits=_omits)}
 MANY = {"sse": Panel(_sse, 1.8, marks="bars"), "replaced": Panel(_added, 1.3, marks="bars")}

@@ -15,7 +15,7 @@ from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, upright, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
-NARROWEST = 0.6  # inches of a map with what stands around it
+NARROWEST = 0.5  # inches of a map with what stands around it
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
@@ -121,44 +121,55 @@ def iteration_ticks(axes, iterations):
 
 
 def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
-    """Return the classes with a map, and lines and columns of the image and the maps."""
-    most = int(width / NARROWEST)
-    kept = min(SHOWN, 2 * most - 1)  # in two lines at most, the most active classes
-    classes = np.sort(np.argsort(-result.activations, kind="stable")[:kept])
-    lines = -(-(len(classes) + 1) // most)
-    return classes, lines, -(-(len(classes) + 1) // lines)
+    """Return the most active classes, and lines and columns of their maps beside the image."""
+    classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
+    lines = 1 + (len(classes) + 1 > width / NARROWEST)
+    return classes, lines, -(-len(classes) // lines)
+
+
+def _omits(result, width: float) -> list[str]:
+    count = len(result.classes) - SHOWN
+    return [f"the {count} least active of {len(result.classes)} classes"] * (count > 0)
 
 
 def _maps(axes, result):
     """Draw the image and maps of the evidence for each class, routed and with uniform couplings."""
     classes, lines, columns = _cells(result, room(axes))
     scale = CenteredNorm(0, maps.halfrange(np.stack([result.maps, result.uniform_maps])))
-    grid = split(axes, 2 * lines, columns, wspace=0.02, hspace=0.02)
+    grid = split(axes, 2 * lines, columns + 1, wspace=0.02, hspace=0.02)
     for one in grid.flat:
         one.set_axis_off()
-    show(grid[0, 0], result.image, "image")
-    grid[0, 0].set_axis_on()
-    cell = 0.8 * room(axes) / columns
+    first = grid[0, 0]
+    if lines > 1:  # it stands beside all lines
+        first.set_subplotspec(first.get_subplotspec().get_gridspec()[:, 0])
+    show(first, result.image, "image")
+    first.set_axis_on()
+    cell = 0.8 * room(axes) / (columns + 1)
     for k, (name, each, sums) in enumerate((
         ("routed", result.maps, result.map_sums),
         ("uniform", result.uniform_maps, result.uniform_map_sums),
     )):  # fmt: skip
-        for place, j in enumerate(classes, 1):
+        for place, j in enumerate(classes):
             block, column = divmod(place, columns)
-            one = grid[2 * block + k, column]
+            one = grid[2 * block + k, column + 1]
             drawn = maps.one_map(one, result.image, result.extent_px, each[j], scale)
             one.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 title = wrapped(result.classes[j] + (" (true)" if j == result.label else ""), cell)
                 one.set_title(title, fontsize=6.5, pad=2)
-            if column == (block == 0):
+            if column == 0:
                 one.set_ylabel(name, fontsize=6.5)
-    maps.colour_bar(drawn, grid, "evidence; −: well below 0")
+    below = {"location": "bottom", "aspect": 40, "pad": 0.02} if lines > 1 else {}
+    bar = maps.colour_bar(drawn, grid, "evidence; −: well below 0", **below)
+    if below:
+        bar.locator = MaxNLocator(5, symmetric=True)
+        first.set_anchor("N")
 
 
 def _tall_maps(result, width: float) -> float:
     _, lines, columns = _cells(result, width)
-    return 2 * lines * (min(0.86 * width / columns, 1.2) + (0.2 if width >= WIDE else 0.3))
+    text, bar = (0.2, 0) if width >= WIDE else (0.25, 0.4 * (lines > 1))
+    return bar + 2 * lines * (min(0.86 * width / (columns + 1), 1.2) + text)
 
 
 def _evidence(axes, result):
@@ -342,7 +353,7 @@ PANELS = {
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
     "maps": Panel(
-        _maps, _tall_maps, 1, figure="maps", shown="maps",
+        _maps, _tall_maps, 1, figure="maps", shown="maps", omits=_omits,
         caption=lambda result: f"evidence for each {result.parent} by position, summed over types: "
         f"{_quantity(result)}\nthe outline is that of the image",
     ),

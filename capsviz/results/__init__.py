@@ -78,11 +78,14 @@ def caption(
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    missing = [] if width is None else own.without_room(result, inches(width), part, panel)
+    missing: list[str] = []
+    omitted: list[str] = []
+    if width is not None:
+        missing, omitted = own.without_room(result, inches(width), part, panel)
     drawn = [name for name in own.chosen(result, part, panel) if name not in missing]
     texts = [own.caption_of(result, drawn) if panel or missing else own.caption(result, part)]
-    if missing:
-        texts.append(f"Left out for lack of room: {', '.join(missing)}.")
+    if missing or omitted:
+        texts.append(f"Left out for lack of room: {', '.join([*missing, *omitted])}.")
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
@@ -208,6 +211,8 @@ def export(
         if left_out := getattr(figure, "left_out", ()):
             alone, names = " or ".join(f"--panel {one}" for one in left_out), ", ".join(left_out)
             log.warning("%s has no room for %s: draw it alone, %s", name, names, alone)
+        if omitted := getattr(figure, "omitted", ()):
+            log.warning("%s has no room for %s", name, ", ".join(omitted))
     own = contract.of_result(analysis, type(result).__name__)
     if own.table(result) is not None or (table and numbers.estimates_of(result)):
         paths += tables.write(stem, *table_of(analysis, result))

@@ -14,6 +14,7 @@ from capsviz import analysis as contract
 from capsviz import arrangement, discovery, results
 
 SHIPPED = discovery.root() / "figures"
+EACH = ("activations", "maps", "uniform_maps", "map_sums", "uniform_map_sums")
 ROUTING = SHIPPED / "routing-mnist-1000-images.json"
 
 
@@ -100,6 +101,20 @@ def test_what_has_no_room_is_named_in_the_log(tmp_path):
         results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
     (line,) = [one.getMessage() for one in logged.records]
     assert line == "x has no room for pixels: draw it alone, --panel pixels"
+
+
+@pytest.mark.parametrize("width", [2.4, 3.25, 7.16])
+def test_a_column_has_maps_of_ten_classes_and_more_are_named(width):
+    result, _ = results.read_result(SHIPPED / "routing-mnist-2-0.json")
+    figure = results.draw("routing", result, width, panel="maps")
+    drawn = {axes.get_title().split(" ")[0] for axes in figure.axes if axes.get_title()}
+    assert drawn == {"image", *result.classes} and not figure.omitted
+    more = {name: np.concatenate([getattr(result, name)] * 2) for name in EACH}
+    more = result._replace(classes=[*result.classes, *"abcdefghij"], **more)
+    text = results.caption("routing", more, width=width, panel=["maps"])
+    assert text.endswith("Left out for lack of room: the 10 least active of 20 classes.")
+    with TestCase().assertLogs("capsviz.arrangement", "WARNING"):
+        results.draw("routing", more, panel="maps", axes=Figure().subplots())
 
 
 def test_a_table_is_written_on_request_and_the_panels_are_noted(routing, tmp_path):
