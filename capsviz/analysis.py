@@ -168,6 +168,7 @@ class Analysis:
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
+    how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "Student's t"
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
@@ -238,13 +239,20 @@ class Analysis:
         of_part = (n for n, one in every.items() if one.figure == part and one.of(result))
         return {name: every[name] for name in names or of_part}
 
-    def without_room(
-        self, result, width: float, part: str = "", panel: str | Sequence[str] = ()
-    ) -> tuple[list[str], list[str]]:
-        """Names of the panels that `draw` leaves out of a figure, and what the others omit."""
-        from capsviz import arrangement
+    def numbers_of(self, result, panel: Sequence[str]) -> list[str]:
+        """Return the fields of a result that some panels read while they are drawn."""
+        from matplotlib.figure import Figure
 
-        return arrangement.left_out(self.chosen(result, part, panel), result, width)
+        read: dict[str, None] = {}
+
+        class Watched(type(result)):  # type: ignore[misc]
+            def __getattribute__(self, name):
+                read[name] = None
+                return super().__getattribute__(name)
+
+        for one in self.chosen(result, panel=panel).values():
+            one.draw(Figure().subplots(), Watched(*result))
+        return list(read)
 
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""
@@ -293,7 +301,7 @@ class Analysis:
         """Return what the bars and bands of its panels are."""
         known = hasattr(result, "n") and hasattr(result, "dataset")
         over = f"{result.n:,} images of {result.dataset}" if known else "images"
-        return f"95 % intervals over {over}"
+        return f"95 % intervals over {over}{f' ({self.how})' * bool(self.how)}"
 
     def findings(self, result) -> str:
         """The printed lines: the verdict, then the estimates of `headline` with their intervals."""

@@ -89,18 +89,17 @@ def _tall(result, width: float) -> float:
 
 
 BY_STEP = "at the smallest bound, by share of the steps or queries, |"
-MEANS = "means over {n:,} images of {dataset}"
 PANELS = {
     "curves": Panel(curves, 1.9, marks="bands"),
     "by_attack": Panel(by_attack, _tall, marks="bars"),
     "accuracy": Panel(
         partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks",
         caption=f"{BY_STEP}accuracy\nif every image is allowed, accuracy is "
-        f"{{unbounded[0]:.1%}} for the first network\n{MEANS}",
+        f"{{unbounded[0]:.1%}} for the first network",
     ),
     "margin": Panel(
         partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks",
-        caption=f"{BY_STEP}the largest margin of another class so far\n{MEANS}",
+        caption=f"{BY_STEP}the largest margin of another class so far",
     ),
     "without_gradient": Panel(
         without_gradient, share=1 / 3, figure="checks", shown=lambda result: bool(_steep(result))

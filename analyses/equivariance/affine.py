@@ -89,6 +89,7 @@ class AffineMaps(Analysis):
     """R2 of affine maps from the vector of an image to that of the warped image."""
 
     Result = Result
+    how = "and over untrained networks"
     needs = ("poses", "primary")
     examples = """
     capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
@@ -131,9 +132,6 @@ class AffineMaps(Analysis):
             kept=pose,
             fit_counts=fits.counts(fitted),
         )
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)}, and over untrained networks"
 
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""

@@ -61,6 +61,7 @@ class Laws(Analysis):
     """R2 of six ways to predict the vector under the whole warp."""
 
     Result = Law
+    how = "and over untrained networks; bootstrap"
     panels = "draw:LAWS"
     needs = ("poses", "primary")
     figure_set = None
@@ -86,9 +87,6 @@ class Laws(Analysis):
             progress=progress,
         )  # fmt: skip
         return Law(**fields, laws=list(LAWS), fit_count=fitted)
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)}, and over untrained networks (bootstrap)"
 
     def verdict(self, result) -> str:
         """Say which laws hold clearly better than in untrained networks."""

@@ -159,6 +159,7 @@ class ParseTree(Analysis):
     """Which share of the couplings' variance goes with the class, and what moves with the image."""
 
     Result = Statistics
+    how = "bootstrap; Student's t"
     panels = "draw:MANY"
     examples = "capsviz parse-tree --n 1000  # about 45 s"
     needs = ("couplings",)
@@ -176,9 +177,6 @@ class ParseTree(Analysis):
             network, images, labels, other_images(inputs, OTHERS), classes=classes,
             dataset=dataset, seeds=seeds, seed=seed, progress=progress,
         )  # fmt: skip
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} (bootstrap; Student's t)"
 
     def verdict(self, result) -> str:
         parts = [_decides(result.shares[0], result.shuffled)]

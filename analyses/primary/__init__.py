@@ -78,6 +78,7 @@ class Couplings(Analysis):
     """N images decoded from primary capsules, with and without the couplings of routing."""
 
     Result = Statistics
+    how = "of the mean, Student's t"
     panels = "draw:MANY"
     needs = ("primary", "couplings")
     headline = ("sse",)
@@ -91,9 +92,6 @@ class Couplings(Analysis):
             network, by.open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
         )  # fmt: skip
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} (of the mean, Student's t)"
 
     def verdict(self, result) -> str:
         added = result.sse.difference[result.conditions.index(RETRAINED)]

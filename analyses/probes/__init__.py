@@ -159,6 +159,7 @@ class Probes(Analysis):
     """Linear probes of N poses, and what their decoder makes of them."""
 
     Result = Statistics
+    how = "bootstrap"
     panels = "draw:MANY"
     examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
@@ -199,9 +200,6 @@ class Probes(Analysis):
             **training_images(inputs, fit),
         )  # fmt: skip
         return Statistics(**fields, dataset=dataset)
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} (bootstrap)"
 
     def verdict(self, result) -> str:
         from capsviz.analyses.probes.draw import NAMES

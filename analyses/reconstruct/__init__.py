@@ -41,6 +41,7 @@ class Reconstruct(Analysis):
     """Reconstructions of N images from the predicted and from the true class."""
 
     Result = Result
+    how = "of the mean, Student's t"
     needs = ("poses", "decode")
     examples = "capsviz reconstruct --n 1000  # 10 s"
     headline = ("mean_sse",)
@@ -120,9 +121,6 @@ class Reconstruct(Analysis):
             dataset=dataset,
             score=score_name(network, images),
         )
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} (of the mean, Student's t)"
 
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"

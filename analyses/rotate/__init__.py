@@ -103,6 +103,7 @@ class RotateMany(Analysis):
     """N images, rotated step by step."""
 
     Result = Statistics
+    how = "Wilson; Student's t"
     panels = "draw:MANY"
     figure_set = {"start": -90.0, "stop": 90.0, "step": 10.0}
     slow = True
@@ -136,9 +137,6 @@ class RotateMany(Analysis):
             score=score_name(network, images),
             fill=fill,
         )
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} (Wilson; Student's t)"
 
     def verdict(self, result) -> str:
         accuracy, degrees = result.accuracy.value, result.angles_deg

@@ -211,6 +211,7 @@ class Statistics(NamedTuple):
          "control_effective_parents", "control_polarisation", "control_sd"), ("controls",),
     ) | {"agreement": ("iteration {1}", ("true class", "other classes")),
          "control_agreement": ("controls", ("true class", "other classes"))}  # fmt: skip
+    references = dict.fromkeys(("accuracy", "control_accuracy"), "1 iteration")
     formats = dict.fromkeys(
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"
     ) | dict.fromkeys(("coupling_sd", "control_sd"), ".4f")

@@ -252,14 +252,14 @@ def _outcome(field: str, title: str, label: str, axes, result):
 
 
 def _parents(axes, result):
-    """Draw the effective number of parents of a capsule, by iteration."""
+    """Draw the effective number of parents of a capsule by iteration."""
     one, J = result.effective_parents, len(result.classes)
     parents_axes(axes, one.value, one.ci95, J, "\ndotted: random")
     _dotted(axes, result, result.control_effective_parents.value)
 
 
 def _polarisation(axes, result):
-    """Draw the mean of the largest coupling of a capsule, by iteration."""
+    """Draw the mean of the largest coupling of a capsule by iteration."""
     estimate = result.polarisation
     iterations = np.arange(1, len(estimate) + 1)
     upright(axes, iterations, estimate, "o-", color=BLUE)
@@ -271,7 +271,7 @@ def _polarisation(axes, result):
 
 
 def _agreement(axes, result) -> list:
-    """Draw the cosine of votes and pose, and of the control of equal spread."""
+    """Draw the cosine of votes and pose by iteration."""
     iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
         line = upright(axes, iterations, result.agreement[:, k], marker, color=colour)
@@ -322,19 +322,16 @@ def _tall_couplings(result, width: float) -> float:
     return 1.6 if maps.are_short(result.classes) else 2.3  # long names stand upright
 
 
-def _quantity(result) -> str:
-    """Return what the evidence is, and what it adds up to."""
-    words = words_of(result.quantity)
-    what = f"{words['plain']}, with routing and with uniform couplings"
+def _evidence_of(result) -> str:
+    """Return the caption of maps, or of the evidence of capsules without positions."""
+    words, mapped = words_of(result.quantity), result.maps is not None
+    whose = "" if mapped else f"of each {result.child} "
+    text = f"evidence {whose}for each {result.parent}{' by position' * mapped}: {words['plain']}, "
+    text += "with routing and with uniform couplings" + "\nthe outline is the image's" * mapped
     if result.quantity is None:
-        return what
+        return text
     places = "" if result.layer is None else " of the parents at all positions"
-    return f"{what}\nall together they add up to {words['words']}{places}"
-
-
-def _by_capsule(result) -> str:
-    """Return the caption of the evidence of capsules without positions."""
-    return f"evidence of each {result.child} for each {result.parent}: {_quantity(result)}"
+    return f"{text}\nall together they add up to {words['words']}{places}"
 
 
 CONTROLS = (
@@ -353,18 +350,15 @@ PANELS = {
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
     "maps": Panel(
-        _maps, _tall_maps, 1, figure="maps", shown="maps", omits=_omits,
-        caption=lambda result: f"evidence for each {result.parent} by position, summed over types: "
-        f"{_quantity(result)}\nthe outline is that of the image",
+        _maps, _tall_maps, 1, figure="maps", shown="maps", omits=_omits, caption=_evidence_of
     ),
     **{
         name: Panel(
             draw, 2.1, share, share, "evidence",
-            lambda result: result.maps is None and result.type_evidence is not None, caption,
+            lambda result: result.maps is None and result.type_evidence is not None,
+            caption=_evidence_of if name == "evidence" else "",
         )
-        for name, draw, share, caption in (
-            ("evidence", _evidence, 0.7, _by_capsule), ("sums", _sums, 0.3, ""),
-        )
+        for name, draw, share in (("evidence", _evidence, 0.7), ("sums", _sums, 0.3))
     },
 }  # fmt: skip
 MANY = {
@@ -381,18 +375,9 @@ MANY = {
              "activation of the true class"),
         )
     },
-    "parents": Panel(
-        _parents, 1.5, 1 / 3, 1 / 2, marks="bands",
-        caption=f"by iteration, |effective number of parents of a capsule\n{CONTROLS}",
-    ),
-    "polarisation": Panel(
-        _polarisation, 1.5, 1 / 3, 1 / 2, marks="bars",
-        caption=f"by iteration, |largest coupling of a capsule\n{CONTROLS}",
-    ),
-    "agreement": Panel(
-        _agreement, 1.5, 1 / 3, 1 / 2, marks="bars",
-        caption=f"by iteration, |cosine of votes and pose\n{CONTROLS}",
-    ),
+    "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2, marks="bands"),
+    "polarisation": Panel(_polarisation, 1.5, 1 / 3, 1 / 2, marks="bars"),
+    "agreement": Panel(_agreement, 1.5, 1 / 3, 1 / 2, marks="bars"),
     "dead": Panel(_dead, _tall_couplings, 1 / 4, 1 / 2, "couplings"),
     "classes": Panel(
         partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings",

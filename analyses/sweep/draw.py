@@ -69,25 +69,22 @@ def _points(value: float, _) -> str:
 
 
 UNDER = "by size of the {warp}, |"
+DIFFERENCE = (
+    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method)"
+)
 PANELS = {
-    "accuracy": Panel(
-        partial(_curves, "accuracy", "accuracy"), 1.35, 0.3, marks="bands",
-        caption=f"{UNDER}accuracy",
-    ),
-    "score": Panel(
-        partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3, marks="bands",
-        caption=f"{UNDER}score of the true class",
-    ),
-    "difference": Panel(
-        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3,
-        shown=lambda result: len(result.names) > 1, marks="bands",
-        caption=f"{UNDER}difference of accuracies\n"
-        "rings: different from the first network (McNemar's test, Holm's correction)",
-    ),
-    "calibration": Panel(
-        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3, marks="bands",
-        caption=f"{UNDER}calibration error",
-    ),
+    **{
+        name: Panel(
+            partial(_curves, field, label), 1.35, 0.3, marks="bands", caption=UNDER + text,
+            shown="" if name != "difference" else lambda result: len(result.names) > 1,
+        )
+        for name, field, label, text in (
+            ("accuracy", "accuracy", "accuracy", "accuracy"),
+            ("score", "true_score", "mean score\nof true class", "score of the true class"),
+            ("difference", "accuracy_difference", "accuracy minus\nfirst's, points", DIFFERENCE),
+            ("calibration", "calibration", "calibration\nerror (ECE)", "calibration error"),
+        )
+    },
     "summary": Panel(
         _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4,
         marks="bars",

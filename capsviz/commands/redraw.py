@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -66,7 +67,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 naming.refuse_existing(stem, force=force, kind=kind)
         try:
             if table:
-                click.echo(_table(path, result, about, table), nl=False)
+                click.echo(_table(path, result, about, table, some), nl=False)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
@@ -96,12 +97,12 @@ def _files_of(path: Path) -> list[Path]:
     return found
 
 
-def _table(path: Path, result, about: dict, kind: str) -> str:
+def _table(path: Path, result, about: dict, kind: str, panel: Sequence[str]) -> str:
     """Return the numbers of a result for a table, as Markdown or LaTeX."""
     from capsviz import results
     from capsviz.results import tables
 
-    header, rows, caption = results.table_of(about["analysis"], result)
+    header, rows, caption = results.table_of(about["analysis"], result, panel, about)
     if kind == "md":
         return tables.markdown(header, rows)
     return tables.latex(header, rows, caption, path.stem)
