@@ -168,7 +168,7 @@ class Analysis:
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
-    how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "Student's t"
+    how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "{distance} parts"
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
@@ -263,7 +263,8 @@ class Analysis:
         """Return what stands above the panels of a figure: of what its numbers are."""
         if not hasattr(result, "n") or not hasattr(result, "dataset"):
             return ""
-        return f"{result.n:,} images of {result.dataset}; bars and bands: 95 %"
+        marked = any(one.marks for one in self.chosen(result, part).values())
+        return f"{result.n:,} images of {result.dataset}{'; bars and bands: 95 %' * marked}"
 
     def verdict(self, result) -> str:
         """What the result says, in a sentence or two; the numbers are printed below it."""
@@ -301,7 +302,8 @@ class Analysis:
         """Return what the bars and bands of its panels are."""
         known = hasattr(result, "n") and hasattr(result, "dataset")
         over = f"{result.n:,} images of {result.dataset}" if known else "images"
-        return f"95 % intervals over {over}{f' ({self.how})' * bool(self.how)}"
+        how = f" ({self.how})".format(**result._asdict()) if self.how else ""
+        return f"95 % intervals over {over}{how}"
 
     def findings(self, result) -> str:
         """The printed lines: the verdict, then the estimates of `headline` with their intervals."""

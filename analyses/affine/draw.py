@@ -41,9 +41,7 @@ def _accuracies(axes, result):
 PANELS = {
     "examples": Panel(_examples, _tall, 1, shown="examples"),
     "accuracy": Panel(
-        _accuracies,
-        lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12),
-        share=1,
+        _accuracies, lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12), 1,
         marks="bars",
     ),
-}
+}  # fmt: skip

@@ -145,10 +145,6 @@ class Attack(Analysis):
         if eps:
             attacks.check(eps, norm=norm)
 
-    def heading(self, result, part="") -> str:
-        text = super().heading(result, part)
-        return text.partition(";")[0] if part else text  # checks have no intervals
-
     def verdict(self, result) -> str:
         texts = [f"Warning: {one}." for one in result.warnings]
         texts = texts or ["No check of the attacks fails."]

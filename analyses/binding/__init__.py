@@ -82,6 +82,7 @@ class Binding(Analysis):
     """Assignment, context, geometry, pose and relevance, against the truth."""
 
     Result = Result
+    how = "{distance} parts"
     needs = ("couplings", "votes", "poses", "grid", "interventions")
     dataset = "assemblies"
     usual_n = 300
@@ -128,9 +129,6 @@ class Binding(Analysis):
             also = "." if follows.low > free.high else ", but those of distractors do so as often."
             text += also
         return text
-
-    def intervals(self, result) -> str:
-        return f"{super().intervals(result)} ({result.distance} parts)"
 
     def heading(self, result, part="") -> str:
         n = result.relevance.n if part == "relevance" else result.n  # maps are of fewer images

@@ -83,11 +83,11 @@ def _scale(axes, values, field: str) -> None:
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-BEST_EPOCH = "\ncircles: the epoch with the highest validation accuracy"
 PANELS = {
     field.replace("_", "-"): Panel(
         partial(_panel, field, title), 1.12, 1 / 3, 1 / 2, shown=partial(_shown, field),
-        caption=f"by epoch, |{title.removesuffix(', %')}" + BEST_EPOCH * field.startswith("valid"),
+        caption=f"by epoch, |{title.removesuffix(', %')}"
+        + "\ncircles: the epoch with the highest validation accuracy" * field.startswith("valid"),
     )
     for field, title in FIELDS
 }  # fmt: skip

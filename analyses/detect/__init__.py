@@ -149,10 +149,6 @@ class Detect(Analysis):
         """Return 50 at most: every image is attacked many times."""
         return min(max(n, 2), 50, len(inputs.dataset))
 
-    def heading(self, result, part="") -> str:
-        text = super().heading(result, part)
-        return text.partition(";")[0] if part else text  # of single images there are no intervals
-
     def verdict(self, result) -> str:
         gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
         better = ", ".join(name for name, low in gains if low > 0) or "no set"

@@ -25,9 +25,7 @@ def shown(sets):
 
 
 def _distances(axes, result):
-    """Draw the distance of every image to the winning reconstruction, with median and quartiles of
-    each set. The threshold is the 95th percentile of validation images.
-    """
+    """Draw the distance of every image, with median, quartiles and the threshold."""
     height = np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
     for y, values in enumerate(result.values[:, 0]):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
@@ -49,9 +47,7 @@ def _lines(result, width: float) -> tuple[int, int, float]:
 
 
 def _examples(axes, result):
-    """Draw the first image of each set and its reconstruction, with class and distance. Star:
-    flagged, because the distance is above the threshold.
-    """
+    """Draw the first image of each set, its reconstruction, class and distance (*: flagged)."""
     _, columns, _ = _lines(result, room(axes))
     below = [
         f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"

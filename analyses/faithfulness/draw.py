@@ -178,12 +178,6 @@ def _curves(
     }  # fmt: skip
 
 
-def _area_of(what: str, result) -> str:
-    """Return the caption of `_area`."""
-    where = f"if {WHAT[result.over]} are removed in the order of a map"
-    return f"area under insertion minus deletion, {where}, of |{what}"
-
-
 PANELS = {
     "maps": Panel(
         _maps, _tall_maps, 1, omits=_omits,
@@ -211,14 +205,15 @@ MANY = {
     "sanity": Panel(_sanity, _tall, 0.3, marks="bars"),
     **_curves("curves", "score of the class", lambda r: f"mean score of {TARGETS[r.target]}"),
 }  # fmt: skip
+AREA = "area under insertion minus deletion, if {over} are removed in the order of a map, of |"
 UNITS = {
     "activation": Panel(
         partial(_area, "gap", "activation"), _tall, 0.4, marks="bars",
-        caption=partial(_area_of, "the true class's activation"),
+        caption=f"{AREA}the true class's activation",
     ),
     "accuracy": Panel(
         partial(_area, "accuracy_gap", "accuracy"), _tall, 0.3, marks="bars",
-        caption=partial(_area_of, "accuracy"),
+        caption=f"{AREA}accuracy",
     ),
     "positions": Panel(_apart, _tall, 0.3, shown="apart", marks="bars"),
     **_curves(

@@ -14,13 +14,9 @@ from capsviz.results.maps import colour_bar, halfrange, one_map
 from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
-KINDS = {  # of groups
-    "types": "capsule type", "places": "position", "children": "group of capsules",
-    "dimensions": "pose dimension",
-}  # fmt: skip
+KINDS = {"types": "type", "places": "position", "children": "group", "dimensions": "dimension"}
 AT_RANDOM = "random removals of equal norm"
 RANDOM = "#7F7F7F"
-PLURALS = {"places": "positions", "children": "groups"}
 CHANGE = "change of activation"
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
@@ -52,7 +48,7 @@ def _bars(kind: str, axes, result):
     axes.axhline(0, color="black", linewidth=0.5)
     if len(change) < 6:  # no ticks between them
         axes.set_xticks(range(len(change)))
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, one left out", ylabel=CHANGE)
+    axes.set(xlabel=f"{KINDS[kind]}s, one left out", ylabel=CHANGE)
 
 
 def _groups(kind: str, axes, result):
@@ -65,7 +61,7 @@ def _groups(kind: str, axes, result):
     control = result.first_activation_change[kind][1:]
     upright(axes, at, control, "D", color=RANDOM, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel=CHANGE)
+    axes.set(xlabel=f"{KINDS[kind]}s, sorted", ylabel=CHANGE)
     axes.set_title("true class, one left out", fontsize=6.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
@@ -82,7 +78,7 @@ def _curves(kind: str, axes, result):
         )
         band(axes, removed, whole, f"{marker}-", color=colour, label=name)
         areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)} removed", ylabel="accuracy", ylim=(0, 1.03))
+    axes.set(xlabel=f"{KINDS[kind]}s removed", ylabel="accuracy", ylim=(0, 1.03))
     percent(axes.yaxis)
     random, least, most = areas
     axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)
@@ -164,9 +160,9 @@ MANY = {
         f"{kind}-removed": Panel(
             partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}", marks="bands",
             caption="accuracy as groups are removed in the order of their importance on {others}: |"
-            + PLURALS.get(kind, kind),
+            f"{one}s",
         )
-        for kind in KINDS
+        for kind, one in KINDS.items()
     },
     "dictionaries": Panel(_entropies, 1.9, figure="dictionaries", marks="bands"),
     "rounded": Panel(_rounded, 1.9, figure="dictionaries", marks="bands"),

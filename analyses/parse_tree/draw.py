@@ -231,9 +231,7 @@ def _folded(name: str) -> str:
 
 
 def _active(axes, result):
-    """Draw largest activation of capsules by epoch (dashed: dead below it). Bands: 5 to 95 % and 25
-    to 75 % of capsules.
-    """
+    """Draw largest activation of capsules by epoch (dashed: dead; bands: 5 to 95, 25 to 75 %)."""
     _band(axes, result.epochs, result.largest, COLOURS[0])
     axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
     axes.set(ylim=(0, 1.05 * max(1, result.largest.max())), ylabel="largest activation")
@@ -242,9 +240,7 @@ def _active(axes, result):
 
 
 def _gradient(axes, result):
-    """Draw gradient of capsules by epoch (dashed: starved below it). Bands: 5 to 95 % and 25 to 75
-    % of capsules.
-    """
+    """Draw gradient of capsules by epoch (dashed: starved; bands: 5 to 95, 25 to 75 %)."""
     _band(axes, result.epochs, result.gradient, COLOURS[1])
     axes.axhline(result.starved_share, color=GREY, linestyle="--", linewidth=0.8)
     floor = max(result.gradient[result.gradient > 0].min(initial=1.0), 1e-9)

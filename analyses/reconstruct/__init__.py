@@ -131,4 +131,4 @@ class Reconstruct(Analysis):
         return f"{text}."
 
     def heading(self, result, part="") -> str:
-        return super().heading(result) if part else ""
+        return super().heading(result, part) if part else ""

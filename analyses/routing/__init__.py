@@ -124,9 +124,10 @@ class OneImage(Analysis):
         )
 
     def caption_of(self, result, panels) -> str:
-        """Return what panels show, and before it what is changed of the routing."""
+        """Return what panels show, and before it the layer, and what is changed of the routing."""
+        layer = "" if result.layer is None else f"routed layer {result.layer}"
         own = super().caption_of(result, panels)
-        return " ".join(filter(None, [sentence(result.changed or ""), own]))
+        return " ".join(filter(None, [sentence(result.changed or ""), sentence(layer), own]))
 
     def verdict(self, result) -> str:
         """Compare the prediction, the couplings and the maps with those of uniform couplings."""
@@ -293,7 +294,7 @@ class OverImages(Analysis):
 
     def heading(self, result, part="") -> str:
         if part:
-            return f"{result.n:,} images of {result.dataset}"
+            return super().heading(result, part)
         names = ["own", *(f"{name[0].upper()} {name}" for name in result.controls)]
         sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
         each = [f"{name} {value:.4f}" for name, value in zip(names, sd, strict=True)]

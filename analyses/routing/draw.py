@@ -334,18 +334,11 @@ def _evidence_of(result) -> str:
     return f"{text}\nall together they add up to {words['words']}{places}"
 
 
-CONTROLS = (
-    "controls are uniform couplings, random ones, the image's own shuffled among its capsules, and "
-    "random ones of equal standard deviation"
-)
+CONTROLS = "controls: uniform, random, the own ones shuffled, and random ones of equal deviation"
 MEAN_COUPLINGS = "mean couplings of the images of each true class, "
 COLOURED = "\nthe middle of the colour scale is 1/J"
 PANELS = {
-    "couplings": Panel(
-        _couplings, 1.35, 1,
-        caption=lambda result: "couplings by iteration, averaged over positions"
-        + (f", in routed layer {result.layer}" if result.layer is not None else ""),
-    ),
+    "couplings": Panel(_couplings, 1.35, 1),
     "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
@@ -371,8 +364,7 @@ MANY = {
         for name, field, title, label, text in (
             ("accuracy", "accuracy", "accuracy", "images, %", "accuracy"),
             ("changed", "changed", "other than", "images, %", "share of changed predictions"),
-            ("activation", "true_activation", "true class", "activation",
-             "activation of the true class"),
+            ("activation", "true_activation", "true class", "activation", "true activation"),
         )
     },
     "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2, marks="bands"),

@@ -247,9 +247,7 @@ ITERATIONS = {
         caption="predicted classes, if the couplings of a last iteration, of another image or the "
         f"own, are used |{when}\nthe other iterations route the votes by themselves",
     )
-    for mode, (name, when) in enumerate((
-        ("alone", "in one iteration"), ("onwards", "in all iterations from one on"),
-    ))
+    for mode, name, when in ((0, "alone", "in one iteration"), (1, "onwards", "in all from one"))
 }  # fmt: skip
 DOSES = {
     "doses": Panel(_doses, 2.3, 1, marks="bands and bars"),

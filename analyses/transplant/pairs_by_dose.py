@@ -135,10 +135,8 @@ class ByDose(Exchange):
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
 
     def found(self, result) -> str:
-        text, at = "", {dose: result.at(DONOR, dose) for dose in (1, -1)}
-        for dose, share in at.items():
-            if share is not None:
-                text += f"At dose {dose}, {share:.1%} of the pairs follow the donor. "
-        if result.clipped:
-            text += "Couplings below 0 are set to 0: with them this routing is not finite."
-        return text
+        shares = {dose: result.at(DONOR, dose) for dose in (1, -1)}
+        known = ((dose, share) for dose, share in shares.items() if share is not None)
+        texts = [f"At dose {d}, {one:.1%} of the pairs follow the donor." for d, one in known]
+        clipped = "Couplings below 0 are set to 0: with them this routing is not finite."
+        return " ".join([*texts, *[clipped] * result.clipped])

@@ -216,11 +216,9 @@ def export(
     own = contract.of_result(analysis, type(result).__name__)
     if table or own.table(result) is not None:
         try:
-            header, rows, caption = table_of(analysis, result, panel, about)
+            paths += tables.write(stem, *table_of(analysis, result, panel, about))
         except ValueError:
             log.warning("%s has no numbers with intervals, so no table is written", stem.name)
-        else:
-            paths += tables.write(stem, header, rows, caption)
     return paths
 
 

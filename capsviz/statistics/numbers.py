@@ -62,9 +62,9 @@ class Row(NamedTuple):
         return f"[{', '.join(number(end, self.form) for end in self.one.ci95)}]"
 
     @property
-    def unit(self) -> str:
-        """Unit of the difference: that of shares is in points."""
-        return "points" if str(self.form).endswith("%") else ""
+    def points(self) -> bool:
+        """Whether the difference is one of shares, in points."""
+        return str(self.form).endswith("%")
 
     @property
     def apart(self) -> str:
@@ -72,16 +72,14 @@ class Row(NamedTuple):
         less = self.one.difference
         if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
-        if self.unit:
-            less = less * 100
-        one = Row("", "", less, self.form.replace("%", "f"))
+        one = Row("", "", less * (100 if self.points else 1), self.form.replace("%", "f"))
         return f"{'+' if less.value >= 0 else ''}{one.text} {one.interval}"
 
     @property
     def paired(self) -> str:
         """The difference with its unit and what it is from; "" for none."""
-        whence = f"from {self.reference}" * bool(self.reference)
-        return " ".join(filter(None, [self.apart, self.unit, whence])) if self.apart else ""
+        whence = f" from {self.reference}" * bool(self.reference)
+        return f"{self.apart}{' points' * self.points}{whence}" if self.apart else ""
 
 
 def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
@@ -147,18 +145,17 @@ def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[
     heading.
     """
     chosen = rows(result, names) or rows(result, names, most=2**62)
-    alike = {(r.reference, r.unit) for r in chosen if r.apart}
-    ((whence, unit),) = alike if len(alike) == 1 else {("", "")}
-    less = f"difference{' from ' * bool(whence)}{whence}{', ' * bool(unit)}{unit}"
-    columns = {
-        "quantity": [r.label for r in chosen],
-        "value": [r.text for r in chosen],
-        "95 % interval": [r.interval for r in chosen],
-        "n": ["" if r.one.n is None else f"{r.one.n:,}" for r in chosen],
-        less: [r.apart if len(alike) == 1 else r.paired for r in chosen],
-    }
-    columns = {name: texts for name, texts in columns.items() if any(texts)}
-    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+    alike = {(r.reference, r.points) for r in chosen if r.apart}
+    ((whence, points),) = alike if len(alike) == 1 else {("", False)}
+    less = f"difference{f' from {whence}' * bool(whence)}{', points' * points}"
+    header = ["quantity", "value", "95 % interval", "n", less]
+    table = [
+        [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}",
+         r.apart if len(alike) == 1 else r.paired]
+        for r in chosen
+    ]  # fmt: skip
+    kept = [k for k in range(len(header)) if any(row[k] for row in table)]
+    return [header[k] for k in kept], [[row[k] for k in kept] for row in table]
 
 
 def to_csv(results: Mapping[Path, NamedTuple]) -> str:
