@@ -20,11 +20,21 @@ from scipy import stats
 from benchmarks import dots
 from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
-from benchmarks.shipped import LAWS, ROOT, SEEDS, Source, accuracies, bound, over_runs, shipped
+from benchmarks.shipped import (
+    LAWS,
+    ROOT,
+    SEEDS,
+    Source,
+    accuracies,
+    bound,
+    dose_text,
+    over_runs,
+    shipped,
+)  # fmt: skip
 from capsviz import checkpoint, discovery
 from capsviz.analyses.binding.measure import ALONE, COUPLING, EVIDENCE, UNIFORM
 from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
-from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
+from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
 from capsviz.results import leaderboard, paired

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from benchmarks import binding
 from benchmarks.refuter import everywhere
-from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED, dose_text
+from benchmarks.shipped import dose_text
+from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
 from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from capsviz import checkpoint, discovery
 from capsviz.results import paired, read_result
 
@@ -77,3 +79,12 @@ def cards() -> dict[str, dict]:
     return {
         name: checkpoint.read_card(folder / f"{name}.safetensors") for name in checkpoint.shipped()
     }
+
+
+def dose_text(result, condition: str) -> str:
+    """Return the dose at which half follow, with its interval, in words where it is not reached."""
+    one = result.half[result.conditions.index(condition)]
+    if np.isnan(one.value):
+        return f"above {result.doses.max():g} (not reached)"
+    value, low, high = (result.formats["half"](result, float(x)) for x in (one.value, *one.ci95))
+    return f"at most {high[2:]}" if high.startswith("≤") else f"{value} [{low}, {high}]"

@@ -67,7 +67,8 @@ class Panel(NamedTuple):
 
     `draw(axes, result)` draws it into axes, and labels what a key should name. Names at the ends of
     lines are what it returns, for `capsviz.arrangement.label_lines`; a panel of several pictures
-    divides its axes by `split` from there.
+    divides its axes by `split` from there. The first paragraph of its docstring, "Draw ...", is the
+    panel's part of a figure's caption, where `caption` gives no other.
     """
 
     draw: Callable[[Any, Any], Any]
@@ -77,6 +78,10 @@ class Panel(NamedTuple):
     figure: str = ""  # the figure of the result that shows it
     shown: str | Callable[[Any], bool] = ""  # whether a result has it; or the field that must hold
     # something, or "FIELD:ITEM" for what it must hold
+    caption: str | Callable[[Any], str] = ""  # what it shows, as a part of a sentence, with fields
+    # as in "of {n:,} images"; "A |B" and "A |C" become "A B and C"; whole sentences in lines below
+    marks: str = ""  # "bars" or "bands" of its intervals
+    omits: Callable[[Any, float], list[str]] = lambda result, width: []  # for which it has no room
 
     def of(self, result) -> bool:
         """Return whether a result has this panel."""
@@ -85,6 +90,16 @@ class Panel(NamedTuple):
         field, _, item = self.shown.partition(":")
         held = getattr(result, field) if field else self
         return item in held if item else not (held is None or (isinstance(held, list) and not held))
+
+    def words(self, result) -> list[str]:
+        """Return its part of the sentence of a caption, and further sentences."""
+        if callable(self.caption):
+            return self.caption(result).split("\n")
+        if self.caption:
+            return self.caption.format(**result._asdict()).split("\n")
+        text = inspect.getdoc(getattr(self.draw, "func", self.draw)) or ""
+        text = " ".join(text.partition("\n\n")[0].split())
+        return text.removeprefix("Draw ").rstrip(".").split(". ")
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
@@ -103,7 +118,8 @@ Layer = Annotated[
 def outside(result) -> str:
     """Return what lies outside warped images, as a sentence of a caption; "" where it is black."""
     of = {"edge": "its nearest pixels", "mean": "its mean colour"}
-    return f" Outside of an image: {of[result.fill]}." if result.fill in of else ""
+    fill = of.get(getattr(result, "fill", ""))
+    return f"Outside of an image: {fill}." if fill else ""
 
 
 class Analysis:
@@ -152,6 +168,7 @@ class Analysis:
     # options in `capsviz figures`, or functions of the number of images that give them, several
     # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
+    how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "{distance} parts"
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
@@ -201,27 +218,41 @@ class Analysis:
         """
         from capsviz import arrangement
 
-        shown = {name: one for name, one in self.all_panels.items() if one.of(result)}
-        names = [panel] if isinstance(panel, str) else list(panel)
-        if wrong := [name for name in names if name not in shown]:
-            raise ValueError(discovery.unknown("panel", wrong[0], list(shown)))
+        chosen = self.chosen(result, part, panel)
         if axes is not None:
-            if len(names) != 1:
-                raise ValueError(f"axes take one panel, got {len(names)}: {', '.join(shown)}")
-            arrangement.into(axes, shown[names[0]], result)
+            if not panel or len(chosen) > 1:
+                got = len(chosen) if panel else 0
+                raise ValueError(f"axes take one panel, got {got}: {', '.join(self.all_panels)}")
+            (one,) = chosen.values()
+            arrangement.into(axes, one, result)
             return typing.cast("Figure", axes.get_figure(root=True))
-        chosen = {name: shown[name] for name in names} or self._of_part(result, part)
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
 
-    def _of_part(self, result, part: str) -> dict[str, Panel]:
-        every = self.all_panels.items()
-        return {name: one for name, one in every if one.figure == part and one.of(result)}
+    def chosen(self, result, part: str = "", panel: str | Sequence[str] = ()) -> dict[str, Panel]:
+        """Return some panels of a result, or those of a figure; ValueError for one it has not."""
+        every, names = self.all_panels, [panel] if isinstance(panel, str) else list(panel)
+        for name in names:
+            if name not in every:
+                raise ValueError(discovery.unknown("panel", name, list(every)))
+            if not every[name].of(result):
+                raise ValueError(f"this result has no panel '{name}': see --panel list")
+        of_part = (n for n, one in every.items() if one.figure == part and one.of(result))
+        return {name: every[name] for name in names or of_part}
 
-    def without_room(self, result, width: float, part: str = "") -> list[str]:
-        """Names of the panels that `draw` leaves out of a figure, as it would be too tall."""
-        from capsviz import arrangement
+    def numbers_of(self, result, panel: Sequence[str]) -> list[str]:
+        """Return the fields of a result that some panels read while they are drawn."""
+        from matplotlib.figure import Figure
 
-        return arrangement.left_out(self._of_part(result, part), result, width)
+        read: dict[str, None] = {}
+
+        class Watched(type(result)):  # type: ignore[misc]
+            def __getattribute__(self, name):
+                read[name] = None
+                return super().__getattribute__(name)
+
+        for one in self.chosen(result, panel=panel).values():
+            one.draw(Figure().subplots(), Watched(*result))
+        return list(read)
 
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""
@@ -232,15 +263,47 @@ class Analysis:
         """Return what stands above the panels of a figure: of what its numbers are."""
         if not hasattr(result, "n") or not hasattr(result, "dataset"):
             return ""
-        return f"{result.n:,} images of {result.dataset}; bars and bands: 95 %"
+        marked = any(one.marks for one in self.chosen(result, part).values())
+        return f"{result.n:,} images of {result.dataset}{'; bars and bands: 95 %' * marked}"
 
     def verdict(self, result) -> str:
         """What the result says, in a sentence or two; the numbers are printed below it."""
         return ""
 
     def caption(self, result, part: str = "") -> str:
-        """What a picture shows, in two plain sentences, and what its bars and bands are."""
-        return discovery.summary(PACKAGE, self.name)
+        """What a figure shows, in two plain sentences, and what its bars and bands are."""
+        return self.caption_of(result, list(self.chosen(result, part)))
+
+    def caption_of(self, result, panels: Sequence[str]) -> str:
+        """Return what panels show, one sentence of all their parts, and what bars and bands are.
+
+        Where the analysis has a `caption` of its own, that of the first panel's figure.
+        """
+        from capsviz.statistics.words import in_a_row, sentence
+
+        chosen = [self.all_panels[name] for name in panels]
+        if type(self).caption is not Analysis.caption:
+            return self.caption(result, chosen[0].figure if chosen else "")
+        if not chosen:
+            return discovery.summary(PACKAGE, self.name)
+        ends: dict[str, dict[str, None]] = {}
+        for first, *_ in (words := [one.words(result) for one in chosen]):
+            stem, _, end = first.partition("|")
+            ends.setdefault(stem, {})[end] = None
+        parts = [stem + in_a_row(list(some)) for stem, some in ends.items()]
+        long = len(parts) > 1 and any("," in part or " and " in part for part in parts)
+        whole = f"{'; '.join(parts[:-1])}; and {parts[-1]}" if long else in_a_row(parts)
+        more = dict.fromkeys(text for _, *texts in words for text in texts)
+        if marks := dict.fromkeys(one.marks for one in chosen if one.marks):
+            more[f"{in_a_row(list(marks))}: {self.intervals(result)}"] = None
+        return " ".join(filter(None, [*map(sentence, [whole, *more]), outside(result)]))
+
+    def intervals(self, result) -> str:
+        """Return what the bars and bands of its panels are."""
+        known = hasattr(result, "n") and hasattr(result, "dataset")
+        over = f"{result.n:,} images of {result.dataset}" if known else "images"
+        how = f" ({self.how})".format(**result._asdict()) if self.how else ""
+        return f"95 % intervals over {over}{how}"
 
     def findings(self, result) -> str:
         """The printed lines: the verdict, then the estimates of `headline` with their intervals."""

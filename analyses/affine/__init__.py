@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
@@ -123,14 +123,6 @@ class Affine(Analysis):
             inside, outside = (result.networks[int(k)] for k in result.gap.value.argmin(0))
             text += f" The gap is smallest for {inside} inside, and for {outside} outside."
         return text
-
-    def caption(self, result, part="") -> str:
-        return (
-            "An image and affine variants of it (rotated, sheared, scaled and shifted at once), "
-            "with the larger of the two shifts. Below: accuracy on the untransformed images and on "
-            "variants inside and outside the training shift range. Bars: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset}.{outside(result)}"
-        )
 
     def table(self, result):
         header = ["network", *PLACES, "gap inside", "gap outside"]

@@ -14,7 +14,7 @@ KINDS = 3  # of images: untransformed, inside and outside the training shift ran
 
 
 def _examples(axes, result):
-    """Draw an image and affine variants, inside and outside the training shifts, with their own."""
+    """Draw an image and affine variants of it, with the larger of the two shifts."""
     gap = "\n" if room(axes) < len(result.examples) * TITLE else ", "
     for i, one in enumerate(split(axes, 1, len(result.examples), wspace=0.05)[0]):
         px = result.shifts_px[i]
@@ -28,7 +28,7 @@ def _tall(result, width: float) -> float:
 
 
 def _accuracies(axes, result):
-    """Draw the accuracy of each network on each kind of image."""
+    """Draw accuracy on originals, and on variants inside and outside the training shift range."""
     share = 100 * np.array([result.share_within, 1 - result.share_within])
     first, *others = result.axes["accuracy"][1]
     names = [first, *(f"{n}\n({s:.0f} %)" for n, s in zip(others, share, strict=True))]
@@ -41,8 +41,7 @@ def _accuracies(axes, result):
 PANELS = {
     "examples": Panel(_examples, _tall, 1, shown="examples"),
     "accuracy": Panel(
-        _accuracies,
-        lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12),
-        share=1,
+        _accuracies, lambda result, width: 0.5 + KINDS * (len(result.networks) * LINE + 0.12), 1,
+        marks="bars",
     ),
-}
+}  # fmt: skip

@@ -90,21 +90,6 @@ class Series(Analysis):
     def verdict(self, result) -> str:
         return " ".join(apart(result, state) for state in dict.fromkeys(result.states)).strip()
 
-    def caption(self, result, part="") -> str:
-        over = f"95 % intervals over {_sources(result)}"
-        if part == "factors":
-            return (
-                f"Accuracy on {result.n:,} images of affnist_like by each factor. Angle, shear and "
-                "scale are shown inside the training shift range, which ends at the dotted line, "
-                f"with a different vertical scale. Bars: {over}."
-            )
-        return (
-            "Accuracy on affine digits after training on shifted digits alone, and its difference "
-            f"to CapsNet. Open markers: shifted test digits. Bars: {over}. Circles: images inside "
-            "the training shift range; triangles: outside. Accuracy lost to each factor: Shapley "
-            "values of a logistic fit of correct answers."
-        )
-
     def table(self, result):
         from capsviz.analyses.affnist import draw
 
@@ -125,6 +110,9 @@ class Series(Analysis):
             )
         return *draw.cells(result), f"{text} Intervals: 95 %, over {_sources(result)}."
 
+    def intervals(self, result) -> str:
+        return f"95 % intervals over {_sources(result)}"
+
     def stem(self, base, result) -> str:
         return "affnist"
 
@@ -144,12 +132,6 @@ class Picture(Analysis):
 
     def verdict(self, result) -> str:
         return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Left: one MNIST digit of each class, padded to 40×40. Right: variants of "
-            "affnist_like, drawn by affNIST's description."
-        )
 
     def stem(self, base, result) -> str:
         return "affnist-like-variants"

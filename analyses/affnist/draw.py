@@ -48,7 +48,9 @@ def _rows(axes, result):
 
 
 def _accuracy(axes, result):
-    """Draw accuracy on affine digits, inside and outside the training shifts."""
+    """Draw accuracy on affine digits after training on shifted ones. Circles: images inside the
+    training shift range; triangles: outside; open markers: shifted test digits.
+    """
     for i, y, colour in _rows(axes, result):
         axes.plot(100 * result.test[i], y, "o", color=colour, markersize=4, fillstyle="none")
         _by_place(axes, result, i, y, colour, lambda one: one)
@@ -62,7 +64,7 @@ def _accuracy(axes, result):
 
 
 def _gap(axes, result):
-    """Draw accuracy minus that of CapsNet."""
+    """Draw accuracy on affine digits minus that of CapsNet."""
     for i, y, colour in _rows(axes, result):
         _by_place(axes, result, i, y, colour, lambda one: one.difference)
     axes.axvline(0, color="0.5", linewidth=0.6)
@@ -77,7 +79,7 @@ def _by_place(axes, result, i, y, colour, of):
 
 
 def _lost(axes, result):
-    """Draw the accuracy that each factor takes."""
+    """Draw accuracy lost to each factor, by Shapley values of a logistic fit."""
     step = 0.09 if len(set(result.states)) > 1 else 0.17
     names = ("shift", *(factor.split(",")[0] for factor in result.factors[1:]))
     for i, y, _ in _rows(axes, result):
@@ -118,8 +120,13 @@ def _columns(result, width: float) -> int:
     return min(result.images.shape[1], int((width - 0.35) / SMALLEST))
 
 
+def _omits(result, width: float) -> list[str]:
+    count = result.images.shape[1] - _columns(result, width)
+    return [f"{count} variants of each class"] * (count > 0)
+
+
 def _variants(axes, result):
-    """Draw the padded original of each class, then its variants."""
+    """Draw padded originals of each class and their affine variants, by affNIST's description."""
     columns = _columns(result, room(axes))
     rows, places = mosaic(axes, result.images[:, :columns], columns)
     axes.set_yticks(rows, result.classes)
@@ -134,15 +141,18 @@ def _tall_variants(result, width: float) -> float:
 
 
 PANELS = {
-    "accuracy": Panel(_accuracy, _tall, 0.38, 0.5),
-    "gap": Panel(_gap, _tall, 0.31, 0.5),
-    "lost": Panel(_lost, _tall, 0.31, shown="lost"),
+    "accuracy": Panel(_accuracy, _tall, 0.38, 0.5, marks="bars"),
+    "gap": Panel(_gap, _tall, 0.31, 0.5, marks="bars"),
+    "lost": Panel(_lost, _tall, 0.31, shown="lost", marks="bars"),
     **{
-        name: Panel(partial(_by_factor, k), 1.45, 1 / 4, 1 / 2, "factors")
+        name: Panel(
+            partial(_by_factor, k), 1.45, 1 / 4, 1 / 2, "factors", marks="bars",
+            caption=f"accuracy on {{n:,}} images{' inside trained shifts' * (k > 0)} by |{name}",
+        )
         for k, name in enumerate(("shift", "angle", "shear", "scale"))
     },
-}
-VARIANTS = {"variants": Panel(_variants, _tall_variants, 1)}
+}  # fmt: skip
+VARIANTS = {"variants": Panel(_variants, _tall_variants, 1, omits=_omits)}
 
 HEADER = (
     "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %", "affnist_like %",

@@ -145,30 +145,10 @@ class Attack(Analysis):
         if eps:
             attacks.check(eps, norm=norm)
 
-    def heading(self, result, part="") -> str:
-        text = super().heading(result, part)
-        return text.partition(";")[0] if part else text  # checks have no intervals
-
     def verdict(self, result) -> str:
         texts = [f"Warning: {one}." for one in result.warnings]
         texts = texts or ["No check of the attacks fails."]
         return " ".join([*texts, *(f"{one}." for one in result.missing)])
-
-    def caption(self, result, part="") -> str:
-        about = f"{result.n:,} {result.dataset} images"
-        if part:
-            return (
-                "Checks of the attacks, at the smallest bound: accuracy, and mean of the largest "
-                "margin of another class so far, by share of the steps or queries; images whose "
-                "gradient is exactly zero before the attack (hollow) and during all of it "
-                f"(filled). If every image is allowed, accuracy is {result.unbounded.max():.1%} at "
-                f"most. Means over {about}."
-            )
-        return (
-            "Left: accuracy under the worst of all attacks against their bound. Right: accuracy "
-            "under each attack at the smallest bound; with the detector, the share of images that "
-            f"are correct or flagged. Bands and bars: 95 % intervals over {about}."
-        )
 
     def table(self, result) -> Any:
         from capsviz.analyses.attack import draw

@@ -26,7 +26,7 @@ HEADER = (  # of docs/robustness.md
 
 
 def curves(axes, result):
-    """Draw the accuracy of each network under the worst of all attacks against the bound."""
+    """Draw accuracy under the worst of all attacks against their bound."""
     bounds = [0.0, *result.eps]
     for k, network in enumerate(result.networks):
         value = np.append(result.clean.value[k], result.worst.value[k])
@@ -38,7 +38,9 @@ def curves(axes, result):
 
 
 def by_attack(axes, result):
-    """Draw the accuracy under each attack at the smallest bound."""
+    """Draw accuracy under each attack at the smallest bound. With the detector, it is the share of
+    images that are correct or flagged.
+    """
     rows = [*(NAMES[one] for one in result.attacks), "worst of all"]
     each = [result.accuracy[:, a, 0] for a in range(len(result.attacks))]
     groups(axes, [*each, result.worst[:, 0]], rows, result.networks)
@@ -65,7 +67,7 @@ def by_step(field, label, axes, result):
 
 
 def without_gradient(axes, result):
-    """Draw shares of images without a gradient: hollow before the attack, filled during all."""
+    """Draw images whose gradient is 0 before the attack (hollow) and during all of it (filled)."""
     drawn, K = _steep(result), len(result.networks)
     for k, network in enumerate(result.networks):
         rows = np.arange(len(drawn)) + (k - (K - 1) / 2) * 0.5 / K
@@ -86,17 +88,23 @@ def _tall(result, width: float) -> float:
     return max(1.9, (len(result.attacks) + 1) * (len(result.networks) + 1) * LINE + 0.5)
 
 
+BY_STEP = "at the smallest bound, by share of the steps or queries, |"
 PANELS = {
-    "curves": Panel(curves, 1.9),
-    "by_attack": Panel(by_attack, _tall),
-    "accuracy": Panel(partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks"),
+    "curves": Panel(curves, 1.9, marks="bands"),
+    "by_attack": Panel(by_attack, _tall, marks="bars"),
+    "accuracy": Panel(
+        partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks",
+        caption=f"{BY_STEP}accuracy\nif every image is allowed, accuracy is "
+        f"{{unbounded[0]:.1%}} for the first network",
+    ),
     "margin": Panel(
-        partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks"
+        partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks",
+        caption=f"{BY_STEP}the largest margin of another class so far",
     ),
     "without_gradient": Panel(
         without_gradient, share=1 / 3, figure="checks", shown=lambda result: bool(_steep(result))
     ),
-}
+}  # fmt: skip
 
 
 def rows(result) -> list[list[str]]:

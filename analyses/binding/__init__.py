@@ -82,6 +82,7 @@ class Binding(Analysis):
     """Assignment, context, geometry, pose and relevance, against the truth."""
 
     Result = Result
+    how = "{distance} parts"
     needs = ("couplings", "votes", "poses", "grid", "interventions")
     dataset = "assemblies"
     usual_n = 300
@@ -132,20 +133,6 @@ class Binding(Analysis):
     def heading(self, result, part="") -> str:
         n = result.relevance.n if part == "relevance" else result.n  # maps are of fewer images
         return f"{int(np.max(n)):,} images of {result.dataset}; bars and bands: 95 %"
-
-    def caption(self, result, part="") -> str:
-        if part == "relevance":
-            return (
-                "How well maps rank the positions, or pixels, of the whole above those of a "
-                "distractor. Bars: 95 % intervals over "
-                f"{int(np.max(result.relevance.n))} images of {result.dataset}."
-            )
-        return (
-            "How well scores of positions tell to which of two wholes they belong, how often the "
-            "couplings of a position follow a part that it does not see, and what the network "
-            "predicts if one part is turned or moved. Bars and bands: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset} ({result.distance} parts)."
-        )
 
     def stem(self, base, result) -> str:
         return f"{base}-{result.distance}"

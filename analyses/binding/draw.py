@@ -54,7 +54,7 @@ def example(k: int, axes, result):
 
 
 def assignment(axes, result):
-    """Draw the AUROC of each score, over all parts and over types that both wholes have."""
+    """Draw how well scores of positions tell to which of two wholes they belong."""
     for s, (marker, shift) in enumerate((("o", -0.2), ("D", 0.0), ("s", 0.2))):
         for m, name in enumerate(result.scored):
             colour = GREY if is_control(name) else COLOURS[s]
@@ -64,7 +64,7 @@ def assignment(axes, result):
 
 
 def context(axes, result):
-    """Draw how often couplings follow the part that is not seen, in each iteration."""
+    """Draw how often the couplings of a position follow a part that it does not see."""
     shades = [COLOURS[k] for k in (4, 3)]
     for r in sorted({min(1, len(result.iterations) - 1), len(result.iterations) - 1}):
         last = r == len(result.iterations) - 1
@@ -115,14 +115,22 @@ def relevance(axes, result):
 
 
 PANELS = {
-    "assignment": Panel(assignment, by_rows("scored", 0.135, 0.45)),
-    "context": Panel(context, by_rows("scored", 0.135, 0.45)),
+    "assignment": Panel(assignment, by_rows("scored", 0.135, 0.45), marks="bars"),
+    "context": Panel(context, by_rows("scored", 0.135, 0.45), marks="bars"),
     **{
-        name: Panel(partial(example, k), 1.3, 1 / 4, 1 / 3)
-        for k, name in enumerate(("image", "wholes", "assigned"))
+        name: Panel(partial(example, k), 1.3, 1 / 4, 1 / 3, caption=caption)
+        for k, (name, caption) in enumerate((
+            ("image", "an image of two wholes and a distractor"),
+            ("wholes", "the true whole of each position"),
+            ("assigned", "the whole of each position by its couplings (red: wrong)"),
+        ))
     },
-    "turned": Panel(turned, 1.6, 1 / 3, figure="geometry"),
-    "moved": Panel(moved, 1.6, 1 / 3, figure="geometry"),
-    "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry"),
-    "relevance": Panel(relevance, by_rows("maps", 0.135, 0.45), 1, figure="relevance"),
-}
+    "turned": Panel(turned, 1.6, 1 / 3, figure="geometry", marks="bands"),
+    "moved": Panel(moved, 1.6, 1 / 3, figure="geometry", marks="bands"),
+    "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry", marks="bars"),
+    "relevance": Panel(
+        relevance, by_rows("maps", 0.135, 0.45), 1, figure="relevance",
+        caption=lambda result: "how well maps rank the whole above distractors\nbars: 95 % "
+        f"intervals over {int(np.max(result.relevance.n))} images of {result.dataset}",
+    ),
+}  # fmt: skip

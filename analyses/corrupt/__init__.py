@@ -129,16 +129,6 @@ class Corrupt(Analysis):
         )
         return f"The error is largest for {worst}."
 
-    def caption(self, result, part="") -> str:
-        less = "of each corruption"
-        if len(result.networks) > 1:
-            less = f"minus those of {result.baseline}, not corrected for the number of corruptions"
-        return (
-            f"An example of each corruption, and the error of each network on {result.n:,} "
-            f"{result.dataset} images ({result.source}). Wide figures also show the errors with "
-            f"intervals, {less}. Bars: 95 % intervals over images."
-        )
-
     def table(self, result):
         from capsviz.analyses.corrupt import draw
 

@@ -79,9 +79,16 @@ def _intervals(axes, result):
 
 PANELS = {
     "examples": Panel(_examples, by_rows("corruptions", 0.205, 0.68), 0.2, 0.4, shown="examples"),
-    "errors": Panel(_errors, by_rows("corruptions", 0.205, 0.68), 0.4, 0.6),
-    "intervals": Panel(_intervals, by_rows("corruptions", 0.205, 0.98), 0.4),
-}
+    "errors": Panel(
+        _errors, by_rows("corruptions", 0.205, 0.68), 0.4, 0.6,
+        caption="the error of each network on {n:,} images of {dataset} ({source})",
+    ),
+    "intervals": Panel(
+        _intervals, by_rows("corruptions", 0.205, 0.98), 0.4, marks="bars",
+        caption=lambda result: "errors on each corruption" if len(result.networks) == 1 else
+        f"errors minus those of {result.baseline}, not corrected for the number of corruptions",
+    ),
+}  # fmt: skip
 
 
 def table(result) -> tuple[list[str], list[list[str]], str]:

@@ -73,12 +73,6 @@ class Curves(Analysis):
             )
         return "\n".join(lines)
 
-    def caption(self, result, part="") -> str:
-        return (
-            "Errors, losses, reconstruction and learning rate of training, by epoch. Circles: the "
-            "epoch with the highest validation accuracy."
-        )
-
     def stem(self, base, result) -> str:
         name = slug("-".join(["curves", *result.names]))
         return name if len(name) <= 60 else f"curves-{len(result.names)}-runs"

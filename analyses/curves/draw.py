@@ -85,7 +85,9 @@ def _scale(axes, values, field: str) -> None:
 
 PANELS = {
     field.replace("_", "-"): Panel(
-        partial(_panel, field, title), 1.12, 1 / 3, 1 / 2, shown=partial(_shown, field)
+        partial(_panel, field, title), 1.12, 1 / 3, 1 / 2, shown=partial(_shown, field),
+        caption=f"by epoch, |{title.removesuffix(', %')}"
+        + "\ncircles: the epoch with the highest validation accuracy" * field.startswith("valid"),
     )
     for field, title in FIELDS
-}
+}  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
@@ -149,32 +149,8 @@ class Detect(Analysis):
         """Return 50 at most: every image is attacked many times."""
         return min(max(n, 2), 50, len(inputs.dataset))
 
-    def heading(self, result, part="") -> str:
-        text = super().heading(result, part)
-        return text.partition(";")[0] if part else text  # of single images there are no intervals
-
     def verdict(self, result) -> str:
         gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
         better = ", ".join(name for name, low in gains if low > 0) or "no set"
         text = f"The distance to the reconstruction detects {better} better than every control."
         return " ".join([text, *(f"{missing}." for missing in result.missing)])
-
-    def caption(self, result, part="") -> str:
-        if part == "distances":
-            return (
-                "Distance of every image to the reconstruction from the winning capsule, with "
-                f"median and quartiles of each set of {result.n:,} {result.dataset} images. The "
-                "threshold is the 95th percentile of validation images."
-            )
-        if part == "examples":
-            return (
-                "The first image of each set, and its reconstruction from the winning capsule. "
-                "Below: the predicted class and the distance. Star: flagged, because the distance "
-                "is above the threshold."
-            )
-        return (
-            "Left: AUROC of the distance to the reconstruction from the winning capsule, for each "
-            "set against the unchanged images, with controls. Right: shares that are "
-            "misclassified, flagged, and misclassified but not flagged. Bars: 95 % intervals over "
-            f"{result.n:,} {result.dataset} images.{outside(result)}"
-        )

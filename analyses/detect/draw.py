@@ -25,7 +25,7 @@ def shown(sets):
 
 
 def _distances(axes, result):
-    """Draw every image's distance, the quartiles and median of each set, and the threshold."""
+    """Draw the distance of every image, with median, quartiles and the threshold."""
     height = np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
     for y, values in enumerate(result.values[:, 0]):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
@@ -47,7 +47,7 @@ def _lines(result, width: float) -> tuple[int, int, float]:
 
 
 def _examples(axes, result):
-    """Draw the first image of every set, above its reconstruction; class and distance below."""
+    """Draw the first image of each set, its reconstruction, class and distance (*: flagged)."""
     _, columns, _ = _lines(result, room(axes))
     below = [
         f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
@@ -65,7 +65,7 @@ def _tall_examples(result, width: float) -> float:
 
 
 def _areas(axes, result):
-    """Draw AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
+    """Draw AUROC of the distance to the winning reconstruction against the unchanged images."""
     name_rows(axes, shown(result.sets))
     each = [result.auroc[:, s] for s in range(len(result.scores))]
     kinds = zip(each, MARKS, result.scores, strict=True)
@@ -75,15 +75,15 @@ def _areas(axes, result):
 
 
 def _shares(axes, result):
-    """Draw shares that are misclassified, flagged, and misclassified but not flagged."""
+    """Draw shares of images that are misclassified, flagged, and misclassified but not flagged."""
     dots(axes, ((100 * getattr(result, field), *look) for field, look in SHARES.items()), 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
     name_rows(axes, shown(result.sets))
 
 
 PANELS = {
-    "auroc": Panel(_areas, by_rows("sets", 0.2, 0.6), 0.56, 0.56),
-    "shares": Panel(_shares, by_rows("sets", 0.2, 0.6), 0.44, 0.44),
+    "auroc": Panel(_areas, by_rows("sets", 0.2, 0.6), 0.56, 0.56, marks="bars"),
+    "shares": Panel(_shares, by_rows("sets", 0.2, 0.6), 0.44, 0.44, marks="bars"),
     "distances": Panel(_distances, by_rows("sets", 0.24, 0.6), 1, figure="distances"),
     "examples": Panel(_examples, _tall_examples, 1, figure="examples", shown="examples"),
-}
+}  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.words import in_a_row, sentence
@@ -89,6 +89,7 @@ class AffineMaps(Analysis):
     """R2 of affine maps from the vector of an image to that of the warped image."""
 
     Result = Result
+    how = "and over untrained networks"
     needs = ("poses", "primary")
     examples = """
     capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
@@ -145,18 +146,6 @@ class AffineMaps(Analysis):
         also = f", and worse under {in_a_row(below)}" if below else ""
         text = f"Affine maps predict the pose better than untrained poses {which}{also}."
         return " ".join([text, *map(sentence, result.notes)])
-
-    def caption(self, result, part="") -> str:
-        """Return what the panels show, and what the bands are."""
-        long = any(count > result.kept for count in result.dimensions)
-        reduced = f" Vectors are reduced to {result.kept} principal components at most." * long
-        return (
-            "R² of an affine map from the vector of an image to that of the warped image, within "
-            "its class, by size of the warp and by the number of images that it is fitted on; and "
-            f"R² of the size read linearly.{reduced} Bands: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset}, and over untrained networks."
-            + outside(result)
-        )
 
     def table(self, result):
         """Return R2 of every kind of vector under every warp."""

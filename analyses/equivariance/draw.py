@@ -64,7 +64,7 @@ def _curves(warp: str, axes, result):
 
 
 def _probe(axes, result):
-    """Draw R2 of the size of each warp, read linearly from each vector."""
+    """Draw R² of the size of each warp, read linearly from each vector."""
     _in_rows(axes, result, result.probe, result.warps, "R² of the size,\nlinear probe")
 
 
@@ -94,24 +94,42 @@ def _tall(result, width: float) -> float:
     return 0.55 + len(result.laws) * max(0.26, 0.07 * len(result.sources))
 
 
+def _mapped(by: str, result) -> str:
+    """Return the caption of a panel of affine maps."""
+    text = f"R² of an affine map to the warped image's vector, within its class, by |{by}"
+    long = any(count > result.kept for count in result.dimensions)
+    kept = f"\nvectors are reduced to {result.kept} principal components at most"
+    return text + kept * long
+
+
 PANELS = {
     **{
-        warp: Panel(partial(_curves, warp), 1.6, 1 / 4, 1 / 2, shown=f"warps:{warp}")
+        warp: Panel(
+            partial(_curves, warp), 1.6, 1 / 4, 1 / 2, shown=f"warps:{warp}", marks="bands",
+            caption=partial(_mapped, f"size of {warp}"),
+        )
         for warp in WARPS
     },
     **{
         f"{warp}-by-images": Panel(
-            partial(_by_count, warp), 1.6, 1 / 4, 1 / 2, shown=partial(_counted, warp)
+            partial(_by_count, warp), 1.6, 1 / 4, 1 / 2, shown=partial(_counted, warp),
+            marks="bands",
+            caption=partial(_mapped, f"number of images that it is fitted on under {warp}"),
         )
         for warp in WARPS
     },
-    "probe": Panel(_probe, 1.6, 1 / 4, 1 / 2),
-}
+    "probe": Panel(_probe, 1.6, 1 / 4, 1 / 2, marks="bars"),
+}  # fmt: skip
 LAWS = {
-    f"{warp}-{what}": Panel(partial(_law, warp, field, label), _tall, 1 / 2, shown=f"warps:{warp}")
-    for warp in WARPS
-    for what, field, label in (
-        ("vector", "explained", "R² of the vector"),
-        ("change", "change", "R² of its change"),
+    f"{warp}-{what}": Panel(
+        partial(_law, warp, field, f"R² of {of}"), _tall, 1 / 2, shown=f"warps:{warp}",
+        marks="bars",
+        caption=f"by maps fitted for each class and by laws, within a class, R² of |{full} under "
+        f"{warp}\nlaws: half a warp twice, extrapolation from half, and one matrix or map for all",
     )
-}
+    for warp in WARPS
+    for what, field, of, full in (
+        ("vector", "explained", "the vector", "the warped image's vector"),
+        ("change", "change", "its change", "the vector's change"),
+    )
+}  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analyses.equivariance import affine
 from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untrained
-from capsviz.analysis import Analysis, Fill, Seed, outside
+from capsviz.analysis import Analysis, Fill, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
 from capsviz.statistics.words import in_a_row, number, sentence
@@ -61,6 +61,7 @@ class Laws(Analysis):
     """R2 of six ways to predict the vector under the whole warp."""
 
     Result = Law
+    how = "and over untrained networks; bootstrap"
     panels = "draw:LAWS"
     needs = ("poses", "primary")
     figure_set = None
@@ -91,16 +92,6 @@ class Laws(Analysis):
         """Say which laws hold clearly better than in untrained networks."""
         texts = [_holds(result, f) for f in range(len(result.warps))]
         return " ".join(filter(None, [*texts, *map(sentence, result.notes)]))
-
-    def caption(self, result, part="") -> str:
-        """Return what the panels show, and what the bars are."""
-        return (
-            "R² of the warped image's vector (left) and of its change (right), within its class, "
-            "by maps fitted for each class and by laws: half a warp twice, extrapolation from "
-            f"half, and one matrix or one map for all classes. Bars: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset}, and over untrained networks (bootstrap; "
-            f"Student's t).{outside(result)}"
-        )
 
     def table(self, result):
         """Return R2 of every kind of vector, by warp and law."""

@@ -114,24 +114,11 @@ class OneImage(Analysis):
             *map(sentence, result.left_out),
         ])  # fmt: skip
 
-    def caption(self, result, part="") -> str:
-        name = f"class {result.classes[result.target]}"
-        if part == "curves":
-            return (
-                f"Score of {name} when pixels are removed, or are shown alone, in the order of a "
-                "map. One image is no evidence."
-            )
-        return (
-            f"Maps of one image for {name}, each on its own colour scale. Below: the same maps "
-            "with random weights in all layers, and the rank correlation ρ of the two. Numbers: "
-            f"areas under deletion and insertion, and infidelity.{shown_by(result)}"
-        )
-
 
 def shown_by(result) -> str:
-    """Return what the routing map shows, where it is not a length along a pose."""
+    """Return a line of a caption: what the routing map shows, if not a length along a pose."""
     shows, words = ((result.quantity or {}).get(name) for name in ("plain", "words"))
-    return f" The routing map shows {shows}, which adds up to {words}." if shows else ""
+    return f"\nthe routing map shows {shows}, which adds up to {words}" if shows else ""
 
 
 class Statistics(NamedTuple):
@@ -223,21 +210,6 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         return compared(result, ("routing map, uniform", "ink", "|u| map"))
-
-    def caption(self, result, part="") -> str:
-        score, images = TARGETS[result.target], f"{result.n:,} {result.dataset} images"
-        if part == "curves":
-            return (
-                f"Mean score of {score} when pixels are removed, or are shown alone, in the order "
-                f"of a map. Bands: 95 % intervals over {images}."
-            )
-        return (
-            f"Faithfulness of maps: area under insertion minus deletion of the score of {score}; "
-            "infidelity, the share of squared losses by black squares that a map leaves "
-            "unexplained; and rank correlation of a map with itself after layers get random "
-            f"weights ({result.sanity.n} draws). Bars: 95 % intervals over {images}."
-            f"{shown_by(result)}"
-        )
 
 
 def compared(result, rivals) -> str:
@@ -342,21 +314,9 @@ class OverUnits(Analysis):
         own = ("routing map", "routing map, evenly")
         return compared(result, [name for name in result.names if name not in own])
 
-    def caption(self, result, part="") -> str:
-        what, images = WHAT[result.over], f"{result.n:,} {result.dataset} images"
-        images += "" if result.scene == "clean" else f" ({result.scene} scenes)"
-        if part == "curves":
-            return (
-                f"Mean activation of the true class, and accuracy, when {what} are removed, or are "
-                "there alone, in the order of a map. Grey and black: controls. "
-                f"Bands: 95 % intervals over {images}."
-            )
-        also = "; and AUROC of a map for the object's positions" * (result.apart is not None)
-        return (
-            "Area under insertion minus deletion of the true class's activation when "
-            f"{what} are removed in the order of a map, or of the accuracy{also}. "
-            f"Bars: 95 % intervals over {images}."
-        )
+    def intervals(self, result) -> str:
+        scenes = "" if result.scene == "clean" else f" ({result.scene} scenes)"
+        return super().intervals(result) + scenes
 
     def stem(self, base, result) -> str:
         kind = result.over if result.scene == "clean" else f"{result.over}-{result.scene}"

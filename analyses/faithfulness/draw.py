@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import textwrap
 from functools import partial
 from itertools import cycle
@@ -11,7 +10,7 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness import WHAT
+from capsviz.analyses.faithfulness import TARGETS, WHAT, shown_by
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped
@@ -36,6 +35,11 @@ def _columns(result, width: float) -> tuple[int, int]:
     return columns, min(2, -(-(len(result.names) + 1) // columns))
 
 
+def _omits(result, width: float) -> list[str]:
+    columns, lines = _columns(result, width)
+    return result.names[: max(0, len(result.names) + 1 - lines * columns)]
+
+
 def _maps(axes, result):
     """Draw the image and its maps, and below each that of a network with random weights."""
     columns, lines = _columns(result, room(axes))
@@ -46,12 +50,8 @@ def _maps(axes, result):
     grid[0, 0].set_axis_on()
     true = "" if result.label in (None, result.target) else f"\n(a {result.classes[result.label]})"
     grid[0, 0].set_xlabel(f"class\n{result.classes[result.target]}{true}", fontsize=6, labelpad=2)
-    out = len(result.names) + 1 - lines * columns  # controls come first
-    if out > 0:
-        logging.getLogger(__name__).warning(
-            "no room for these maps: %s: a wider figure has them", ", ".join(result.names[:out])
-        )
-    for place, k in enumerate(range(max(0, out), len(result.names)), 1):
+    out = len(_omits(result, room(axes)))  # controls come first
+    for place, k in enumerate(range(out, len(result.names)), 1):
         block, column = divmod(place, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
         name = result.names[k]
@@ -120,7 +120,7 @@ def _one(field: str, title: str, label: str, axes, result):
 
 
 def _sanity(axes, result):
-    """Draw the rank correlation of each map with that of random weights."""
+    """Draw rank correlation of a map with itself after layers get random weights."""
     text = f"rank correlation; blue: {result.stages[0]} random; orange: down to {result.stages[-1]}"
     levels = [result.sanity[:, 0], result.sanity[:, -1]]
     title, text = "sanity: random weights\n(near 0 is better)", wrapped(text, 1.7, 6)
@@ -138,7 +138,7 @@ def _area(field: str, name: str, axes, result):
 
 
 def _apart(axes, result):
-    """Draw the AUROC of each map for the positions of the object."""
+    """Draw AUROC of a map for the object's positions."""
     text = f"AUROC, {result.apart.n:,} images"
     _points(axes, result, [result.apart], "object's positions" + HIGHER, text, 0.5)
 
@@ -159,29 +159,65 @@ def _tall(result, width: float) -> float:
     return 0.12 * len(_names(result)) + 0.75
 
 
-def _curves(field: str, label: str, name: str = "", tall: float = 1.7) -> dict[str, Panel]:
-    """Return the panels of deletion and insertion."""
+def _curves(
+    field: str, label: str, of, name: str = "", tall: float = 1.7, marks: str = "bands"
+) -> dict[str, Panel]:
+    """Return the panels of deletion and insertion; `of` says of a result what falls or grows."""
+
+    def caption(done: str, result) -> str:
+        what, controls = WHAT[getattr(result, "over", "pixels")], "grey and black: controls"
+        more = controls if marks else "one image is no evidence"
+        return f"as {what} are {done} in the order of a map, |{of(result)}\n{more}"
+
     return {
-        f"{name}{what}": Panel(partial(_curve, part, field, label), tall, figure="curves")
+        f"{name}{what}": Panel(
+            partial(_curve, part, field, label), tall, figure="curves", marks=marks,
+            caption=partial(caption, ("removed", "shown alone")[part]),
+        )
         for part, what in enumerate(("deletion", "insertion"))
-    }
+    }  # fmt: skip
 
 
-PANELS = {"maps": Panel(_maps, _tall_maps, 1), **_curves("curves", "score of the class")}
+PANELS = {
+    "maps": Panel(
+        _maps, _tall_maps, 1, omits=_omits,
+        caption=lambda result: f"maps of one image for class {result.classes[result.target]}, each "
+        "on its own colour scale, and below them maps of random weights\nnumbers: areas under "
+        f"deletion and insertion, infidelity, and rank correlation of both{shown_by(result)}",
+    ),
+    **_curves(
+        "curves", "score of the class", lambda r: f"score of class {r.classes[r.target]}", marks=""
+    ),
+}  # fmt: skip
 MANY = {
-    name: Panel(partial(_one, name, title, label), _tall, share)
-    for name, title, label, share in (
-        ("gap", f"insertion minus deletion{HIGHER}", "difference of areas", 0.4),
-        ("infidelity", "infidelity\n(lower is better)", "share of losses unexplained", 0.3),
-    )
-} | {
-    "sanity": Panel(_sanity, _tall, 0.3),
-    **_curves("curves", "score of the class"),
-}
+    "gap": Panel(
+        partial(_one, "gap", f"insertion minus deletion{HIGHER}", "difference of areas"),
+        _tall, 0.4, marks="bars",
+        caption=lambda result: "area under insertion minus deletion of the score of "
+        f"{TARGETS[result.target]}{shown_by(result)}",
+    ),
+    "infidelity": Panel(
+        partial(_one, "infidelity", "infidelity\n(lower is better)", "share of losses unexplained"),
+        _tall, 0.3, marks="bars",
+        caption="infidelity, the share of squared losses by black squares that a map leaves "
+        "unexplained",
+    ),
+    "sanity": Panel(_sanity, _tall, 0.3, marks="bars"),
+    **_curves("curves", "score of the class", lambda r: f"mean score of {TARGETS[r.target]}"),
+}  # fmt: skip
+AREA = "area under insertion minus deletion, if {over} are removed in the order of a map, of |"
 UNITS = {
-    "activation": Panel(partial(_area, "gap", "activation"), _tall, 0.4),
-    "accuracy": Panel(partial(_area, "accuracy_gap", "accuracy"), _tall, 0.3),
-    "positions": Panel(_apart, _tall, 0.3, shown="apart"),
-    **_curves("curves", "activation", "activation-", 1.45),
-    **_curves("accuracy", "accuracy", "accuracy-", 1.45),
-}
+    "activation": Panel(
+        partial(_area, "gap", "activation"), _tall, 0.4, marks="bars",
+        caption=f"{AREA}the true class's activation",
+    ),
+    "accuracy": Panel(
+        partial(_area, "accuracy_gap", "accuracy"), _tall, 0.3, marks="bars",
+        caption=f"{AREA}accuracy",
+    ),
+    "positions": Panel(_apart, _tall, 0.3, shown="apart", marks="bars"),
+    **_curves(
+        "curves", "activation", lambda r: "mean activation of the true class", "activation-", 1.45
+    ),
+    **_curves("accuracy", "accuracy", lambda r: "accuracy", "accuracy-", 1.45),
+}  # fmt: skip

@@ -67,13 +67,6 @@ class OneImage(Analysis):
             )
         return "\n".join(lines)
 
-    def caption(self, result, part="") -> str:
-        return (
-            f"Change of the activation of class {result.classes[result.watched]} in one image, if "
-            "each group of lower-level capsules, or each dimension of their poses, is left out. "
-            "Band: 5 to 95 % of random removals of equal norm."
-        )
-
 
 class Statistics(NamedTuple):
     """N images; by kind of group, G groups of it; intervals are 95 %."""
@@ -171,19 +164,6 @@ class OverImages(Analysis):
         if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
             lines.append("Almost every image has its own: the entropy only counts the images.")
         return "\n".join(lines)
-
-    def caption(self, result, part="") -> str:
-        if part == "dictionaries":
-            return (
-                "Entropy of the dictionaries of rounded couplings by the number of levels, and "
-                "accuracy with the rounded couplings. Bands: 95 % intervals over images."
-            )
-        return (
-            "Change of the true class's activation without each group of lower-level capsules, or "
-            "dimension of their poses, sorted; and accuracy as groups are removed in the order of "
-            f"their importance on {result.others}. Dashed lines and diamonds are random removals "
-            "of equal norm. Bars and bands: 95 % intervals over images."
-        )
 
 
 def ranking(least: Estimate, most: Estimate) -> str:

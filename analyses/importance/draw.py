@@ -14,15 +14,15 @@ from capsviz.results.maps import colour_bar, halfrange, one_map
 from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
-KINDS = ("types", "places", "children", "dimensions")  # of groups
+KINDS = {"types": "type", "places": "position", "children": "group", "dimensions": "dimension"}
+AT_RANDOM = "random removals of equal norm"
 RANDOM = "#7F7F7F"
-PLURALS = {"places": "positions", "children": "groups"}
 CHANGE = "change of activation"
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
 def _image(axes, result):
-    """Draw the image, and the activation that is watched."""
+    """Draw the image with the activation of the class that is watched."""
     show(axes, result.image, "image")
     name, whole = result.classes[result.watched], result.activations[result.watched]
     axes.set_xlabel(f"activation of {name}:\n{whole:.3f}", fontsize=6.5)
@@ -48,7 +48,7 @@ def _bars(kind: str, axes, result):
     axes.axhline(0, color="black", linewidth=0.5)
     if len(change) < 6:  # no ticks between them
         axes.set_xticks(range(len(change)))
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, one left out", ylabel=CHANGE)
+    axes.set(xlabel=f"{KINDS[kind]}s, one left out", ylabel=CHANGE)
 
 
 def _groups(kind: str, axes, result):
@@ -61,7 +61,7 @@ def _groups(kind: str, axes, result):
     control = result.first_activation_change[kind][1:]
     upright(axes, at, control, "D", color=RANDOM, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel=CHANGE)
+    axes.set(xlabel=f"{KINDS[kind]}s, sorted", ylabel=CHANGE)
     axes.set_title("true class, one left out", fontsize=6.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
@@ -78,7 +78,7 @@ def _curves(kind: str, axes, result):
         )
         band(axes, removed, whole, f"{marker}-", color=colour, label=name)
         areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
-    axes.set(xlabel=f"{PLURALS.get(kind, kind)} removed", ylabel="accuracy", ylim=(0, 1.03))
+    axes.set(xlabel=f"{KINDS[kind]}s removed", ylabel="accuracy", ylim=(0, 1.03))
     percent(axes.yaxis)
     random, least, most = areas
     axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)
@@ -86,7 +86,7 @@ def _curves(kind: str, axes, result):
 
 
 def _entropies(axes, result):
-    """Draw the entropy of the dictionaries against the number of levels, with the controls."""
+    """Draw entropy of the dictionaries of rounded couplings by the number of levels."""
     for estimate, colour, style, name in (
         (result.entropy_bits, COLOURS[0], "o-", "this network"),
         (result.apart_bits, COLOURS[2], "D:", "capsules varied apart"),
@@ -129,22 +129,41 @@ def _barred(kind: str, result) -> bool:
     return kind in result.change and not (kind == "places" and _mapped(result))
 
 
+def _change(one: str, result) -> str:
+    """Return the caption of the changes of one image."""
+    name = result.classes[result.watched]
+    band = f"grey: 5 to 95 % of {AT_RANDOM}" if one != "position" else ""
+    return f"change of the activation of class {name} without each |{one}\n{band}".strip()
+
+
 PANELS = {
     "image": Panel(_image, 1.5, 0.16, 0.4),
-    "map": Panel(_map, 1.5, 0.22, 0.6, shown=_mapped),
+    "map": Panel(_map, 1.5, 0.22, 0.6, shown=_mapped, caption=partial(_change, "position")),
     **{
-        kind: Panel(partial(_bars, kind), 1.5, 0.31, shown=partial(_barred, kind)) for kind in KINDS
+        kind: Panel(
+            partial(_bars, kind), 1.5, 0.31, shown=partial(_barred, kind),
+            caption=partial(_change, one),
+        )
+        for kind, one in KINDS.items()
     },
-}
+}  # fmt: skip
 MANY = {
     **{
-        kind: Panel(partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}")
-        for kind in KINDS
+        kind: Panel(
+            partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}", marks="bars",
+            caption=f"change of the true class's activation without each |{one}\n"
+            f"dashed lines and diamonds: {AT_RANDOM}",
+        )
+        for kind, one in KINDS.items()
     },
     **{
-        f"{kind}-removed": Panel(partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}")
-        for kind in KINDS
+        f"{kind}-removed": Panel(
+            partial(_curves, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}", marks="bands",
+            caption="accuracy as groups are removed in the order of their importance on {others}: |"
+            f"{one}s",
+        )
+        for kind, one in KINDS.items()
     },
-    "dictionaries": Panel(_entropies, 1.9, figure="dictionaries"),
-    "rounded": Panel(_rounded, 1.9, figure="dictionaries"),
-}
+    "dictionaries": Panel(_entropies, 1.9, figure="dictionaries", marks="bands"),
+    "rounded": Panel(_rounded, 1.9, figure="dictionaries", marks="bands"),
+}  # fmt: skip

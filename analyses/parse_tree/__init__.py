@@ -77,13 +77,6 @@ class Trees(Analysis):
             f"{result.classes[result.read[0]]}."
         ).replace("%", " %")
 
-    def caption(self, result, part="") -> str:
-        return (
-            "The class with the largest coupling of each primary capsule, for two images and for "
-            "an untrained network. Left, as a tree: a line goes to the class that most capsules of "
-            "a type favour. Right, at each position of each type: paler is a weaker preference."
-        )
-
 
 def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     """Compare the trees of two images (2, C, H, W), and of the first by an untrained network."""
@@ -166,6 +159,7 @@ class ParseTree(Analysis):
     """Which share of the couplings' variance goes with the class, and what moves with the image."""
 
     Result = Statistics
+    how = "bootstrap; Student's t"
     panels = "draw:MANY"
     examples = "capsviz parse-tree --n 1000  # about 45 s"
     needs = ("couplings",)
@@ -194,22 +188,6 @@ class ParseTree(Analysis):
                 "It is not shown that the tree moves with the image, nor that it stays.",
             ))  # fmt: skip
         return " ".join([*parts, *map(sentence, result.notes)])
-
-    def caption(self, result, part="") -> str:
-        bars = f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}"
-        if part == "moved":
-            return (
-                "Accuracy and activation of the true class with couplings frozen to means of other "
-                "images. Correlation of an image's tree with the tree of the image moved by one "
-                "position, also of untrained networks, and with random matrices: own ones of each "
-                f"position, or shared by all positions of a type. {bars} (bootstrap)."
-            )
-        return (
-            "Shares of the variance of what primary capsules prefer, for the network, untrained "
-            "networks, and shuffled class labels. Below, how often their favourite class differs, "
-            "and the share of variance that lies between classes, for the couplings and what they "
-            f"are made of. {bars} (bootstrap; Student's t)."
-        )
 
 
 def _decides(shares: Estimate, shuffled: Estimate) -> str:
@@ -425,14 +403,6 @@ class Epochs(Analysis):
 
     def heading(self, result, part="") -> str:
         return f"{result.run}, {result.n:,} {result.dataset} images; bands: 5 to 95, 25 to 75 %"
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Primary capsules over training: their largest activation over all images, their "
-            "gradient relative to the largest one, and what decides the variance of their "
-            "preferences. Dashed: the thresholds of dead and starved capsules. Bands: 5 to 95 % "
-            "and 25 to 75 % of the capsules; of the variance, 95 % intervals over images."
-        )
 
 
 def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Trajectory:

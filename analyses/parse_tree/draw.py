@@ -43,14 +43,14 @@ GREY = "#7F7F7F"
 
 
 def _image(s: int, axes, result):
-    """Draw an image, and the class that is predicted of it."""
+    """Draw an image and its predicted class."""
     show(axes, result.images[s], "untrained\nnetwork" if result.networks[s] == FRESH else None)
     name = result.classes[result.read[s]]
     axes.set_xlabel(f"predicted: {name}", fontsize=6.5, labelpad=2)
 
 
 def _favourites_of(s: int, axes, result):
-    """Draw the favourite class of each capsule: a block for each type, its positions inside."""
+    """Draw the class with the largest coupling of each capsule by position (paler: weaker)."""
     maps = _mosaics(result, _palette(result))
     tall, across = maps[0].shape[:2]
     axes.imshow(maps[s], interpolation="nearest")
@@ -105,9 +105,7 @@ def _colour(colours: dict[int, str], j) -> str:
 
 
 def _tree(s: int, axes, result):
-    """Draw a line from each branch to the class that most of its capsules favour, the thicker the
-    more; branches of one class stand together, so that no lines cross.
-    """
+    """Draw a tree, with a line to the class that most capsules of a type favour."""
     J, favourite, colours = len(result.classes), result.favourites[s], _palette(result)
     by_type = result.grid is not None and 1 < result.grid[0] <= LEAVES
     parts = np.array_split(favourite, result.grid[0] if by_type else min(len(favourite), LEAVES))
@@ -147,7 +145,7 @@ def _tree(s: int, axes, result):
 
 
 def _shares(axes, result):
-    """Draw what decides the preferences of capsules, for each network and for shuffled labels."""
+    """Draw shares of the variance of what capsules prefer, trained, untrained, labels shuffled."""
     rows = [*result.shares.value, result.shuffled.value]
     ends = [*result.shares.ci95, result.shuffled.ci95]
     for y, (row, interval) in enumerate(zip(rows, ends, strict=True)):
@@ -200,14 +198,16 @@ def _by_network(field: str, rows: str, title: str, unit: str, axes, result):
 
 
 def _frozen(axes, result):
-    """Draw accuracy and activation with couplings frozen to those of other images."""
+    """Draw accuracy and activation of the true class with couplings frozen to those of others."""
     series = [("accuracy", COLOURS[0], result.accuracy)]
     series.append(("true activation", COLOURS[1], result.true_activation))
     _dots(axes, "couplings frozen to", "share of images; mean activation", result.frozen, series)
 
 
 def _moved(axes, result):
-    """Draw how alike the couplings of an image and of the moved image are."""
+    """Draw correlation of an image's tree with that of the image moved by one position, also of
+    untrained networks and with random matrices (own ones of each position, or one of all).
+    """
     own = result.networks[0]
     rows = [own, f"{_word(own)}, {result.trees[1]} tree", *(result.controls or ())]
     values = stack([*result.correlation, *(result.controlled or ())])
@@ -231,7 +231,7 @@ def _folded(name: str) -> str:
 
 
 def _active(axes, result):
-    """Draw the largest activation of capsules by epoch, and below which line they are dead."""
+    """Draw largest activation of capsules by epoch (dashed: dead; bands: 5 to 95, 25 to 75 %)."""
     _band(axes, result.epochs, result.largest, COLOURS[0])
     axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
     axes.set(ylim=(0, 1.05 * max(1, result.largest.max())), ylabel="largest activation")
@@ -240,7 +240,7 @@ def _active(axes, result):
 
 
 def _gradient(axes, result):
-    """Draw the gradient of capsules by epoch, and below which line they are starved."""
+    """Draw gradient of capsules by epoch (dashed: starved; bands: 5 to 95, 25 to 75 %)."""
     _band(axes, result.epochs, result.gradient, COLOURS[1])
     axes.axhline(result.starved_share, color=GREY, linestyle="--", linewidth=0.8)
     floor = max(result.gradient[result.gradient > 0].min(initial=1.0), 1e-9)
@@ -252,7 +252,7 @@ def _gradient(axes, result):
 
 
 def _variance(axes, result):
-    """Draw what decides the tree, by epoch."""
+    """Draw what decides the variance of preferences, by epoch, with 95 % intervals over images."""
     T, shares = result.epochs, np.nan_to_num(result.shares.value)
     groups = np.stack([shares[:, :4].sum(1), shares[:, 4:6].sum(1), shares[:, 6]])
     names = ("always the same", "with the class", "between images of a class")
@@ -292,22 +292,31 @@ PANELS = {
     )
 }
 MANY = {
-    "shares": Panel(_shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1),
+    "shares": Panel(
+        _shares, lambda result, width: 0.3 * (len(result.networks) + 1) + 0.4, share=1, marks="bars"
+    ),
     "favourites": Panel(
         partial(_by_network, "favourites", "choices", "favourite class", "primary capsules"),
-        partial(_tall, "choices"),
+        partial(_tall, "choices"), marks="bars",
+        caption="how often the favourite class of a primary capsule differs",
     ),
     "sources": Panel(
         partial(
             _by_network, "with_class", "sources", "variance between classes", "share of variance"
         ),
-        partial(_tall, "sources"), shown="sources",
+        partial(_tall, "sources"), shown="sources", marks="bars",
+        caption="share of the variance that lies between classes, for the couplings and what they "
+        "are made of",
     ),
-    "frozen": Panel(_frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy"),
-    "moved": Panel(_moved, partial(_tall, "controls"), figure="moved", shown="correlation"),
+    "frozen": Panel(
+        _frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy", marks="bars"
+    ),
+    "moved": Panel(
+        _moved, partial(_tall, "controls"), figure="moved", shown="correlation", marks="bars"
+    ),
 }  # fmt: skip
 EPOCHS = {
     "activation": Panel(_active, 1.8, 1 / 3),
     "gradient": Panel(_gradient, 1.8, 1 / 3),
     "variance": Panel(_variance, 1.8, 1 / 3),
-}
+}  # fmt: skip

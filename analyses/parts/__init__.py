@@ -105,20 +105,3 @@ class Parts(Analysis):
                 "directions are."
             )
         return text.strip()
-
-    def caption(self, result, part="") -> str:
-        bars = (
-            "Open markers: controls. Bars: 95 % intervals over "
-            f"{result.n:,} images of {result.dataset}."
-        )
-        if part == "relevance":
-            return (
-                "Relevance mass on the stroke and in one half of it: of the change when a unit "
-                "goes from its lowest to its highest value, and of selected types of "
-                f"{result.below}. {bars}"
-            )
-        return (
-            "An image in each form. Below: the probability that a broken image has a more "
-            "suspicious score than an intact one (AUROC), for the largest score of each network, "
-            f"its reconstruction error, and pixels alone. {bars}"
-        )

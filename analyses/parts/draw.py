@@ -10,7 +10,7 @@ from capsviz.results.panels import by_rows, kind, points, room, rows_from, show,
 
 
 def _forms(axes, result):
-    """Draw one image, intact and in each of the other forms."""
+    """Draw an image in each form."""
     grid = split(axes, 1, len(result.kinds) + 1, wspace=0.02)[0]
     letters = int(room(axes) / len(grid) / 0.063)
     for one, image, name in zip(grid, result.examples, ["intact", *result.kinds], strict=True):
@@ -20,7 +20,9 @@ def _forms(axes, result):
 
 
 def _auroc(axes, result):
-    """Draw the AUROC of every score, intact images against each broken form."""
+    """Draw the probability that a broken image is more suspicious than an intact one (AUROC). Open
+    markers: controls.
+    """
     B = len(result.kinds)
     for b, name in enumerate(result.kinds):
         control = name in result.controls
@@ -42,7 +44,9 @@ def _masses(result) -> list:
 
 
 def _relevance(axes, result):
-    """Draw relevance masses of units and of their controls."""
+    """Draw relevance mass on the stroke and in one half of it, of units and of selected types. Open
+    markers: controls.
+    """
     measured = _masses(result)
     labels = ("control: random directions, another's stroke", f"units, types of {result.below}")
     for k, (_, *pair) in enumerate(measured):
@@ -59,9 +63,9 @@ PANELS = {
         _forms, lambda result, width: min(0.8, width / (len(result.kinds) + 1)) + 0.45, 1,
         shown=lambda result: result.examples is not None,
     ),
-    "auroc": Panel(_auroc, by_rows("scores", 0.24, 0.45), 1),
+    "auroc": Panel(_auroc, by_rows("scores", 0.24, 0.45), 1, marks="bars"),
     "relevance": Panel(
         _relevance, lambda result, width: 0.17 * len(_masses(result)) + 0.45, 1,
-        figure="relevance", shown=lambda result: bool(_masses(result)),
+        figure="relevance", shown=lambda result: bool(_masses(result)), marks="bars",
     ),
 }  # fmt: skip

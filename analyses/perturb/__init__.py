@@ -100,16 +100,6 @@ class Sheet(Analysis):
             f"{most}; beside each row: effects of +{result.step:g}, ±: 95 %{ground(result.images)}"
         )
 
-    def caption(self, result, part="") -> str:
-        most = ", strongest first" if len(result.captions) < result.count else ""
-        return (
-            f"One image's pose of class {result.classes[result.capsule]}, with one dimension "
-            f"changed at a time, decoded{most}. The words beside a row are the largest effects of "
-            f"+{result.step:g} of the dimension, relative to the class's spread, among those "
-            f"that differ from zero (Holm's method, {result.tests} tests){ground(result.images)}. "
-            f"±: 95 % intervals of the mean (Student's t) over {result.n:,} images of the class."
-        )
-
 
 class Statistics(NamedTuple):
     """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, by t."""
@@ -149,6 +139,10 @@ class Effects(Analysis):
     def stem(self, base, result):
         return f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
 
+    def intervals(self, result) -> str:
+        whose = f"the mean (Student's t) over {result.n:,} images of the class"
+        return f"95 % of {whose}, not corrected{ground(result)}"
+
     def verdict(self, result) -> str:
         return _effects(
             f"Dimension {strongest(result, 1)[0]} of the pose of class "
@@ -160,15 +154,6 @@ class Effects(Analysis):
         return (
             f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}; "
             f"{result.n} images of {result.dataset}; ±: 95 %; ·: no clear effect{ground(result)}"
-        )
-
-    def caption(self, result, part="") -> str:
-        return (
-            f"Effect of +{result.step:g} of each pose dimension of class "
-            f"{result.classes[result.capsule]} on measures of the decoded image. Numbers are shown "
-            "where the effect differs from zero (t-test, Holm's correction for the whole table). "
-            f"Intervals and bars: 95 % of the mean (Student's t) over {result.n:,} images of the "
-            f"class, not corrected{ground(result)}."
         )
 
 

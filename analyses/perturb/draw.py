@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb import clear, plus_minus
+from capsviz.analyses.perturb import clear, ground, plus_minus
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, beside, by_rows, mosaic, name_rows, room, wrapped
@@ -140,9 +140,29 @@ def _names(result, narrow) -> list[str]:
     return names
 
 
+def _about(result) -> str:
+    """Return the caption of the dimensions."""
+    most = ", strongest first" if len(result.captions) < result.count else ""
+    return (
+        f"one image's pose of class {result.classes[result.capsule]}, decoded with one dimension "
+        f"changed at a time{most}\nwords: the largest effects of +{result.step:g}, relative to the "
+        "class's spread, among those that differ from zero (Holm's method, "
+        f"{result.tests} tests){ground(result.images)}\n±: 95 % intervals of the mean "
+        f"(Student's t) over {result.n:,} images of the class"
+    )
+
+
 PANELS = {
     "image": Panel(_image, 0.75, 1),
-    "dimensions": Panel(_dimensions, _tall_dimensions, 1),
+    "dimensions": Panel(_dimensions, _tall_dimensions, 1, caption=_about),
 }
 TALL = by_rows("standardised", 0.2, 0.55)
-MANY = {"effects": Panel(_effects, TALL, 0.8, 0.75), "pixels": Panel(_change, TALL, 0.2, 0.25)}
+MANY = {
+    "effects": Panel(
+        _effects, TALL, 0.8, 0.75, marks="intervals",
+        caption=lambda result: f"effect of +{result.step:g} of each pose dimension of class "
+        f"{result.classes[result.capsule]} on measures of the decoded image\nnumbers: effects that "
+        "differ from zero (t-test, Holm's correction for the whole table)",
+    ),
+    "pixels": Panel(_change, TALL, 0.2, 0.25, marks="bars"),
+}  # fmt: skip

@@ -73,18 +73,12 @@ class Single(Analysis):
             "from a single one."
         )
 
-    def caption(self, result, part="") -> str:
-        field = "" if result.places is None else "The rectangle is the capsule's receptive field. "
-        return (
-            "An image decoded from single primary capsules, whose coupling grows from left to "
-            f"right. {field}At the right, the image decoded from all capsules together."
-        )
-
 
 class Couplings(Analysis):
     """N images decoded from primary capsules, with and without the couplings of routing."""
 
     Result = Statistics
+    how = "of the mean, Student's t"
     panels = "draw:MANY"
     needs = ("primary", "couplings")
     headline = ("sse",)
@@ -112,14 +106,6 @@ class Couplings(Analysis):
         if added.high < 0:
             return f"{text} better: the couplings do not help, or chance in training does."
         return f"{text} no worse as far as is shown, but not clearly as well."
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Squared error of images decoded from primary capsules, with couplings replaced, and "
-            "from single capsules. At the right, the difference from all capsules, paired by "
-            f"image. Bars: 95 % intervals of the mean (Student's t) over {result.n:,} images of "
-            f"{result.dataset}."
-        )
 
 
 def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:

@@ -22,8 +22,16 @@ def _layout(result, width: float) -> tuple[int, list[int], float]:
     return min(K, MOST if width >= 5 else MOST - 1), levels, tall
 
 
+def _omits(result, width: float) -> list[str]:
+    K, levels, _ = _layout(result, width)
+    drawn = zip((K, len(levels)), result.sse.shape, ("capsules", "couplings"), strict=True)
+    return [f"{most - some} of {most} {what}" for some, most, what in drawn if some < most]
+
+
 def _capsules(axes, result):
-    """Draw a row for each capsule: its receptive field, its growing coupling; beside it all."""
+    """Draw an image decoded from single capsules, with growing couplings, and from all of them. The
+    rectangle, if there is one, is the capsule's receptive field.
+    """
     K, levels, _ = _layout(result, room(axes))
     grid = split(axes, K, len(levels) + 2)
     for k, row in enumerate(grid):
@@ -60,13 +68,13 @@ def _tall(result, width: float) -> float:
 
 
 def _sse(axes, result):
-    """Draw the mean SSE under every condition."""
+    """Draw squared error of images decoded with couplings replaced, and from single capsules."""
     _rows(axes, result.conditions, result.sse, ".2f")
     axes.set(xlim=(0, 1.25 * result.sse.high.max()), xlabel="SSE, mean per image")
 
 
 def _added(axes, result):
-    """Draw what couplings that are replaced add to the SSE."""
+    """Draw difference of the squared error with couplings replaced, paired by image."""
     controls = [i for i, name in enumerate(result.conditions) if "couplings" in name]
     names = [result.conditions[i] for i in controls]
     _rows(axes, names, result.sse.difference[controls], "+.2f")
@@ -85,5 +93,5 @@ def _share(share) -> str:
     return {0.0: "0", 1.0: "c"}.get(float(share), f"{share:.2g} c")
 
 
-PANELS = {"capsules": Panel(_capsules, _tall, 1)}
-MANY = {"sse": Panel(_sse, 1.8), "replaced": Panel(_added, 1.3)}
+PANELS = {"capsules": Panel(_capsules, _tall, 1, omits=_omits)}
+MANY = {"sse": Panel(_sse, 1.8, marks="bars"), "replaced": Panel(_added, 1.3, marks="bars")}

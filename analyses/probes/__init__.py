@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analyses.probes.dci import LEAST
-from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
 from capsviz.statistics.words import in_a_row, sentence
@@ -81,13 +81,6 @@ class Path(Analysis):
         return (
             f"{path} of {len(result.t)} images along the path are predicted as "
             f"{result.classes[result.capsule]}, and {fade} along the cross-fade of its ends."
-        )
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Images decoded along the straight path between two poses, (1 - t) v_a + t v_b, and "
-            "below them the cross-fade of the first and the last. Each has its predicted class and "
-            "that class's activation, which the curves follow; one pair of images proves nothing."
         )
 
 
@@ -166,6 +159,7 @@ class Probes(Analysis):
     """Linear probes of N poses, and what their decoder makes of them."""
 
     Result = Statistics
+    how = "bootstrap"
     panels = "draw:MANY"
     examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
@@ -225,20 +219,3 @@ class Probes(Analysis):
             no = "" if float(gap.high) < 0 else "not clearly "
             parts.append(f"Its axes are {no}more disentangled than axes drawn at random.")
         return " ".join([*parts, *map(sentence, result.notes)])
-
-    def caption(self, result, part="") -> str:
-        if part == "paths":
-            return (
-                "R² of the pose when its reconstruction is encoded again. Activation of the class "
-                "and distance to the nearest image of the class, along straight paths between two "
-                f"poses and along cross-fades. Bars and bands: 95 % intervals over {result.n:,} "
-                f"images of {result.dataset} and {result.couples} pairs (bootstrap)."
-            )
-        drawn = f" and over {result.seeds} untrained networks" if result.seeds > 1 else ""
-        return (
-            "R² of ridge regressions from the pose of the predicted class to measures of the image "
-            "(filled), and of the control task, the measures of other images (hollow). At the "
-            "right, disentanglement and completeness (DCI), also of the pose rotated at random. "
-            f"Bars: 95 % intervals over {result.n:,} images of {result.dataset}{drawn} "
-            f"(bootstrap; DCI: Student's t over classes).{outside(result)}"
-        )

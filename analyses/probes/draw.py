@@ -33,7 +33,7 @@ def _kinds(result, estimate, names, named=True):
 
 
 def _probes(axes, result):
-    """Draw R2 of every measure from every kind of vector, filled; of the control task, hollow."""
+    """Draw R² of measures of the image from the pose (filled), and of the control task (hollow)."""
     low = min(float(result.r2.low.min()), float(result.control.low.min()))
     left, gap = max(LOWEST, min(0.0, low) - 0.05), 0.7 / len(result.sources)
     for one, fill in ((result.control, "none"), (result.r2, "full")):
@@ -45,7 +45,7 @@ def _probes(axes, result):
 
 
 def _dci(axes, result):
-    """Draw disentanglement and completeness of every code."""
+    """Draw disentanglement and completeness of every code, with Student's t over classes."""
     pair = (result.disentanglement, result.completeness)
     for row, one in enumerate(pair):
         kinds = _kinds(result, one, result.codes, row == 0)
@@ -55,7 +55,7 @@ def _dci(axes, result):
 
 
 def _cycle(axes, result):
-    """Draw R2 of the pose by that of its drawing, and of the controls."""
+    """Draw R² of the pose when its reconstruction is encoded again."""
     left = max(-1.6, min(0.0, float(result.cycle.low.min())) - 0.05)
     points(axes, result.cycle, COLOURS[0], "o", left=left, markersize=3)
     short = ["reconstruction", "equal noise", "another image's\nreconstruction"]
@@ -86,7 +86,7 @@ def _tall(result, width: float) -> float:
 
 
 def _poses(axes, result):
-    """Draw the path of poses between two images, with the predicted classes below."""
+    """Draw images decoded along the path between two poses, (1 - t) v_a + t v_b."""
     steps = _steps(result, room(axes))
     names = ["image a", *(f"t = {result.t[i]:.3g}" for i in steps), "image b"]
     activations = [result.activations[0], *result.path_activations[steps], result.activations[1]]
@@ -96,7 +96,7 @@ def _poses(axes, result):
 
 
 def _fade(axes, result):
-    """Draw the cross-fade of their pixels, with the predicted classes below."""
+    """Draw the cross-fade of the pixels of two images."""
     steps, blank = _steps(result, room(axes)), np.full_like(result.images[:1], 255)
     activations = [None, *result.fade_activations[steps], None]
     _row(axes, np.concatenate([blank, result.fade[steps], blank]), result, activations)
@@ -120,7 +120,9 @@ def _row(axes, pictures, result, activations, names=None):
 
 
 def _curves(axes, result):
-    """Draw activations of the class, and of the longest other one, along both."""
+    """Draw activations of the class, and of the longest other one. One pair of images proves
+    nothing.
+    """
     name = result.classes[result.capsule]
     most = "longest" if result.score.endswith("length") else "highest"
     for what, activations, colour, marker in (
@@ -139,13 +141,22 @@ PANELS = {
     "path": Panel(_poses, _tall, 1),
     "fade": Panel(_fade, _tall, 1),
     "activations": Panel(_curves, 1.45, 1),
-}
+}  # fmt: skip
 MANY = {
-    "probes": Panel(_probes, lambda r, width: 0.45 + 6 * max(0.24, 0.05 * len(r.sources)), 2 / 3),
-    "dci": Panel(_dci, 1.4, 1 / 3),
-    "cycle": Panel(_cycle, 1.45, 1 / 3, figure="paths", shown="cycle"),
+    "probes": Panel(
+        _probes, lambda r, width: 0.45 + 6 * max(0.24, 0.05 * len(r.sources)), 2 / 3, marks="bars"
+    ),
+    "dci": Panel(_dci, 1.4, 1 / 3, marks="bars"),
+    "cycle": Panel(_cycle, 1.45, 1 / 3, figure="paths", shown="cycle", marks="bars"),
     **{
-        name: Panel(partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths", "path_read")
-        for name, field in (("path", "path_activation"), ("distance", "path_distance"))
+        name: Panel(
+            partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths", "path_read", marks="bands",
+            caption="along {couples} straight paths between two poses and along cross-fades, the "
+            f"|{words}",
+        )
+        for name, field, words in (
+            ("path", "path_activation", "activation of the class"),
+            ("distance", "path_distance", "distance to the nearest image of the class"),
+        )
     },
-}
+}  # fmt: skip

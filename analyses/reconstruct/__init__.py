@@ -41,6 +41,7 @@ class Reconstruct(Analysis):
     """Reconstructions of N images from the predicted and from the true class."""
 
     Result = Result
+    how = "of the mean, Student's t"
     needs = ("poses", "decode")
     examples = "capsviz reconstruct --n 1000  # 10 s"
     headline = ("mean_sse",)
@@ -130,17 +131,4 @@ class Reconstruct(Analysis):
         return f"{text}."
 
     def heading(self, result, part="") -> str:
-        return super().heading(result) if part else ""
-
-    def caption(self, result, part="") -> str:
-        if part == "errors":
-            failures = "; and misclassified images with the longest wrong capsules"
-            return (
-                "Squared error of the reconstructions from the predicted and from the true class, "
-                f"by class{failures * (len(result.failures) > 0)}. Bars: 95 % intervals of the "
-                f"mean (Student's t) over {result.n:,} images."
-            )
-        return (
-            "Test images of each class, and their reconstructions from the predicted and from the "
-            "true class. Orange names: misclassified images."
-        )
+        return super().heading(result, part) if part else ""

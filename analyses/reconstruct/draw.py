@@ -33,7 +33,9 @@ def _layout(kind: str, result, width: float) -> tuple[list[str], int, int, float
 
 
 def _pictures(kind: str, axes, result):
-    """Draw images and what the predicted and the true capsule decode to."""
+    """Draw images, and their reconstructions from the predicted and from the true class. Orange
+    names: misclassified images.
+    """
     names, columns, rotation, _ = _layout(kind, result, room(axes))
     below = None
     if kind == "failure":
@@ -66,7 +68,7 @@ def _longest(names) -> int:
 
 
 def _errors(axes, result):
-    """Draw the mean SSE of each class, from the predicted and from the true capsule."""
+    """Draw squared error of reconstructions from the predicted and from the true class."""
     place, inches = np.arange(len(result.numbers)), 0.85 * room(axes)
     for sse, colour, marker, shift, name in (
         (result.sse_predicted, PREDICTED, "o", -0.13, "from the predicted class"),
@@ -82,9 +84,10 @@ def _errors(axes, result):
 
 PANELS = {
     "examples": Panel(partial(_pictures, "example"), partial(_tall, "example"), 1),
-    "sse": Panel(_errors, 1.9, 1 / 2, figure="errors"),
+    "sse": Panel(_errors, 1.9, 1 / 2, figure="errors", marks="bars"),
     "failures": Panel(
         partial(_pictures, "failure"), partial(_tall, "failure"), figure="errors",
         shown=lambda result: len(result.failures) > 0,
+        caption="misclassified images with the longest wrong capsules",
     ),
 }  # fmt: skip

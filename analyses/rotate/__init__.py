@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Fill, Flag, Range, outside
+from capsviz.analysis import Analysis, Fill, Flag, Range
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
 
@@ -99,18 +99,12 @@ class Rotate(Analysis):
             return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°."
         return text + "".join(f", as {name} from {angle:g}°" for angle, name in later) + "."
 
-    def caption(self, result, part="") -> str:
-        decoded = "" if result.reconstructions is None else ", its reconstructions"
-        return (
-            f"One image, rotated counter-clockwise{decoded} and the class that is predicted. "
-            f"Below, the {result.score} of each class at every angle.{outside(result)}"
-        )
-
 
 class RotateMany(Analysis):
     """N images, rotated step by step."""
 
     Result = Statistics
+    how = "Wilson; Student's t"
     panels = "draw:MANY"
     figure_set = {"start": -90.0, "stop": 90.0, "step": 10.0}
     slow = True
@@ -154,13 +148,6 @@ class RotateMany(Analysis):
         return (
             f"Accuracy on {result.n:,} {result.dataset} images is highest at {highest}; "
             f"lowest at {lowest}."
-        )
-
-    def caption(self, result, part="") -> str:
-        return (
-            f"Accuracy on rotated images of {result.dataset}, and the mean {result.score} of the "
-            f"true class. Bands: 95 % intervals over {result.n:,} images (Wilson; Student's t)."
-            + outside(result)
         )
 
 

@@ -174,7 +174,20 @@ def _degrees(axes):
 
 
 PANELS = {
-    "strip": Panel(_strip, _tall, 1),
-    "scores": Panel(_scores, lambda result, width: max(1.6, 0.28 * width), 1),
-}
-MANY = {"accuracy": Panel(_accuracy, lambda result, width: max(1.6, 0.36 * width), 1)}
+    "strip": Panel(
+        _strip, _tall, 1,
+        caption=lambda result: "one image, rotated counter-clockwise"
+        + ", its reconstructions" * (result.reconstructions is not None)
+        + " and the class that is predicted",
+    ),
+    "scores": Panel(
+        _scores, lambda result, width: max(1.6, 0.28 * width), 1,
+        caption="the {score} of each class at every angle",
+    ),
+}  # fmt: skip
+MANY = {
+    "accuracy": Panel(
+        _accuracy, lambda result, width: max(1.6, 0.36 * width), 1, marks="bands",
+        caption="accuracy on rotated images, and the mean {score} of the true class",
+    ),
+}  # fmt: skip

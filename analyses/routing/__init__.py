@@ -123,6 +123,12 @@ class OneImage(Analysis):
             names=names if len(names) == means.shape[1] else None,
         )
 
+    def caption_of(self, result, panels) -> str:
+        """Return what panels show, and before it the layer, and what is changed of the routing."""
+        layer = "" if result.layer is None else f"routed layer {result.layer}"
+        own = super().caption_of(result, panels)
+        return " ".join(filter(None, [sentence(result.changed or ""), sentence(layer), own]))
+
     def verdict(self, result) -> str:
         """Compare the prediction, the couplings and the maps with those of uniform couplings."""
         J = len(result.classes)
@@ -152,29 +158,6 @@ class OneImage(Analysis):
         quantity, one = words_of(result.quantity), "position" if part == "maps" else "capsule"
         evidence = f"evidence for each {result.parent} by {one}: {quantity['plain']}"
         return "; ".join([*changed, evidence, f"Σ: {quantity['words']}"])
-
-    def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bands are."""
-        quantity = words_of(result.quantity)
-        what = f"{quantity['plain']}, with routing and with uniform couplings"
-        where, places = "", ""
-        if result.layer is not None:
-            where, places = f", in routed layer {result.layer}", " of the parents at all positions"
-        if result.quantity is not None:
-            what += f". All together they add up to {quantity['words']}{places}"
-        text = (
-            "Routing of one image: couplings by iteration, averaged over the positions of a "
-            f"capsule type{where}; effective parents, agreement of the votes, and activations with "
-            "routing and with uniform couplings. Band: 5 to 95 % of the capsules."
-        )
-        if part == "maps":
-            text = (
-                f"Evidence for each {result.parent} by position, summed over capsule types: "
-                f"{what}. The outline is that of the image."
-            )
-        elif part == "evidence":
-            text = f"Evidence of each {result.child} for each {result.parent}: {what}."
-        return " ".join(filter(None, [sentence(result.changed or ""), text]))
 
     def stem(self, base, result) -> str:
         """Add the layer, if it is not that of the classes."""
@@ -229,6 +212,7 @@ class Statistics(NamedTuple):
          "control_effective_parents", "control_polarisation", "control_sd"), ("controls",),
     ) | {"agreement": ("iteration {1}", ("true class", "other classes")),
          "control_agreement": ("controls", ("true class", "other classes"))}  # fmt: skip
+    references = dict.fromkeys(("accuracy", "control_accuracy"), "1 iteration")
     formats = dict.fromkeys(
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"
     ) | dict.fromkeys(("coupling_sd", "control_sd"), ".4f")
@@ -310,27 +294,11 @@ class OverImages(Analysis):
 
     def heading(self, result, part="") -> str:
         if part:
-            return f"{result.n:,} images of {result.dataset}"
+            return super().heading(result, part)
         names = ["own", *(f"{name[0].upper()} {name}" for name in result.controls)]
         sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
         each = [f"{name} {value:.4f}" for name, value in zip(names, sd, strict=True)]
         return f"{super().heading(result)}; s.d. of couplings about uniform: {', '.join(each)}"
-
-    def caption(self, result, part="") -> str:
-        """Return what the picture shows, and what its bars are."""
-        if part == "couplings":
-            return (
-                "Mean and largest activation of each lower-level capsule, and mean couplings of "
-                "the images of each true class: of all capsules to every class, and of each "
-                "capsule type to the true class. Couplings share one colour scale, with 1/J in "
-                "its middle."
-            )
-        return (
-            f"Routing of {result.n:,} {result.dataset} test images, by the number of iterations "
-            "and with control couplings. Controls are uniform couplings, random ones, the image's "
-            "own shuffled among its capsules, and random ones of equal standard deviation. "
-            "Bars and bands: 95 % intervals over images."
-        )
 
 
 def spread(effective: float, parents: int, *, uniform=False) -> str:

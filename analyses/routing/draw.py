@@ -9,12 +9,13 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
+from capsviz.nn.quantity import words_of
 from capsviz.results import COLOURS, maps
 from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, upright, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
-NARROWEST = 0.6  # inches of a map with what stands around it
+NARROWEST = 0.5  # inches of a map with what stands around it
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line
@@ -48,7 +49,7 @@ def _name_capsules(axes, result):
 
 
 def _own_parents(axes, result):
-    """Draw the effective number of parents of a capsule, by iteration."""
+    """Draw the effective number of parents of a capsule. Band: 5 to 95 % of the capsules."""
     counts = np.exp(result.entropy_nats)
     band = np.quantile(counts, [0.05, 0.95], 1).T
     more = "\nband: 5 to 95 %" + " of capsules" * (room(axes) > 2)
@@ -56,7 +57,7 @@ def _own_parents(axes, result):
 
 
 def _own_votes(axes, result) -> list:
-    """Draw how well votes agree with the pose of their class, by iteration."""
+    """Draw agreement of the votes with the pose of their class."""
     iterations = np.arange(1, len(result.couplings) + 1)
     winner, named = int(result.activations.argmax()), []
     roles = {winner: "predicted" if result.layer is None else "most active"}
@@ -75,7 +76,7 @@ def _own_votes(axes, result) -> list:
 
 
 def _own_activations(axes, result):
-    """Draw activations, routed and with uniform couplings."""
+    """Draw activations with routing and with uniform couplings."""
     at = np.arange(len(result.classes))
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
@@ -120,44 +121,55 @@ def iteration_ticks(axes, iterations):
 
 
 def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
-    """Return the classes with a map, and lines and columns of the image and the maps."""
-    most = int(width / NARROWEST)
-    kept = min(SHOWN, 2 * most - 1)  # in two lines at most, the most active classes
-    classes = np.sort(np.argsort(-result.activations, kind="stable")[:kept])
-    lines = -(-(len(classes) + 1) // most)
-    return classes, lines, -(-(len(classes) + 1) // lines)
+    """Return the most active classes, and lines and columns of their maps beside the image."""
+    classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
+    lines = 1 + (len(classes) + 1 > width / NARROWEST)
+    return classes, lines, -(-len(classes) // lines)
+
+
+def _omits(result, width: float) -> list[str]:
+    count = len(result.classes) - SHOWN
+    return [f"the {count} least active of {len(result.classes)} classes"] * (count > 0)
 
 
 def _maps(axes, result):
     """Draw the image and maps of the evidence for each class, routed and with uniform couplings."""
     classes, lines, columns = _cells(result, room(axes))
     scale = CenteredNorm(0, maps.halfrange(np.stack([result.maps, result.uniform_maps])))
-    grid = split(axes, 2 * lines, columns, wspace=0.02, hspace=0.02)
+    grid = split(axes, 2 * lines, columns + 1, wspace=0.02, hspace=0.02)
     for one in grid.flat:
         one.set_axis_off()
-    show(grid[0, 0], result.image, "image")
-    grid[0, 0].set_axis_on()
-    cell = 0.8 * room(axes) / columns
+    first = grid[0, 0]
+    if lines > 1:  # it stands beside all lines
+        first.set_subplotspec(first.get_subplotspec().get_gridspec()[:, 0])
+    show(first, result.image, "image")
+    first.set_axis_on()
+    cell = 0.8 * room(axes) / (columns + 1)
     for k, (name, each, sums) in enumerate((
         ("routed", result.maps, result.map_sums),
         ("uniform", result.uniform_maps, result.uniform_map_sums),
     )):  # fmt: skip
-        for place, j in enumerate(classes, 1):
+        for place, j in enumerate(classes):
             block, column = divmod(place, columns)
-            one = grid[2 * block + k, column]
+            one = grid[2 * block + k, column + 1]
             drawn = maps.one_map(one, result.image, result.extent_px, each[j], scale)
             one.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 title = wrapped(result.classes[j] + (" (true)" if j == result.label else ""), cell)
                 one.set_title(title, fontsize=6.5, pad=2)
-            if column == (block == 0):
+            if column == 0:
                 one.set_ylabel(name, fontsize=6.5)
-    maps.colour_bar(drawn, grid, "evidence; −: well below 0")
+    below = {"location": "bottom", "aspect": 40, "pad": 0.02} if lines > 1 else {}
+    bar = maps.colour_bar(drawn, grid, "evidence; −: well below 0", **below)
+    if below:
+        bar.locator = MaxNLocator(5, symmetric=True)
+        first.set_anchor("N")
 
 
 def _tall_maps(result, width: float) -> float:
     _, lines, columns = _cells(result, width)
-    return 2 * lines * (min(0.86 * width / columns, 1.2) + (0.2 if width >= WIDE else 0.3))
+    text, bar = (0.2, 0) if width >= WIDE else (0.25, 0.4 * (lines > 1))
+    return bar + 2 * lines * (min(0.86 * width / (columns + 1), 1.2) + text)
 
 
 def _evidence(axes, result):
@@ -180,7 +192,7 @@ def _evidence(axes, result):
 
 
 def _sums(axes, result):
-    """Draw what the evidence of all capsules adds up to."""
+    """Draw the sum of the evidence of all capsules, with routing and with uniform couplings."""
     at = np.arange(len(result.classes))
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
@@ -240,14 +252,14 @@ def _outcome(field: str, title: str, label: str, axes, result):
 
 
 def _parents(axes, result):
-    """Draw the effective number of parents of a capsule, by iteration."""
+    """Draw the effective number of parents of a capsule by iteration."""
     one, J = result.effective_parents, len(result.classes)
     parents_axes(axes, one.value, one.ci95, J, "\ndotted: random")
     _dotted(axes, result, result.control_effective_parents.value)
 
 
 def _polarisation(axes, result):
-    """Draw the mean of the largest coupling of a capsule, by iteration."""
+    """Draw the mean of the largest coupling of a capsule by iteration."""
     estimate = result.polarisation
     iterations = np.arange(1, len(estimate) + 1)
     upright(axes, iterations, estimate, "o-", color=BLUE)
@@ -259,7 +271,7 @@ def _polarisation(axes, result):
 
 
 def _agreement(axes, result) -> list:
-    """Draw the cosine of votes and pose, and of the control of equal spread."""
+    """Draw the cosine of votes and pose by iteration."""
     iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
         line = upright(axes, iterations, result.agreement[:, k], marker, color=colour)
@@ -276,7 +288,7 @@ def _dotted(axes, result, values, name="random", colour=GREY):
 
 
 def _dead(axes, result):
-    """Draw mean and largest activation of each capsule; the dead never reach the line."""
+    """Draw mean and largest activation of each lower-level capsule."""
     mean, largest = result.child_activation.value, result.largest_activation
     axes.plot(mean, largest, ".", color=BLUE, markersize=1.5)
     axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
@@ -310,36 +322,62 @@ def _tall_couplings(result, width: float) -> float:
     return 1.6 if maps.are_short(result.classes) else 2.3  # long names stand upright
 
 
+def _evidence_of(result) -> str:
+    """Return the caption of maps, or of the evidence of capsules without positions."""
+    words, mapped = words_of(result.quantity), result.maps is not None
+    whose = "" if mapped else f"of each {result.child} "
+    text = f"evidence {whose}for each {result.parent}{' by position' * mapped}: {words['plain']}, "
+    text += "with routing and with uniform couplings" + "\nthe outline is the image's" * mapped
+    if result.quantity is None:
+        return text
+    places = "" if result.layer is None else " of the parents at all positions"
+    return f"{text}\nall together they add up to {words['words']}{places}"
+
+
+CONTROLS = "controls: uniform, random, the own ones shuffled, and random ones of equal deviation"
+MEAN_COUPLINGS = "mean couplings of the images of each true class, "
+COLOURED = "\nthe middle of the colour scale is 1/J"
 PANELS = {
     "couplings": Panel(_couplings, 1.35, 1),
     "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
     "votes": Panel(_own_votes, 1.5, 1 / 3, 1 / 2),
     "activations": Panel(_own_activations, _tall_couplings, 1 / 3),
-    "maps": Panel(_maps, _tall_maps, 1, figure="maps", shown="maps"),
+    "maps": Panel(
+        _maps, _tall_maps, 1, figure="maps", shown="maps", omits=_omits, caption=_evidence_of
+    ),
     **{
         name: Panel(
             draw, 2.1, share, share, "evidence",
             lambda result: result.maps is None and result.type_evidence is not None,
+            caption=_evidence_of if name == "evidence" else "",
         )
         for name, draw, share in (("evidence", _evidence, 0.7), ("sums", _sums, 0.3))
     },
 }  # fmt: skip
 MANY = {
     **{
-        name: Panel(partial(_outcome, field, title, label), 1.5, 1 / 3, 1 / 2)
-        for name, field, title, label in (
-            ("accuracy", "accuracy", "accuracy", "images, %"),
-            ("changed", "changed", "other than", "images, %"),
-            ("activation", "true_activation", "true class", "activation"),
+        name: Panel(
+            partial(_outcome, field, title, label), 1.5, 1 / 3, 1 / 2, marks="bars",
+            caption=f"by the number of routing iterations and with control couplings, |{text}\n"
+            + CONTROLS,
+        )
+        for name, field, title, label, text in (
+            ("accuracy", "accuracy", "accuracy", "images, %", "accuracy"),
+            ("changed", "changed", "other than", "images, %", "share of changed predictions"),
+            ("activation", "true_activation", "true class", "activation", "true activation"),
         )
     },
-    "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2),
-    "polarisation": Panel(_polarisation, 1.5, 1 / 3, 1 / 2),
-    "agreement": Panel(_agreement, 1.5, 1 / 3, 1 / 2),
+    "parents": Panel(_parents, 1.5, 1 / 3, 1 / 2, marks="bands"),
+    "polarisation": Panel(_polarisation, 1.5, 1 / 3, 1 / 2, marks="bars"),
+    "agreement": Panel(_agreement, 1.5, 1 / 3, 1 / 2, marks="bars"),
     "dead": Panel(_dead, _tall_couplings, 1 / 4, 1 / 2, "couplings"),
-    "classes": Panel(partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings"),
+    "classes": Panel(
+        partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings",
+        caption=f"{MEAN_COUPLINGS}|of all capsules to every class{COLOURED}",
+    ),
     "types": Panel(
         partial(_by_class, True), _tall_couplings, 1 / 2, 1, "couplings",
         lambda result: result.type_coupling is not None,
+        caption=f"{MEAN_COUPLINGS}|of each capsule type to the true class{COLOURED}",
     ),
 }  # fmt: skip

@@ -142,19 +142,5 @@ class Segment(Analysis):
         worse = ", ".join(name for name, one in pairs if one.low > 0) or "none"
         return f"Controls with a larger SSE than the predicted classes' reconstructions: {worse}."
 
-    def caption(self, result, part="") -> str:
-        if part == "measures":
-            return (
-                "Reconstruction error (SSE) and overlap (IoU) of the digits that the two longest "
-                "capsules of an image decode to, with controls. Bars: 95 % intervals of the mean "
-                f"over {result.n:,} images of {result.dataset}."
-            )
-        wrong = " The second block shows misclassified images, the longest wrong capsule first."
-        return (
-            "Two digits in one image, and the reconstructions from the two longest capsules, one "
-            "colour each. *: a wrong pair, whose second class is neither label nor prediction."
-            f"{wrong if result.failures else ''}"
-        )
-
     def stem(self, base, result) -> str:
         return f"segment-{result.dataset}-{result.first}-{result.n}-images"

@@ -29,7 +29,9 @@ def _columns(wrong: bool, result, width: float) -> int:
 
 
 def _pictures(wrong: bool, axes, result):
-    """Draw input, digits, reconstructions and wrong pair of images, a colour for each digit."""
+    """Draw two digits in one image, and the reconstructions from the two longest capsules. *: a
+    wrong pair, whose second class is neither label nor prediction.
+    """
     some, columns = _some(wrong, result), _columns(wrong, result, room(axes))
     grey = result.inputs[some].mean(1, keepdims=True).round().astype(np.uint8)
     grey = np.repeat(grey, 3, 1)
@@ -77,17 +79,21 @@ def _measure(field: str, names: str, label: str, axes, result):
     axes.set(xlim=(0, 1.12 if field == "iou" else 1.2 * estimate.ci95.max()), xlabel=label)
 
 
+MATCH = "for the digits that the two longest capsules decode to, with controls, the mean "
 PANELS = {
     "examples": Panel(partial(_pictures, False), partial(_tall, False), 0.67),
     "failures": Panel(
         partial(_pictures, True), partial(_tall, True), 0.33,
         shown=lambda result: result.failures > 0,
+        caption="misclassified images, the longest wrong capsule first",
     ),
     "sse": Panel(
         partial(_measure, "sse", "drawings", "mean SSE from the digit alone"), 1.45,
-        figure="measures",
+        figure="measures", marks="bars",
+        caption=f"{MATCH}|reconstruction error (SSE)",
     ),
     "iou": Panel(
-        partial(_measure, "iou", "divisions", "mean IoU with the digit"), 1.45, figure="measures"
+        partial(_measure, "iou", "divisions", "mean IoU with the digit"), 1.45, figure="measures",
+        marks="bars", caption=f"{MATCH}|overlap (IoU)",
     ),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Seed
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
@@ -139,16 +139,6 @@ class Sweep(Analysis):
         other = result.names[0] if best else "all others"
         unshown = "" if shown else f", not shown to be higher than that of {other}"
         return f"{result.names[best]} has the highest mean accuracy {over}{unshown}."
-
-    def caption(self, result, part="") -> str:
-        return (
-            f"Accuracy, score of the true class and calibration error under {result.warp}, for the "
-            f"same {result.n:,} {result.dataset} images. Below: mean accuracy over the sizes"
-            f"{', and images that are correct under every warp of a grid' if result.grid else ''}. "
-            "Bands and bars: 95 % intervals over images."
-            + " Rings: sizes at which a network differs from the first (McNemar's test, with "
-            "Holm's correction)." * (len(result.names) > 1) + outside(result)
-        )
 
     def stem(self, base, result) -> str:
         return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"

@@ -68,17 +68,27 @@ def _points(value: float, _) -> str:
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
 
 
+UNDER = "by size of the {warp}, |"
+DIFFERENCE = (
+    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method)"
+)
 PANELS = {
-    "accuracy": Panel(partial(_curves, "accuracy", "accuracy"), 1.35, 0.3),
-    "score": Panel(partial(_curves, "true_score", "mean score\nof true class"), 1.35, 0.3),
-    "difference": Panel(
-        partial(_curves, "accuracy_difference", "accuracy minus\nfirst's, points"), 1.35, 0.3,
-        shown=lambda result: len(result.names) > 1,
-    ),
-    "calibration": Panel(
-        partial(_curves, "calibration", "calibration\nerror (ECE)"), 1.35, 0.3
-    ),
+    **{
+        name: Panel(
+            partial(_curves, field, label), 1.35, 0.3, marks="bands", caption=UNDER + text,
+            shown="" if name != "difference" else lambda result: len(result.names) > 1,
+        )
+        for name, field, label, text in (
+            ("accuracy", "accuracy", "accuracy", "accuracy"),
+            ("score", "true_score", "mean score\nof true class", "score of the true class"),
+            ("difference", "accuracy_difference", "accuracy minus\nfirst's, points", DIFFERENCE),
+            ("calibration", "calibration", "calibration\nerror (ECE)", "calibration error"),
+        )
+    },
     "summary": Panel(
-        _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4
+        _summary, lambda r, width: 0.5 + 0.13 * (2 - (r.worst is None)) * (len(r.names) + 1), 0.4,
+        marks="bars",
+        caption=lambda result: "mean accuracy over the sizes"
+        + ", and images that are correct under every warp of a grid" * bool(result.grid),
     ),
 }  # fmt: skip

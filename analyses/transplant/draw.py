@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
+from capsviz.analyses.transplant.parts import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, maps, panels
 from capsviz.statistics.words import strongest
@@ -34,7 +35,7 @@ def _tall_pair(result, width: float) -> float:
 
 
 def _couplings(axes, result):
-    """Draw each image, and its couplings to the classes predicted of both images."""
+    """Draw two images and their couplings to the two classes, averaged over capsule types."""
     grid = panels.split(axes, 2, 3, wspace=0.01, hspace=0.01)
     columns = [int(k) for k in result.read]
     for k, row in enumerate(grid):
@@ -58,7 +59,7 @@ def _couplings(axes, result):
 
 
 def _classified(axes, result):
-    """Draw what the votes of each image are classified as, under four couplings.
+    """Draw predicted class and reconstruction of their votes, with the couplings named above.
 
     By the reconstruction, or else the activations.
     """
@@ -102,7 +103,7 @@ def _by_condition(axes, result, label: str, estimates):
 
 
 def _pairs(axes, result):
-    """Draw the share of pairs by predicted class, under each condition."""
+    """Draw predicted classes of images whose couplings are replaced, while their votes are kept."""
     shares = (result.as_own, result.as_partner, result.as_neither)
     _by_condition(axes, result, "pairs, by predicted class", shares)
     panels.percent(axes.xaxis)
@@ -111,7 +112,7 @@ def _pairs(axes, result):
 
 
 def _activations(axes, result):
-    """Draw the mean activation of both classes, under each condition."""
+    """Draw activations of the recipient's and of the donor's class with replaced couplings."""
     means = (result.own_activation, result.partner_activation)
     _by_condition(axes, result, "mean activation of that class", means)
 
@@ -149,7 +150,7 @@ def _changes(kind: str, axes, result):
 
 
 def _shares(axes, result):
-    """Draw predictions against the share of the children that are exchanged."""
+    """Draw predictions by the share that is exchanged."""
     for k, (kind, share) in enumerate(result.some_partner.items()):
         colour, name = COLOURS[2 + k], kind.split()[-1].replace("places", "positions")
         shares = result.shares[kind]
@@ -178,7 +179,9 @@ def _iterations(mode: int, axes, result):
 
 
 def _doses(axes, result):
-    """Draw the share of pairs that follow the donor against the dose, on a logarithmic axis.
+    """Draw the share of images classified as the donor's class, by the factor (dose) of the
+    deviation of its couplings, or of a control's, from uniform. Circles on the line of 50 % mark
+    where half of the pairs follow.
 
     Doses of 0 and below stand to the left, apart from the line, with bars.
     """
@@ -205,21 +208,47 @@ def _doses(axes, result):
     panels.percent(axes.yaxis)
 
 
+def _one_part(kind: str, result) -> str:
+    """Return the caption of the changes by one kind of parts."""
+    return (
+        "change of the activations of the donor's and the recipient's class if one part of the "
+        f"lower-level capsules is exchanged ({WHAT[result.of]}), by |{kind}\n"
+        "dashed lines and numbers at random: the change by as many random capsules"
+    )
+
+
 PANELS = {
     "couplings": Panel(_couplings, _tall_pair, 0.43),
     "classified": Panel(_classified, _tall_pair, 0.57),
-}
+}  # fmt: skip
 MANY = {
-    "pairs": Panel(_pairs, panels.by_rows("conditions", 0.26, 0.4), 0.55),
-    "activations": Panel(_activations, panels.by_rows("conditions", 0.26, 0.4), 0.45),
-}
+    "pairs": Panel(_pairs, panels.by_rows("conditions", 0.26, 0.4), 0.55, marks="bars"),
+    "activations": Panel(
+        _activations, panels.by_rows("conditions", 0.26, 0.4), 0.45, marks="bars"
+    ),
+}  # fmt: skip
 PARTS = {
-    "positions": Panel(_positions, 1.6, 0.38, shown="kinds:places"),
-    "types": Panel(partial(_changes, "types"), 1.5, 0.3, 1 / 2, shown="kinds:types"),
-    "groups": Panel(partial(_changes, "children"), 1.5, 0.3, 1 / 2, shown="kinds:children"),
-    "shares": Panel(_shares, 1.5, 0.3),
-}
+    "positions": Panel(
+        _positions, 1.6, 0.38, shown="kinds:places", caption=partial(_one_part, "position")
+    ),
+    "types": Panel(
+        partial(_changes, "types"), 1.5, 0.3, 1 / 2, shown="kinds:types", marks="bars",
+        caption=partial(_one_part, "capsule type"),
+    ),
+    "groups": Panel(
+        partial(_changes, "children"), 1.5, 0.3, 1 / 2, shown="kinds:children", marks="bars",
+        caption=partial(_one_part, "group of capsules"),
+    ),
+    "shares": Panel(_shares, 1.5, 0.3, marks="bands"),
+}  # fmt: skip
 ITERATIONS = {
-    name: Panel(partial(_iterations, mode), 1.7) for mode, name in enumerate(("alone", "onwards"))
-}
-DOSES = {"doses": Panel(_doses, 2.3, 1)}
+    name: Panel(
+        partial(_iterations, mode), 1.7, marks="bars",
+        caption="predicted classes, if the couplings of a last iteration, of another image or the "
+        f"own, are used |{when}\nthe other iterations route the votes by themselves",
+    )
+    for mode, name, when in ((0, "alone", "in one iteration"), (1, "onwards", "in all from one"))
+}  # fmt: skip
+DOSES = {
+    "doses": Panel(_doses, 2.3, 1, marks="bands and bars"),
+}  # fmt: skip

@@ -42,6 +42,9 @@ class Exchange(Analysis):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
 
+    def intervals(self, result) -> str:
+        return f"95 % intervals over {result.n:,} pairs of images of {result.dataset}"
+
     def stem(self, base, result) -> str:
         if not self.steps:
             return base
@@ -137,13 +140,6 @@ class OnePair(Exchange):
         lines.append("This is one pair: --n N measures which share of pairs follows the donor.")
         return "\n".join(lines)
 
-    def caption(self, result, part="") -> str:
-        return (
-            "Two images with each other's couplings: each image, its couplings to the two classes "
-            "by position, averaged over capsule types, and its predicted class and reconstruction "
-            "with the couplings that are named above. Those are used in every iteration."
-        )
-
     def stem(self, base, result) -> str:
         return f"{base}-{result.labels[1]}-{result.donor_index}"
 
@@ -230,13 +226,6 @@ class OverPairs(Exchange):
                 text += f"\nWith couplings '{name}' no class is ahead of all others in "
                 text += f"{number(share, '.1%')} of the pairs."
         return text
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Predicted classes of images whose couplings are replaced in every iteration, while "
-            "their votes are kept: the recipient's class, that of the donor, or neither; and the "
-            "activations of both classes. Bars: 95 % intervals over couples of images."
-        )
 
 
 def followed(result) -> str:

@@ -29,6 +29,14 @@ def _over_runs(parts):
     return Estimate(np.exp(mean), np.exp(ends), parts[0].n, runs=values)
 
 
+def _dose(result, value: float) -> str:
+    """Return a dose at which half follow, in words beyond those that were measured."""
+    most, least = result.doses.max(), result.doses[result.doses > 0].min()
+    if np.isnan(value):
+        return f"> {most:g}"
+    return f"≤ {least:g}" if value <= least else f"{value:.2f}"
+
+
 class Doses(NamedTuple):
     """N pairs under K conditions and D doses; intervals are 95 %, as `explain.md` says.
 
@@ -51,17 +59,23 @@ class Doses(NamedTuple):
     clipped: bool = False  # couplings below 0 are set to 0, each capsule's total kept
 
     axes = {
-        **dict.fromkeys(("follow", "keep"), ("conditions", "doses")),
+        **dict.fromkeys(("follow", "keep"), ("conditions", "dose_names")),
         **dict.fromkeys(("half", "deviation_sd"), ("conditions",)),
     }
     titles = {
         "half": "dose at which 50 % follow",
         "deviation_sd": "s.d. at dose 1",
-        "follow": "classified as donor",
+        "follow": "classified as the donor's class",
         "keep": "classified as recipient",
     }
-    formats = {"follow": ".1%", "keep": ".1%", "half": ".2f", "deviation_sd": ".4f"}
+    formats = {"follow": ".1%", "keep": ".1%", "half": _dose, "deviation_sd": ".4f"}
+    some = {"follow": "dose 1"}
     over_runs = {"couples": min, "n": min, "half": _over_runs}
+
+    @property
+    def dose_names(self) -> list[str]:
+        """Names of the doses."""
+        return [f"dose {dose:g}" for dose in self.doses]
 
     def at(self, condition: str, dose: float) -> Estimate | None:
         """Return the share that follows the donor; None if it was not measured."""
@@ -81,7 +95,7 @@ class ByDose(Exchange):
     examples = "capsviz transplant --by dose  # about 1 min"
     usual_n = 1000
     figure_set = None
-    headline = ("deviation_sd",)
+    headline = ("follow", "half", "deviation_sd")
 
     def measure(
         self,
@@ -121,39 +135,8 @@ class ByDose(Exchange):
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
 
     def found(self, result) -> str:
-        text, at = "", {dose: result.at(DONOR, dose) for dose in (1, -1)}
-        for dose, share in at.items():
-            if share is not None:
-                text += f"At dose {dose}, {share:.1%} of the pairs follow the donor. "
-        text += "Half of the pairs follow at a dose of:"
-        width = max(map(len, result.conditions))
-        for name in result.conditions:
-            text += f"\n  {name:{width}}  {dose_text(result, name)}"
-        if result.clipped:
-            text += "\nCouplings below 0 are set to 0: with them this routing is not finite."
-        return text
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Share of images classified as the donor's class if the deviation of the donor's "
-            "couplings from uniform, or that of a control, is multiplied by a dose; votes are the "
-            "image's own. Circles on the line of 50 % mark where half of the pairs follow. "
-            "Bands and bars: 95 % intervals over couples of images."
-        )
-
-
-def dose_text(result, condition: str, form: str = ".2f") -> str:
-    """Return the dose at which half follow, with its interval, in words where it is not reached."""
-    one = result.half[result.conditions.index(condition)]
-    most, least = result.doses.max(), result.doses[result.doses > 0].min()
-
-    def text(value: float) -> str:
-        if np.isnan(value):
-            return f"> {most:g}"
-        return f"≤ {least:g}" if value <= least else format(value, form)
-
-    if np.isnan(one.value):
-        return f"above {most:g} (not reached)"
-    if one.high <= least:
-        return f"at most {least:g}"
-    return f"{text(float(one.value))} [{text(float(one.low))}, {text(float(one.high))}]"
+        shares = {dose: result.at(DONOR, dose) for dose in (1, -1)}
+        known = ((dose, share) for dose, share in shares.items() if share is not None)
+        texts = [f"At dose {d}, {one:.1%} of the pairs follow the donor." for d, one in known]
+        clipped = "Couplings below 0 are set to 0: with them this routing is not finite."
+        return " ".join([*texts, *[clipped] * result.clipped])

@@ -123,14 +123,6 @@ class ByCapsules(Exchange):
             )
         return text
 
-    def caption(self, result, part="") -> str:
-        return (
-            f"One part of the lower-level capsules after the other: {WHAT[result.of]}. Maps and "
-            "points show the change of two activations, dashed lines that by as many random "
-            "capsules; the last panel shows predictions by the share that is exchanged. "
-            "Bars and bands: 95 % intervals over couples of images."
-        )
-
 
 class Rounds(NamedTuple):
     """N pairs with other couplings in some iterations; intervals as of `Parts`.
@@ -200,11 +192,3 @@ class ByIterations(Exchange):
         if float(alone.low.min()) > MOST:
             return "The iterations that follow do not undo the exchange in one iteration."
         return "How much the iterations that follow undo depends on the iteration."
-
-    def caption(self, result, part="") -> str:
-        return (
-            "Predicted classes if the couplings of one routing iteration, or of all from it on, "
-            "are those that another image, or the image itself, has in its last iteration. The "
-            "other iterations route the votes by themselves. "
-            "Bars: 95 % intervals over couples of images."
-        )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate, stack
 
 Part = Literal["poses", "all-poses", "couplings", "primary"]
@@ -142,22 +142,6 @@ class Tsne(Analysis):
         if ours.low > theirs.high or ours.high < theirs.low:
             how = f"{'more' if ours.value > theirs.value else 'less'} separated"
         return f"The true classes are {how} in the {result.of} than in the pixels (silhouette)."
-
-    def caption(self, result, part="") -> str:
-        if part == "scores":
-            return (
-                "How well the maps and the vectors behind them separate the true classes and keep "
-                f"neighbours, for capsules and pixels. Bars: 95 % intervals over {result.n:,} "
-                f"images of {result.dataset}."
-            )
-        name = "t-SNE" if result.method == "tsne" else "PCA"
-        lines = " Lines: single images rotated from -60° to 60°." if len(result.path_labels) else ""
-        wrong = (result.labels != result.predicted).any()
-        return (
-            f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
-            f"({result.of}) and of their pixels.{' Rings: misclassified images.' * bool(wrong)}"
-            f"{lines}{outside(result) if lines else ''}"
-        )
 
     def stem(self, base, result) -> str:
         return f"{result.method}-{result.dataset}-{result.of}-{result.n}-images"

@@ -22,7 +22,7 @@ CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
 
 def _scores(axes, result):
-    """Draw how well each map and its numbers keep the classes."""
+    """Draw how well the maps and the vectors behind them separate classes and keep neighbours."""
     dots(axes, zip(result.scores, (CAPSULES, PIXELS), "os", _titles(result), strict=True), 0.3)
     names = [wrapped(name, 1.1) if room(axes) < 5 else name for name in result.score_names]
     name_rows(axes, names, linespacing=0.95)
@@ -120,10 +120,23 @@ def _style(k) -> dict:
     return {"color": COLOURS[k % len(COLOURS)], "marker": marker}
 
 
+def _about(name: str, result) -> str:
+    """Return the caption of a map."""
+    what = f"capsules ({result.of})" if name == "capsules" else name
+    wrong = "\nrings: misclassified images" * bool((result.labels != result.predicted).any())
+    lines = "\nlines: single images rotated from -60° to 60°" * bool(len(result.path_labels))
+    method = "t-SNE" if result.method == "tsne" else "PCA"
+    whole = f"maps of {result.n:,} images of {result.dataset} by {method}, of "
+    return f"{whole}|their {what}{wrong}{lines}"
+
+
 PANELS = {
     **{
-        name: Panel(partial(_map, k), lambda result, width: min(0.93 * width, 3.75))
+        name: Panel(
+            partial(_map, k), lambda result, width: min(0.93 * width, 3.75),
+            caption=partial(_about, name),
+        )
         for k, name in enumerate(("capsules", "pixels"))
     },
-    "scores": Panel(_scores, 1.6, 1, figure="scores"),
-}
+    "scores": Panel(_scores, 1.6, 1, figure="scores", marks="bars"),
+}  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analysis import Analysis, Default, Fill, Flag, outside
+from capsviz.analysis import Analysis, Default, Fill, Flag
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,15 +96,6 @@ class View(Analysis):
         if result.routing != "as trained":
             routing = f" The routing of '{result.networks[0]}' is changed: {result.routing}."
         return f"The image is classified by {predictions}.{true}{routing}"
-
-    def caption(self, result, part="") -> str:
-        warp = [name for name, value in result.warp.items() if value != getattr(NO_WARP, name)]
-        how = f", warped ({', '.join(name.split('_')[0] for name in warp)})" if warp else ""
-        decoded = "" if result.own is None else ", and what it decodes to"
-        return (
-            f"One image{how}, and the score of every class in each network. The pose of class "
-            f"{result.classes[result.capsule]}{decoded}.{outside(result)}"
-        )
 
 
 def compute(

@@ -26,7 +26,7 @@ def _pictures(result) -> list:
 
 
 def _images(axes, result):
-    """Draw the image, warped, and what its pose and the changed pose decode to."""
+    """Draw an image, as it is and warped, and what its pose decodes to."""
     images = _pictures(result)
     for one, (image, title) in zip(split(axes, 1, len(images))[0], images, strict=True):
         show(one, image, wrapped(title, room(axes) / len(images), 6))
@@ -69,4 +69,4 @@ PANELS = {
     ),
     "scores": Panel(_scores, 1.7),
     "pose": Panel(_pose, 1.7),
-}
+}  # fmt: skip

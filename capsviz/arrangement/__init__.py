@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -29,7 +30,8 @@ def tallest(width: float) -> float:
 def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "") -> Figure:
     """Draw panels in rows, `width` inches wide, below their heading and common key.
 
-    Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them.
+    Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them, and
+    `figure.omitted` says what the others have no room for.
     """
     rows, heights, count = _fitted(panels, result, width)
     figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
@@ -52,14 +54,16 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     if any(axes.get_aspect() != "auto" for axes in figure.axes):  # pictures shrink in a first
         figure.get_layout_engine().execute(figure)  # layout, and texts below them move in the next
     label_lines(figure, ends)
-    figure.left_out = left_out(panels, result, width)
+    figure.left_out, figure.omitted = left_out(panels, result, width)
     return figure
 
 
-def left_out(panels: Mapping[str, Any], result, width: float) -> list[str]:
-    """Return the names of panels for which `arranged` has no room."""
+def left_out(panels: Mapping[str, Any], result, width: float) -> tuple[list[str], list[str]]:
+    """Return the names of panels for which `arranged` has no room, and what the others omit."""
     rows, _, count = _fitted(panels, result, width)
-    return [name for row in rows[count:] for name, _ in row]
+    drawn = (one for row in rows[:count] for one in row)
+    omitted = [text for name, share in drawn for text in panels[name].omits(result, share * width)]
+    return [name for row in rows[count:] for name, _ in row], omitted
 
 
 def _fitted(panels, result, width) -> tuple[list, list[float], int]:
@@ -77,7 +81,9 @@ def _fitted(panels, result, width) -> tuple[list, list[float], int]:
 
 
 def into(axes, panel, result) -> None:
-    """Draw one panel into axes of any figure, with a legend of its own."""
+    """Draw one panel into axes of any figure, with a legend of its own; log what it omits."""
+    if omitted := panel.omits(result, room(axes)):
+        logging.getLogger(__name__).warning("no room for %s", ", ".join(omitted))
     ends = panel.draw(axes, result) or []
     for one in (axes, *getattr(axes, "parts", ())):
         if one.get_legend_handles_labels()[0] and one.get_legend() is None:

@@ -227,7 +227,8 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
     if "list" in names:
         for name, one in known.items():
             text = inspect.getdoc(getattr(one.draw, "func", one.draw)) or ""
-            click.echo(f"{name:24}{text.partition(chr(10))[0]}".rstrip())
+            first = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+            click.echo(f"{name:24}{first}".rstrip())
         return True
     if wrong := [name for name in names if name not in known]:
         raise ValueError(discovery.unknown("panel", wrong[0], list(known)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -57,15 +58,16 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
             size = results.width_for(width or earlier, venue)
-        stem = (output or path.parent) / "-".join([path.stem, *panel])
         some = panel or about.get("panel", ())
+        added = [] if [*some] == about.get("panel") else panel
+        stem = (output or path.parent) / "-".join([path.stem, *added])
         if not table and not latex:
             naming.try_folder(stem.parent)
             for kind in formats:
                 naming.refuse_existing(stem, force=force, kind=kind)
         try:
             if table:
-                click.echo(_table(path, result, about, table), nl=False)
+                click.echo(_table(path, result, about, table, some), nl=False)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
@@ -95,12 +97,12 @@ def _files_of(path: Path) -> list[Path]:
     return found
 
 
-def _table(path: Path, result, about: dict, kind: str) -> str:
+def _table(path: Path, result, about: dict, kind: str, panel: Sequence[str]) -> str:
     """Return the numbers of a result for a table, as Markdown or LaTeX."""
     from capsviz import results
     from capsviz.results import tables
 
-    header, rows, caption = results.table_of(about["analysis"], result)
+    header, rows, caption = results.table_of(about["analysis"], result, panel, about)
     if kind == "md":
         return tables.markdown(header, rows)
     return tables.latex(header, rows, caption, path.stem)
@@ -118,9 +120,8 @@ def _environments(stem, result, about, kinds, inches, column, panel):
     for part in [""] if panel else results.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
         text = results.caption(
-            about["analysis"], result, part, notice=about.get("notice"),
-            width=None if panel else inches,
-        )  # fmt: skip
+            about["analysis"], result, part, notice=about.get("notice"), width=inches, panel=panel
+        )
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
         file = next((place for place in places if place.is_file()), places[0])
         if not file.is_file():

@@ -129,6 +129,7 @@ def _measure(number: str, folder: Path, *, show: bool) -> None:
         command = [sys.executable, "-m", "capsviz", *shlex.split(words), *writes]
         if not show and subprocess.run(command).returncode:
             failed.append(words.split()[0])
+    click.echo(f"Compare with the table of finding {number} in docs/findings.md.")
     if lines := reproduced.trainings(one):
         click.echo("Runs whose weights are not shipped (their statistics are), and their training:")
         click.echo("\n".join(f"  {line}" for line in lines))

@@ -35,7 +35,11 @@ class Inputs:
 
     @property
     def name(self) -> str:
-        """Of the network, from its card; of one that is called as a user's data set, of the run."""
+        """Of the network, from its card; of the run, if it is unfinished or called as its data."""
+        training = self.model.card.get("training") or {}
+        if training.get("unfinished") and not self.alias:
+            folder = checkpoints.find(self.source).parent.name
+            return f"{folder} (epoch {training['epoch']}, unfinished)"
         name = self.alias or self.model.card.get("name", "unnamed")
         own = name == self.dataset.name and self.dataset.loader in pictures.OWN
         return _short(name, self.source) if own else name
@@ -154,6 +158,8 @@ def open_inputs(
         )
     source = str(network or checkpoint or dataset)
     opened = Inputs(model, part, source, data_dir=data_dir, options=loaded)
+    if opened.name.endswith(", unfinished)"):
+        said.append(f"the training run is unfinished: {opened.name}")
     splits: dict[str, data.Dataset] = {}
     for name in data.SPLITS if whole and part.loader in pictures.OWN else (split,):
         with suppress(FileNotFoundError):

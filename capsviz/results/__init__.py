@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from capsviz import analysis as contract
-from capsviz import discovery
+from capsviz import arrangement, discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
@@ -39,7 +39,7 @@ from capsviz.results.house import read_rc as read_rc
 from capsviz.results.house import style as style
 from capsviz.results.house import width_for as width_for
 from capsviz.statistics import numbers
-from capsviz.statistics.words import shortened
+from capsviz.statistics.words import sentence, shortened
 
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
@@ -69,17 +69,22 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
 
 def caption(
     analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None,
-    width: str | float | None = None,
+    width: str | float | None = None, panel: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return what a picture of a result shows, in sentences, and a note on the data.
 
-    With its `width` also panels for which it has no room.
+    Of some panels, only what these show. With its `width` it names what the picture has no room
+    for.
     """
     _require_part(analysis, result, part)
     own = contract.of_result(analysis, type(result).__name__)
-    texts = [own.caption(result, part)]
-    if width is not None and (missing := own.without_room(result, inches(width), part)):
-        texts.append(f"Left out for lack of room: {', '.join(missing)}.")
+    drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()
+    if width is not None:
+        missing, omitted = arrangement.left_out(drawn, result, inches(width))
+    drawn = {name: one for name, one in drawn.items() if name not in missing}
+    texts = [own.caption_of(result, list(drawn)) if panel or missing else own.caption(result, part)]
+    if missing or omitted:
+        texts.append(f"Left out for lack of room: {', '.join([*missing, *omitted])}.")
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
@@ -159,7 +164,6 @@ def save(
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
-    paths = export(stem, analysis, result, formats, width, panel, table=table)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
@@ -174,6 +178,7 @@ def save(
         **({} if runs is None else {"runs": dict(runs)}),
         **({} if networks is None else {"networks": dict(networks)}),
     }
+    paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
     return [*paths, *write_result(Path(stem), result, about)]
 
 
@@ -186,6 +191,7 @@ def export(
     panel: Sequence[str] = (),
     *,
     table: bool = False,
+    about: Mapping | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, or one of some panels, and its table if it has one.
 
@@ -203,27 +209,51 @@ def export(
         if kinds and (tall := figure.get_figheight()) > PAGE:
             log.warning("%s is %.1f inches tall, and no venue takes more than %d", name, tall, PAGE)
         if left_out := getattr(figure, "left_out", ()):
-            more = " ".join(f"--panel {one}" for one in left_out)
-            log.warning("%s has no room for %s: draw it with %s", name, ", ".join(left_out), more)
+            alone, names = " or ".join(f"--panel {one}" for one in left_out), ", ".join(left_out)
+            log.warning("%s has no room for %s: draw it alone, %s", name, names, alone)
+        if omitted := getattr(figure, "omitted", ()):
+            log.warning("%s has no room for %s", name, ", ".join(omitted))
     own = contract.of_result(analysis, type(result).__name__)
-    if own.table(result) is not None or (table and numbers.estimates_of(result)):
-        paths += tables.write(stem, *table_of(analysis, result))
-    elif table:
-        log.warning("%s has no numbers with intervals, so no table is written", stem.name)
+    if table or own.table(result) is not None:
+        try:
+            paths += tables.write(stem, *table_of(analysis, result, panel, about))
+        except ValueError:
+            log.warning("%s has no numbers with intervals, so no table is written", stem.name)
     return paths
 
 
-def table_of(analysis: str, result: NamedTuple) -> tuple[list[str], list[list[str]], str]:
+def table_of(
+    analysis: str, result: NamedTuple, panel: Sequence[str] = (), about: Mapping | None = None
+) -> tuple[list[str], list[list[str]], str]:
     """Return header, rows and caption of a table: that of the analysis, or of all numbers.
 
+    Of some panels, only the numbers that these show; `about` is what a file says of the result.
     ValueError for a result that has curves and pictures alone.
     """
-    own = contract.of_result(analysis, type(result).__name__).table(result)
-    header, rows = numbers.cells(result)
-    if own is None and not rows:
+    own = contract.of_result(analysis, type(result).__name__)
+    if (table := own.table(result)) is not None:
+        return table
+    shown = own.chosen(result, panel=panel)
+    header, rows = numbers.cells(result, own.numbers_of(result, panel) if panel else None)
+    if not rows:
         raise ValueError("it has no numbers with intervals for a table")
-    caption = f"{discovery.summary(contract.PACKAGE, analysis)} Intervals: 95 %."
-    return own or (header, rows, caption)
+    first = own.caption_of(result, list(shown)).partition(". ")[0].rstrip(".")
+    texts = [first, own.intervals(result), _whose(about or {})]
+    return header, rows, " ".join(map(sentence, filter(None, texts)))
+
+
+def _whose(about: Mapping) -> str:
+    """Return the networks of a result, and how many training runs they are."""
+    if runs := about.get("runs"):
+        several = (runs, *runs["others"])
+        names = [f"{one['recipe']} ({len(one['seeds'])} training runs)" for one in several]
+    else:
+        given = about.get("options", {}).get("checkpoint") or []
+        given = [given] if isinstance(given, str) else given
+        weights = about.get("provenance", {}).get("weights")
+        names = [*about.get("networks", [Path(one).name for one in given])]
+        names = names or ([Path(weights).stem] if weights else [])
+    return f"Network{'s' * (len(names) > 1)}: {', '.join(names)}" if names else ""
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

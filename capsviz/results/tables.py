@@ -67,6 +67,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
             r"  \centering",
             rf"  \caption{{{escape(caption)}}}",
             rf"  \label{{tab:{label}}}",
+            r"  \medskip",
             *([f"  {size}"] if size else []),
             *tabulars[0],
             *(line for one in tabulars[1:] for line in (*between, *one)),

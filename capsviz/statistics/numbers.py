@@ -9,8 +9,12 @@ fields, by class attributes:
                                                               "networks, states": in pairs,
                                                               "dim {}": numbered from 0,
                                                               "iteration {1}": numbered from 1
-    formats = {"accuracy": ".1%"}                             how its numbers are written
+    formats = {"accuracy": ".1%"}                             how its numbers are written;
+                                                              or a function of result and number
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
+    some = {"follow": "dose 1"}                               what a table has of a long estimate
+    references = {"accuracy": "1 iteration"}                  what differences are from, if that is
+                                                              not the first along an axis
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +41,8 @@ class Row(NamedTuple):
     name: str  # of the estimate, with spaces
     condition: str  # where along its axes, or ""
     one: Estimate  # a single value; its difference is paired, to the reference
-    form: str  # how it is written, as in Python's format
+    form: Any  # how it is written, as in Python's format, or a function of a value
+    reference: str = ""  # what its difference is from
 
     @property
     def label(self) -> str:
@@ -50,19 +56,30 @@ class Row(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The interval, in brackets."""
+        """The interval, in brackets; "–" of no number."""
+        if np.isnan(self.one.value):
+            return "–"
         return f"[{', '.join(number(end, self.form) for end in self.one.ci95)}]"
 
     @property
-    def paired(self) -> str:
-        """The difference with its interval; "" for none, and for that of the reference itself."""
+    def points(self) -> bool:
+        """Whether the difference is one of shares, in points."""
+        return str(self.form).endswith("%")
+
+    @property
+    def apart(self) -> str:
+        """The difference with its interval, without its unit; "" for none, and of the reference."""
         less = self.one.difference
         if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
-        sign = "+" if less.value >= 0 else ""
-        return (
-            f"{sign}{number(float(less.value), self.form)} {Row('', '', less, self.form).interval}"
-        )
+        one = Row("", "", less * (100 if self.points else 1), self.form.replace("%", "f"))
+        return f"{'+' if less.value >= 0 else ''}{one.text} {one.interval}"
+
+    @property
+    def paired(self) -> str:
+        """The difference with its unit and what it is from; "" for none."""
+        whence = f" from {self.reference}" * bool(self.reference)
+        return f"{self.apart}{' points' * self.points}{whence}" if self.apart else ""
 
 
 def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
@@ -82,12 +99,28 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
         if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
             places = [(0, *rest) for rest in np.ndindex(shape[1:])]
         form = getattr(result, "formats", {}).get(name, ".4g")
+        form = partial(form, result) if callable(form) else form
+        labels = _labels(result, name, shape)
+        if one.value.size > most and (some := getattr(result, "some", {}).get(name)):
+            every = np.ndindex(shape)
+            places = [p for p in every if some in map(list.__getitem__, labels, p)] or places
         if places and (names is None or name in names) and name not in unsaid:
-            labels = _labels(result, name, shape)
+            reference = _reference(result, name, one, labels)
             for place in places:
                 where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(place))])
-                found.append(Row(_title(result, name), ", ".join(where), one[place], form))
+                row = Row(_title(result, name), ", ".join(where), one[place], form, reference)
+                found.append(row)
     return found
+
+
+def _reference(result: NamedTuple, name: str, one: Estimate, labels: list[list[str]]) -> str:
+    """Return what differences are from: as its class says, or the first, if all of that are 0."""
+    less = one.difference
+    if less is None or name in getattr(result, "references", {}):
+        return getattr(result, "references", {}).get(name, "")
+    ends = np.concatenate([less.value[..., None], less.ci95], -1)
+    firsts = (texts[0] for axis, texts in enumerate(labels) if not ends.take(0, axis).any())
+    return next(firsts, "")
 
 
 def left_out(result: NamedTuple) -> list[str]:
@@ -108,12 +141,23 @@ def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
 
 
 def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[str], list]:
-    """Return header and rows of a table of the numbers; of long estimates if there are no short."""
-    header = ["quantity", "value", "95 % interval", "n", "difference"]
-    return header, [
-        [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}", r.paired]
-        for r in rows(result, names) or rows(result, names, most=2**62)
-    ]
+    """Return header and rows of a table of the numbers; of long estimates if there are no short.
+
+    Columns are there if they hold something. One reference and unit of all differences is in their
+    heading.
+    """
+    chosen = rows(result, names) or rows(result, names, most=2**62)
+    alike = {(r.reference, r.points) for r in chosen if r.apart}
+    ((whence, points),) = alike if len(alike) == 1 else {("", False)}
+    less = f"difference{f' from {whence}' * bool(whence)}{', points' * points}"
+    header = ["quantity", "value", "95 % interval", "n", less]
+    table = [
+        [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}",
+         r.apart if len(alike) == 1 else r.paired]
+        for r in chosen
+    ]  # fmt: skip
+    kept = [k for k in range(len(header)) if any(row[k] for row in table)]
+    return [header[k] for k in kept], [[row[k] for k in kept] for row in table]
 
 
 def to_csv(results: Mapping[Path, NamedTuple]) -> str:

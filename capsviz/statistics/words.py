@@ -9,11 +9,13 @@ LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
 
 
-def number(value: float, form: str) -> str:
+def number(value: float, form) -> str:
     """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %".
 
-    "–" if it is not finite.
+    "–" if it is not finite. A function of a number writes it by itself.
     """
+    if callable(form):
+        return form(value)
     return format(value, form).replace("%", " %") if isfinite(value) else "–"
 
 

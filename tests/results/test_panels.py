@@ -1,6 +1,7 @@
 """Panels: each is drawn into anybody's axes, some make a figure, and what has no room is named."""
 
 import json
+import re
 from unittest import TestCase
 
 import numpy as np
@@ -13,6 +14,7 @@ from capsviz import analysis as contract
 from capsviz import arrangement, discovery, results
 
 SHIPPED = discovery.root() / "figures"
+EACH = ("activations", "maps", "uniform_maps", "map_sums", "uniform_map_sums")
 ROUTING = SHIPPED / "routing-mnist-1000-images.json"
 
 
@@ -22,16 +24,23 @@ def routing():
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_panel_is_drawn_into_axes_of_another_figure(name):
+def test_every_panel_is_drawn_into_axes_of_another_figure_and_has_its_own_caption(name):
     for result in {type(one): one for one in shipped()[name]}.values():
         every = contract.of_result(name, type(result).__name__).all_panels
-        for panel in (panel for panel, one in every.items() if one.of(result)):
+        words = {panel: one.words(result)[0] for panel, one in every.items() if one.of(result)}
+        for panel, own in words.items():
             figure = Figure(figsize=(8, 4))
             axes = figure.subplots(1, 2)[1]
             assert results.draw(name, result, panel=panel, axes=axes) is figure
             parts = (axes, *getattr(axes, "parts", ()))
             assert any(part.has_data() or part.texts for part in parts), panel
             assert not figure.axes[0].has_data()  # the other axes stay as they are
+            text = results.caption(name, result, panel=[panel])
+            assert own.replace("|", "").lower() in text.lower(), panel
+            others = {one.rpartition("|")[2] for one in words.values() if " " in one} - {own}
+            first = text.partition(". ")[0]
+            assert not [one for one in others if one not in own and f" {one}" in first], panel
+            assert not re.search(r"(^|\. )(Left|Right|Above|Below|At the right|The last)\b", text)
 
 
 def test_panels_stand_in_the_order_that_is_asked_for(routing):
@@ -58,11 +67,13 @@ def test_the_list_of_panels_says_what_each_draws():
     assert "polarisation" in lines and all(text.startswith("Draw ") for text in lines.values())
 
 
-def test_a_panel_is_redrawn_beside_the_whole_figure(tmp_path):
-    words = ["redraw", ROUTING, "--panel", "accuracy", "--width", "single", "--format", "png"]
-    done = run(*words, "--output", tmp_path)
+def test_a_panel_is_redrawn_beside_the_whole_figure_and_captioned_alone(tmp_path):
+    words = ["--panel", "accuracy", "--width", "single", "--format", "png", "--output", tmp_path]
+    done = run("redraw", ROUTING, *words)
     assert done.exit_code == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
+    latex = run("redraw", ROUTING, "--latex", *words).stdout
+    assert "accuracy. Controls" in latex and "arents" not in latex and "Bars: 95" in latex
 
 
 def test_what_has_no_room_is_named_in_the_log(tmp_path):
@@ -71,7 +82,21 @@ def test_what_has_no_room_is_named_in_the_log(tmp_path):
     with TestCase().assertLogs("capsviz.results", "WARNING") as logged:
         results.export(tmp_path / "x", "tsne", result, ("png",), 3.25)
     (line,) = [one.getMessage() for one in logged.records]
-    assert line == "x has no room for pixels: draw it with --panel pixels"
+    assert line == "x has no room for pixels: draw it alone, --panel pixels"
+    first, last = results.caption("tsne", result, width=3.25).split(" Left out for lack of room: ")
+    assert "pixels" not in first and last == "pixels."
+
+
+@pytest.mark.parametrize("width", [2.4, 3.25, 7.16])
+def test_a_column_has_maps_of_ten_classes_and_more_are_named(width):
+    result, _ = results.read_result(SHIPPED / "routing-mnist-2-0.json")
+    figure = results.draw("routing", result, width, panel="maps")
+    drawn = {axes.get_title().split(" ")[0] for axes in figure.axes if axes.get_title()}
+    assert drawn == {"image", *result.classes} and not figure.omitted
+    more = {name: np.concatenate([getattr(result, name)] * 2) for name in EACH}
+    more = result._replace(classes=[*result.classes, *"abcdefghij"], **more)
+    text = results.caption("routing", more, width=width, panel=["maps"])
+    assert text.endswith("Left out for lack of room: the 10 least active of 20 classes.")
 
 
 def test_a_table_is_written_on_request_and_the_panels_are_noted(routing, tmp_path):

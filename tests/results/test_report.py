@@ -168,7 +168,10 @@ def test_numbers_are_named_by_what_the_result_names():
     result = Result(two, long, ["a", "b"])
     row = numbers.rows(result)[1]
     assert (row.label, row.text, row.interval, row.one.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
-    assert row.paired == "-0.2 [-0.3, -0.1]"
+    assert row.paired == "-0.2 [-0.3, -0.1] from a"
+    Result.formats, Result.references = {"hits": ".1%"}, {"hits": "1 iteration"}
+    assert numbers.cells(result)[0][-1] == "difference from 1 iteration, points"
+    assert numbers.cells(result)[1][1][-1] == "-20.0 [-30.0, -10.0]"
     assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
 
 
