@@ -12,6 +12,7 @@ from capsviz.analyses.binding import Result, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
+from capsviz.statistics.detection import auroc
 from capsviz.tracing import from_children
 
 OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
@@ -82,6 +83,20 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
         areas = measure.right(sign * whole, *seen, two)
         assert np.nanmin(areas) == np.nanmax(areas) == expected
     assert np.nanmean(measure.right(torch.zeros_like(whole), *seen, two)) == 0.5
+
+
+def test_areas_are_those_of_each_image_by_itself():
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(30, 12, generator=draw).round()  # with ties
+    values[torch.rand(30, 12, generator=draw) < 0.3] = math.nan
+    side = torch.randint(3, (30, 12), generator=draw)
+    side[0] = 1
+    found = measure._areas(values, side == 0, side == 1)
+    for one, area, at in zip(values, found, side, strict=True):
+        first, second = (one[(at == k) & one.isfinite()].double().numpy() for k in (0, 1))
+        expected = auroc(second, first) if first.size and second.size else math.nan
+        assert area == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert math.isnan(found[0]) and np.isfinite(found[1:]).sum() > 20
 
 
 @pytest.mark.usefixtures("few")
