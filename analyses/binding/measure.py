@@ -380,10 +380,9 @@ def _areas(values: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
     The two have no position in common; one that is not finite is left out. NaN where none is left.
     """
     known = values.isfinite()
-    first, second = ((chosen & known).flatten(1).numpy() for chosen in (first, second))
-    chosen = np.where(first | second, values.flatten(1).double().numpy(), np.inf)  # the rest: last
-    ranks = (rankdata(chosen, axis=1) * first).sum(1)
-    n, m = first.sum(1), second.sum(1)
+    one, other = ((chosen & known).flatten(1).numpy() for chosen in (first, second))
+    chosen = np.where(one | other, values.flatten(1).double().numpy(), np.inf)  # the rest: last
+    ranks, n, m = (rankdata(chosen, axis=1) * one).sum(1), one.sum(1), other.sum(1)
     with np.errstate(invalid="ignore"):
         return (ranks - n * (n + 1) / 2) / (n * m)
 
