@@ -277,11 +277,6 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
-def answered(model, made: Assemblies) -> dict[str, Tensor]:
-    """Return what a network says of images."""
-    return answers(*parents(model, to_float(made.images)), made.classes)
-
-
 def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return squared errors and spreads (3, N) of true poses, predicted by ridge regression.
 
@@ -421,7 +416,11 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     fit = assemblies.make("validation", n, **options, seed=seed)
 
     def said(network, within):  # of the images of the fit, inside and outside
-        return [answered(network, fit), within, answered(network, outside)]
+        before, after = (
+            answers(*parents(network, to_float(made.images)), made.classes)
+            for made in (fit, outside)
+        )
+        return [before, within, after]
 
     said_of = {"pose": said(model, own)}
     if fresh is not None:

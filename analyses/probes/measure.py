@@ -24,15 +24,7 @@ from capsviz.statistics.comparison import (
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
-from capsviz.tracing import (
-    decode,
-    features,
-    parents,
-    reconstructs,
-    score_name,
-    scores,
-    trace,
-)
+from capsviz.tracing import decode, features, parents, reconstructs, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
 from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_uint8

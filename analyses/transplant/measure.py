@@ -33,13 +33,7 @@ from capsviz.tracing import (
     trace,
     under_couplings,
 )
-from capsviz.tracing.many import (
-    couples,
-    last_couplings,
-    of_like_class,
-    require_all_to_all,
-    winners,
-)
+from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
 from capsviz.tracing.needs import missing, reason, require
 from capsviz.tracing.network import abilities, below_classes, check_look
 from capsviz.tracing.record import NotFiniteError
