@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression, RidgeCV
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -20,7 +22,6 @@ from capsviz.experiments import maps as attribution
 from capsviz.experiments import wholes as truth
 from capsviz.experiments.wholes import Grid
 from capsviz.statistics.comparison import compare_explained, draw_resamples
-from capsviz.statistics.detection import auroc
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import student, wilson
 from capsviz.tracing import Trace, evidence, from_children, parents, scores, trace
@@ -130,18 +131,16 @@ def right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.n
     They belong to parts (N, ...) of `made`, and these to wholes, as in `Seen`.
     """
     scored, part, whole = scored.flatten(1), part.flatten(1), whole.flatten(1)
-    areas = np.full((len(SUBSETS), len(scored)), np.nan)
-    for n in range(len(scored)):
-        own, kinds = made.part_wholes[n], made.part_types[n]
-        both = torch.isin(kinds, kinds[own == 0]) & torch.isin(kinds, kinds[own == 1])
-        same = bool(truth.partner(made.classes[n, 0]) == made.classes[n, 1])
-        of_part = part[n].clamp(0)
-        for k, among in enumerate((whole[n] >= 0, both[of_part], torch.tensor(same))):
-            first, second = (whole[n] == 0) & among, (whole[n] == 1) & among
-            areas[k, n] = _area(scored[n], first, second)
-    return areas
+    own, kinds = made.part_wholes, made.part_types
+    like = kinds[:, :, None] == kinds[:, None]  # (N, P, P)
+    both = (like & (own == 0)[:, None]).any(2) & (like & (own == 1)[:, None]).any(2)
+    same = truth.partner(made.classes[:, 0]) == made.classes[:, 1]
+    subsets = whole >= 0, both.gather(1, part.clamp(0)), same[:, None]
+    pairs = [((whole == 0) & among, (whole == 1) & among) for among in subsets]
+    return np.stack([_areas(scored, *pair) for pair in pairs])
 
 
+@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
 def alone(known: Tensor, made: Assemblies, seen: Seen, capsules: Tensor, grid: Grid, seed: int):
     """Return what one position alone tells of its class (N, rows, columns, J), by a probe.
 
@@ -278,11 +277,6 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
     return torch.stack(accuracy).numpy(), torch.stack(agreement).numpy()
 
 
-def answered(model, made: Assemblies) -> dict[str, Tensor]:
-    """Return what a network says of images."""
-    return answers(*parents(model, to_float(made.images)), made.classes)
-
-
 def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return squared errors and spreads (3, N) of true poses, predicted by ridge regression.
 
@@ -348,11 +342,8 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
         return maps | pixels
 
     found = collected(look, made.images, progress)
-    areas = [
-        [_area(*each) for each in zip(one, *masks[name.endswith("(pixels)")], strict=True)]
-        for name, one in found.items()
-    ]
-    return np.array(areas), list(found), left_out
+    areas = [_areas(one, *masks[name.endswith("(pixels)")]) for name, one in found.items()]
+    return np.stack(areas), list(found), left_out
 
 
 def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, Tensor]:
@@ -378,11 +369,17 @@ def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, 
     return dict(zip((REMOVED, GIVEN), found.unflatten(2, wanted.shape[1:]), strict=True))
 
 
-def _area(values: Tensor, first: Tensor, second: Tensor) -> float:
-    first, second = first & values.isfinite(), second & values.isfinite()
-    if not (first.any() and second.any()):
-        return math.nan
-    return float(auroc(values[second].double().numpy(), values[first].double().numpy()))
+def _areas(values: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
+    """Return AUROC (N,) of values (N, ...) at the positions `first` against those at `second`.
+
+    The two have no position in common; one that is not finite is left out. NaN where none is left.
+    """
+    known = values.isfinite()
+    one, other = ((chosen & known).flatten(1).numpy() for chosen in (first, second))
+    chosen = np.where(one | other, values.flatten(1).double().numpy(), np.inf)  # the rest: last
+    ranks, n, m = (rankdata(chosen, axis=1) * one).sum(1), one.sum(1), other.sum(1)
+    with np.errstate(invalid="ignore"):
+        return (ranks - n * (n + 1) / 2) / (n * m)
 
 
 def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
@@ -419,7 +416,11 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     fit = assemblies.make("validation", n, **options, seed=seed)
 
     def said(network, within):  # of the images of the fit, inside and outside
-        return [answered(network, fit), within, answered(network, outside)]
+        before, after = (
+            answers(*parents(network, to_float(made.images)), made.classes)
+            for made in (fit, outside)
+        )
+        return [before, within, after]
 
     said_of = {"pose": said(model, own)}
     if fresh is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -127,14 +128,15 @@ def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter
     Of each kind there is a list: of untrained networks one for each seed, else of one.
     Pixels are left whole here: their components are of the fits.
     """
-    fresh, notes = checkpoint.controls(model, seeds, data.images)
-    classes = torch.from_numpy(data.classes)
-    networks = {f"{name} {what}": some for what, some in fresh.items()}
-    networks |= {what: [one] for what, one in baselines.items()}
-    looked = {
-        what: [features(one, data.images, classes).numpy() for one in some]
-        for what, some in progress(list(networks.items()))
-    }
+    classes, looked = torch.from_numpy(data.classes), defaultdict(list)
+    notes: list[str] = []
+    for seed in progress([*seeds, None]):  # one network in memory after the other
+        networks = baselines
+        if seed is not None:
+            fresh, notes = checkpoint.controls(model, [seed], data.images)
+            networks = {f"{name} {what}": some for what, (some,) in fresh.items()}
+        for what, network in networks.items():
+            looked[what].append(features(network, data.images, classes).numpy())
     return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes
 
 

@@ -18,6 +18,7 @@ from capsviz.tracing import CHUNK_IMAGES, INTERVENTIONS, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
+PIECE = 16  # images measured at a time: in each step a copy of their votes is made
 PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # of the test that pass r of M is the result of r
 
 
@@ -50,16 +51,16 @@ def survey(
         if not prefix:
             activations = torch.stack([_result(model, batch, r) for r in range(1, M + 1)])
         own, votes = traced.require("couplings")[:R], traced.require("votes")
-        controls = [tracing.control_couplings(kind, own, generator)[-1] for kind in INTERVENTIONS]
-        replaced = tracing.parents_under(model, batch, controls, iterations=iterations)
-        measured = _measures(votes, own, traced.require("poses")[:R], truth)
-        of_controls = [
-            _measures(votes, drawn[None], poses[None], truth)
-            for drawn, poses in zip(controls, replaced.poses, strict=True)
-        ]
-        for name, values in measured.items():
-            parts[name].append(values)
-            parts[f"control_{name}"].append(torch.cat([one[name] for one in of_controls], 1))
+        controls = [tracing.control_couplings(kind, own, generator)[-1:] for kind in INTERVENTIONS]
+        several = [one[0] for one in controls]
+        replaced = tracing.parents_under(model, batch, several, iterations=iterations)
+        poses = torch.cat([traced.require("poses")[:R], replaced.poses])
+        stacked = torch.cat([own, *controls])
+        pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
+        for piece in zip(*pieces, truth.split(PIECE), strict=True):
+            for name, values in _measures(*piece).items():
+                parts[name].append(values[:, :R])
+                parts[f"control_{name}"].append(values[:, R:])
         parts["types"].append(by_type(own[-1], traced.grid))
         parts["child_activation"].append(traced.require("child_activations"))
         parts["activations"].append(torch.cat([activations, replaced.activations]).movedim(1, 0))
@@ -142,7 +143,8 @@ def _result(model, images: Tensor, r: int) -> Tensor:
 
 def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
     """Of couplings (R, B, I, J) and the poses after them, image by image: (B, R, ...)."""
-    nats = entropy(couplings)
+    each = [(entropy(one), tracing.coupling_sd(one)) for one in couplings]  # in double: one by one
+    nats, deviations = map(torch.stack, zip(*each, strict=True))
     agreed = agreement(votes, couplings, poses).movedim(0, 1)  # (B, R, J)
     true = agreed.gather(2, labels[:, None, None].expand(-1, agreed.shape[1], 1))[..., 0]
     others = (agreed.sum(2) - true) / (agreed.shape[2] - 1)
@@ -151,5 +153,5 @@ def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
         "effective_parents": nats.exp().mean(2).T,
         "polarisation": couplings.amax(3).mean(2).T,
         "agreement": torch.stack([true, others], 2),
-        "coupling_sd": tracing.coupling_sd(couplings).T,
+        "coupling_sd": deviations.T,
     }

@@ -70,7 +70,9 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
                 "use fewer images by --n",
             )
     every = torch.cat(vectors)
-    if float((every - every[0]).abs().max()) <= NOTHING * float(every.abs().max()):
+    low, high = every.aminmax(dim=0)  # as large as one vector: differences of all take their memory
+    away = float(torch.maximum(high - every[0], every[0] - low).max())
+    if away <= NOTHING * float(torch.maximum(high, -low).max()):
         raise ValueError(
             f"the {of} of all {len(images)} images are the same: there is nothing to map"
         )

@@ -240,6 +240,7 @@ def _drawn(
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
         yield entries
+        allocator.trim()
         start = time.perf_counter()
 
 

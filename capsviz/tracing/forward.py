@@ -25,9 +25,9 @@ from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
 CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a few times that
-CHUNK_IMAGES = 64  # at most: more are hardly faster, and take their memory
+CHUNK_IMAGES = 64  # at most: more are hardly faster, and take their memory; half, with votes
 PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 128 << 20  # of all traces that `remember` holds
+REMEMBER_BYTES = 128 << 20  # of all traces that `remember` holds; of one, a third at most
 COMMON = ("poses", "activations", "children")  # small, and remembered for the next who asks
 
 
@@ -127,7 +127,8 @@ class _Pass:
                 "trace fewer images, or name only the parts you need by keep=(...)",
             )
             size = sum(_bytes(value) for value in values.values())
-            most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
+            fused = self.couplings is None and not {"votes", *PER_ITERATION} & set(self.parts)
+            most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model, not fused))
             chunk = chunk or _even(len(images), most)
             pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
@@ -211,9 +212,10 @@ class _Pass:
         return values["couplings"].cpu()
 
 
-def images_at_a_time(model) -> int:
-    """Return how many images a forward pass should take: fewer if a network says they are large."""
-    return min(CHUNK_IMAGES, max(1, PASS_BYTES // abilities(model).image_bytes))
+def images_at_a_time(model, votes: bool = False) -> int:
+    """Return how many images a forward pass should take: half with votes, and fewer large ones."""
+    most = CHUNK_IMAGES // (1 + votes)
+    return min(most, max(1, PASS_BYTES // abilities(model).image_bytes))
 
 
 def _even(images: int, most: int) -> int:
@@ -266,19 +268,21 @@ def _recalled(
     states = tuple((tensor.data_ptr(), tensor._version, _content(tensor)) for tensor in tensors)
     device = tensors[0].device if tensors else images.device
     key = (id(model), _digest(images), states, manner(device), *options.values())
-    if key not in entries or not _covers(entries[key].kept, parts):
+    if key in entries and _covers(entries[key].kept, parts):
+        traced = entries[key].traced
+    else:
         plain = options["couplings"] is None and options["iterations"] is None
         more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
         earlier = entries[key].kept if key in entries else ()
         kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
         traced = replace(run(kept), images=images[:0].cpu())
         size = sum(_bytes(value) for value in vars(traced).values())
-        entries.pop(key, None)
-        while entries and size + sum(entry.size for entry in entries.values()) > REMEMBER_BYTES:
-            del entries[max(entries, key=lambda one: entries[one].size)]
-        of_model = weakref.ref(model, lambda _: entries.pop(key, None))
-        entries[key] = _Entry(of_model, kept, traced, size)
-    traced = entries[key].traced
+        if size <= REMEMBER_BYTES // 3:  # larger are votes, which nobody asks for again
+            entries.pop(key, None)
+            while entries and size + sum(one.size for one in entries.values()) > REMEMBER_BYTES:
+                del entries[max(entries, key=lambda one: entries[one].size)]
+            of_model = weakref.ref(model, lambda _: entries.pop(key, None))
+            entries[key] = _Entry(of_model, kept, traced, size)
     needed = {*required} - {"last", *OPTIONAL}
     if any(getattr(traced, part) is None for part in needed):
         return run(parts)  # which says what is missing

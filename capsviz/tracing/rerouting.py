@@ -74,7 +74,7 @@ def parents_under(
         ends = [one.require("poses")[-1] for one in traced] if with_poses else []
         return Parents(torch.stack(ends) if with_poses else lengths.new_empty(0), lengths)
     chunked = []
-    for rows, primary, active in chunks(model, images, progress):
+    for rows, primary, active in chunks(model, images, progress, votes=True):
         votes = model.capsules.votes(primary)
         pairs = []
         for one in several:
@@ -172,10 +172,10 @@ def from_children(
 
 
 def chunks(
-    model, images: Tensor, progress: Callable = iter
+    model, images: Tensor, progress: Callable = iter, *, votes: bool = False
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield rows, children (B, I, D) and their activations (B, I) or None, chunk by chunk."""
-    like, size = next(model.parameters()), images_at_a_time(model)
+    """Yield rows, children (B, I, D), activations (B, I) or None by chunks: half with `votes`."""
+    like, size = next(model.parameters()), images_at_a_time(model, votes)
     with inference(model):
         for start in progress(range(0, len(images), size)):
             rows = slice(start, start + size)

@@ -12,6 +12,7 @@ from capsviz.analyses.binding import Result, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
+from capsviz.statistics.detection import auroc
 from capsviz.tracing import from_children
 
 OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
@@ -82,6 +83,18 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
         areas = measure.right(sign * whole, *seen, two)
         assert np.nanmin(areas) == np.nanmax(areas) == expected
     assert np.nanmean(measure.right(torch.zeros_like(whole), *seen, two)) == 0.5
+
+
+def test_areas_are_those_of_each_image_by_itself():
+    draw = torch.Generator().manual_seed(0)
+    values, side = torch.randn(30, 40, generator=draw), torch.randint(3, (30, 40), generator=draw)
+    values = values.round()  # with ties
+    values[:, :3], side[0] = math.nan, 1
+    found = measure._areas(values, side == 0, side == 1)
+    assert math.isnan(found[0]) and np.isfinite(found).sum() > 20
+    for one, area, at in zip(values[1:], found[1:], side[1:], strict=True):
+        second, first = (one[(at == k) & one.isfinite()].double().numpy() for k in (1, 0))
+        assert area == pytest.approx(auroc(second, first), abs=1e-12)
 
 
 @pytest.mark.usefixtures("few")
