@@ -18,14 +18,16 @@ LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-le
 
 
 def provenance(card: Mapping | None, device: str) -> dict:
-    """Return commit, weights, versions and hardware of a result."""
-    weights = (card or {}).get("weights", {})
-    routing = (card or {}).get("model", {}).get("config", {}).get("routing")
+    """Return commit, weights, versions and hardware of a result, and notes on a user's network."""
+    card = card or {}
+    weights, notes = card.get("weights", {}), card.get("network", {}).get("notes")
+    routing = card.get("model", {}).get("config", {}).get("routing")
     return {
         "commit": commit(),
         "weights": weights.get("file"),
         "weights_sha256": weights.get("sha256"),
         **({} if routing is None else {"routing": routing}),
+        **({} if notes is None else {"notes": notes}),
         "device": device,
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -47,7 +47,7 @@ class Inputs:
         """Another split of the same data set, with the options that this one was loaded with."""
         trained_on, name = self.model.card["dataset"], self.dataset.loader
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-        return data.load(name, split, self.data_dir, **own, **self.options)
+        return data.load(name, split, self.data_dir, **{**own, **self.options})
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
@@ -112,17 +112,11 @@ def open_inputs(
         raise ValueError("--checkpoint and --network: expected one of them")
     where, part, notice = choose_device(device), None, None
     model: Any = None
-    loaded: dict[str, Any] = {}
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
     if network is not None:
         part = data.load(str(dataset), split, data_dir) if part is None else part
         model = own_network(network, weights, part, device=where, capsules=capsules)
-        shape, _ = images_and_classes(model)
-        if part.image_shape != shape and len(shape) == 3:
-            with suppress(ValueError):  # the data set has one size only
-                resized: dict = {"image_size": shape[1:], "channels": shape[0]}
-                part, loaded = data.load(str(dataset), split, data_dir, **resized), resized
     else:
         if checkpoint is None and dataset not in checkpoints.shipped():
             name = data.load(str(dataset), split, data_dir).name  # no data set, or none there
@@ -142,7 +136,8 @@ def open_inputs(
                 if shown or dataset is not None or data_dir is not None:
                     raise
                 part = _without_images(model, split)
-    said = [notice or part.notice, check_fit(model, part)]
+    part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
+    said = [notice or part.notice, *_notes(model), check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and len(part) and known != part.digest:  # most cards tell of none
@@ -161,12 +156,13 @@ def open_inputs(
 
 
 def open_module(
-    *, data_wanted: bool = True, **chosen
+    *, image_shape: tuple[int, int, int] | None = None, data_wanted: bool = True, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
     For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. Without
-    `data_wanted` a custom network is shown no data set.
+    `data_wanted` a custom network is shown no data set. `image_shape` is that of a network that
+    does not declare it.
     """
     if chosen["network"] is None:
         inputs = open_inputs(**chosen, capsules=False)
@@ -180,9 +176,19 @@ def open_module(
     part = notice = None
     if chosen["dataset"] is not None:
         part = data.load(chosen["dataset"], "test", chosen["data_dir"])
+        part, _ = _in_shape(part, image_shape or abilities(module).image_shape, chosen["data_dir"])
     elif data_wanted and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
+
+
+def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.Dataset, dict]:
+    """A split in a network's shape (C, H, W) if its data set has several, and its options."""
+    if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
+        resized: dict = {"image_size": tuple(shape[1:]), "channels": shape[0]}
+        with suppress(ValueError):  # the data set has one size only
+            return data.load(part.loader, part.split, data_dir, **resized), resized
+    return part, {}
 
 
 def _without_images(model, split: str) -> data.Dataset:
@@ -244,7 +250,8 @@ def open_networks(
         networks = [first] if names else with_baselines(first)
     for spec, file in own:
         model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
-        networks.append(Inputs(model, first.dataset, spec, check_fit(model, first.dataset)))
+        said = [*_notes(model), check_fit(model, first.dataset)]
+        networks.append(Inputs(model, first.dataset, spec, "\n".join(filter(None, said)) or None))
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
         notice = check_fit(model, first.dataset)
@@ -333,6 +340,12 @@ def check_fit(model, part: data.Dataset) -> str | None:
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
+
+
+def _notes(model) -> list[str]:
+    """What `capsviz.wrap` notes of a custom network that may be a mistake, as warnings."""
+    notes = model.card.get("network", {}).get("notes", ())
+    return [f"WARN {_name(model)}: {note}" for note in notes]
 
 
 def _name(model) -> str:

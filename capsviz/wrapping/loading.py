@@ -71,6 +71,8 @@ def open_network(
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
+            if notes := [said for fact, said in network.inferred.facts if fact == "note"]:
+                network.card["network"]["notes"] = notes
         return network
 
     def anew() -> nn.Module:
@@ -247,9 +249,11 @@ def _opened(
         except NoCapsulesError:
             raise
         except ValueError as error:
+            how = "...) with this argument"
+            if "refuses images" in str(error):
+                how = f"image_shape=(C, H, W), classes={classes}), with the shape of its images"
             raise ValueError(
-                f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
-                "argument"
+                f"{spec}: {error}; let the function return capsviz.wrap(network, {how}"
             ) from error
 
     try:
