@@ -91,6 +91,7 @@ def command(
     if part is not None:
         shape = {"image_shape": image_shape or part.image_shape, "capsules": capsules}
         shape["classes"] = len(part.classes) if capsules is None else None
+    if part is not None and len(part):  # else noise
         facts["images"] = to_float(part.sample(min(IMAGES, len(part))).images)
     try:
         with on_stderr():  # what the user's code prints

@@ -165,7 +165,7 @@ def open_module(
     does not declare it.
     """
     if chosen["network"] is None:
-        inputs = open_inputs(**chosen, capsules=False)
+        inputs = open_inputs(**chosen, capsules=False, shown=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
     if chosen["checkpoint"] is not None:
         raise ValueError("--checkpoint and --network: expected one of them")
@@ -193,10 +193,10 @@ def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.D
 
 def _without_images(model, split: str) -> data.Dataset:
     """A split without images, of the classes of a card, for a network whose data are not there."""
-    (shape, count), about = images_and_classes(model), model.card["dataset"]
-    classes = tuple(about.get("classes") or map(str, range(count)))
+    shape, count = images_and_classes(model)
+    classes = abilities(model).class_names or tuple(map(str, range(count)))
     none = torch.empty(0, *shape, dtype=torch.uint8)
-    return data.Dataset(none, torch.empty(0).long(), classes, about["name"], split)
+    return data.Dataset(none, torch.empty(0).long(), classes, model.card["dataset"]["name"], split)
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):

@@ -52,7 +52,7 @@ def couplings(
     trace      of `capsviz.trace`, with its couplings.
     index      which of its images.
     iteration  of routing, an index: -1 is the last.
-    classes    their names, J of them; None: numbers.
+    classes    their names, J of them; None: those of the trace, or numbers.
     spread     couplings from the middle of the colour scale to its ends, for several on one scale;
                None: as far as these reach.
     axes       to draw into; None: those of a new figure.
@@ -73,7 +73,7 @@ def couplings(
     values = whole[r, _within(index, N, "image")]  # (I, J)
     if trace.grid is not None:
         values = values.unflatten(0, trace.grid).mean((1, 2))
-    names = [str(j) for j in range(J)] if classes is None else [str(name) for name in classes]
+    names = list(map(str, (trace.classes or range(J)) if classes is None else classes))
     if len(names) != J:
         raise ValueError(f"expected names of {J} classes, got {len(names)}")
     axes = _or_new(axes)
@@ -154,7 +154,8 @@ def evidence(
     )  # fmt: skip
     axes.set(xlabel="px", ylabel="px")
     at = "" if place is None else f" at place {place}"
-    axes.set_title(f"evidence for {parent}{at}, Σ {values.sum():.2f}")
+    name = trace.classes[parent] if trace.classes else parent
+    axes.set_title(f"evidence for {name}{at}, Σ {values.sum():.2f}")
     return axes
 
 

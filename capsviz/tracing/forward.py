@@ -162,6 +162,7 @@ class _Pass:
             links=values.get("links", self.able.links),
             extent=place,
             quantity=cast("Quantity | None", values.get("quantity")),
+            classes=self.able.class_names if self.layer == -1 else None,
             **joined,
         )
 
