@@ -20,7 +20,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 
 @click.command(
     help=__doc__ + "\n\nFILES are results (NAME.json), or folders of them. --table csv writes the "
-    "numbers of several files as one table."
+    "numbers of several files as one table; others have the file above each table."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
@@ -65,7 +65,9 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 naming.refuse_existing(stem, force=force, kind=kind)
         try:
             if table:
-                click.echo(_table(path, result, about, table), nl=False)
+                if len(files) > 1:
+                    click.echo(f"{path}\n" if table == "md" else f"% {path}")
+                click.echo(_table(path, result, about, table), nl=len(files) > 1)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)

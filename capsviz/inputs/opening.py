@@ -317,8 +317,9 @@ def check_fit(model, part: data.Dataset) -> str | None:
     if expected[1] is None:
         raise ValueError(f"the capsules of {_name(model)} are no classes: it can be traced alone")
     if expected != (part.image_shape, len(part.classes)):
+        what = "images" if abilities(model).draw is None else "inputs"
         raise ValueError(
-            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"{_name(model)} is for {what} {expected[0]} of {expected[1]} classes, "
             f"but {part.name} has {part.image_shape} of {len(part.classes)}"
         )
     trained_on = model.card["dataset"]

@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 from torch import Tensor
 
+from capsviz.results.maps import outline
 from capsviz.results.panels import picture
 from capsviz.tracing import Trace
 from capsviz.tracing.evidence import additive_map, of_image, quantity
@@ -200,10 +201,7 @@ def overlay(
         values, cmap=cmap, norm=norm, extent=place, interpolation="none", zorder=2,
         alpha=0.7 if extent is None else 1,
     )  # fmt: skip
-    grey = pixels.mean(0)
-    if grey.max() > grey.min():
-        half = (float(grey.min()) + float(grey.max())) / 2
-        axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
+    outline(axes, pixels, 0.7)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
     if colorbar is not None:
         axes.figure.colorbar(drawn, ax=axes, label=colorbar)

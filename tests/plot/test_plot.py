@@ -7,11 +7,13 @@ import pytest
 import torch
 from conftest import build_strong
 from helpers.plain_capsnet import Foreign
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import plot
 from capsviz.nn.models import matrix_capsnet
+from capsviz.results import maps
 from capsviz.tracing import extent
 
 
@@ -79,6 +81,14 @@ def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trac
     assert values(axes).shape == model.grid[1:]
     assert list(axes.images[-1].get_extent()) == extent(model) == list(trace.extent)
     assert axes.get_xlim() == (-0.5, 18.5) and axes.get_ylim() == (20.5, -0.5)  # 21 x 19 px
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_picture_below_opaque_cells_is_seen_by_its_outline(channels, axes):
+    image = np.zeros((channels, 20, 30))
+    image[:, 5:15, 5:15] = 1
+    maps.one_map(axes, image, (-0.5, 29.5, 19.5, -0.5), np.ones((2, 3)), CenteredNorm(0, 1))
+    assert [round(x) for x in axes.collections[0].get_paths()[0].get_extents().size] == [10, 10]
 
 
 def test_without_axes_a_figure_of_pyplot_is_made(trace):
