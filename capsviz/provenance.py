@@ -44,15 +44,19 @@ def commit() -> str | None:
     root = discovery.root()
     if not (root / ".git").exists():
         return os.environ.get("CAPSVIZ_COMMIT")
+    return commit_of(root, "-unormal", "--", *CODE)
+
+
+def commit_of(folder: Path, *status: str) -> str | None:
+    """Return the commit of a folder, with "+" if `git status` says of changes; None without git."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(folder), *words]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        head = _git(root, "rev-parse", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "-unormal", "--", *CODE) else "")
+        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", *status))
     return None
-
-
-def _git(root: Path, *words: str) -> str:
-    command = ["git", "-C", str(root), *words]
-    return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
 
 def hardware(device) -> str:

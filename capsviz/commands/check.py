@@ -18,7 +18,12 @@ Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or 
 reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request or a network
 without capsules. docs/check.md lists the checks.
 """
-FUNCTION = "FILE.py:FUNCTION"
+FUNCTIONS = {
+    "--loss": "(output, images, labels) -> the training loss; labels are class indices (N,).",
+    "--train-data": "() -> training images, or (images, ...), as the loss gets them.",
+    "--test-data": "() -> test images; read twice, to see whether they change.",
+    "--new": "() -> the untrained network.",
+}
 IMAGES = 64  # test images, the same each time
 
 
@@ -32,20 +37,8 @@ IMAGES = 64  # test images, the same each time
 @click.option(
     "--capsules", type=int, metavar="J", help="Number of last capsules, if they are no classes."
 )
-@click.option(
-    "--loss",
-    metavar=FUNCTION,
-    help="(output, images, labels) -> the training loss, a number; labels are class indices (N,).",
-)
-@click.option(
-    "--train-data",
-    metavar=FUNCTION,
-    help="() -> training images, or (images, ...), as the loss gets them.",
-)
-@click.option(
-    "--test-data",
-    metavar=FUNCTION,
-    help="() -> test images; read twice, to see whether they change.",
+@options.stack(
+    *(click.option(name, metavar="FILE.py:FUNCTION", help=what) for name, what in FUNCTIONS.items())
 )
 @click.option("--iterations", type=int, metavar="R", help="Declared number of routing iterations.")
 @click.option(
@@ -53,7 +46,6 @@ IMAGES = 64  # test images, the same each time
     metavar="NAME",
     help="Which softmax makes the couplings: its module, or part of its file and line.",
 )
-@click.option("--new", metavar=FUNCTION, help="() -> the untrained network.")
 @writing.as_json
 @options.path_option("--markdown", folder=False, help="Write the report as Markdown.")
 @writing.force
@@ -76,16 +68,14 @@ def command(
         naming.refuse_file(markdown, force=force)
     torch.manual_seed(0)  # untrained networks are the same each time
     shape = _shape(inputs, image_shape, classes, capsules)
-    how = {"image_shape": image_shape, "data_wanted": not shape}
-    module, part, name, notice = open_module(**inputs, **how)
+    module, part, name, notice = open_module(**inputs, image_shape=image_shape)
     if notice:
         click.echo(notice, err=True)
     facts = {"iterations": iterations, "pair": pair}
     if loss is not None:
         facts["loss"] = open_function(loss, arguments=3)
-    for key, spec in (("train_data", train_data), ("test_data", test_data)):
-        if spec is not None:
-            facts[key] = partial(open_function(spec))
+    data = {"train_data": train_data, "test_data": test_data}
+    facts |= {key: partial(open_function(spec)) for key, spec in data.items() if spec is not None}
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:
@@ -119,10 +109,9 @@ def _shape(inputs: dict, image_shape, classes: int | None, capsules: int | None)
         raise ValueError(
             f"expected numbers of at least 1, got {image_shape}, {classes or capsules}"
         )
-    if inputs["dataset"] is not None and classes is not None:
-        raise ValueError(f"--dataset {inputs['dataset']} has its classes: drop --classes")
     if inputs["dataset"] is not None:
-        return {}
-    if image_shape is None or (classes is None) == (capsules is None):
+        if classes is not None:
+            raise ValueError(f"--dataset {inputs['dataset']} has its classes: drop --classes")
+    elif image_shape is None or (classes is None) == (capsules is None):
         raise ValueError("--image-shape and --classes (or --capsules) belong together: give both")
     return {"image_shape": image_shape, "classes": classes, "capsules": capsules}

@@ -52,11 +52,9 @@ def command(inputs, kind, parts, output, force):
         click.echo(f"wrote {path}: capsviz.load('{path}') opens it")
         return
     part, names = opened.dataset, ", ".join(parts)
-    if len(part):
-        images, of = opened.images(min(IMAGES, len(part)))[0], "images"
-    else:  # the data are not there
-        draw = torch.Generator().manual_seed(0)
-        images, of = torch.rand(IMAGES, *part.image_shape, generator=draw), "random images"
+    drawn = torch.rand(IMAGES, *part.image_shape, generator=torch.Generator().manual_seed(0))
+    images = opened.images(min(IMAGES, len(part)))[0] if len(part) else drawn
+    of = "images" if len(part) else "random images"
     if kind == "steps":
         apart = export.to_steps(opened.model, images, path)
         names = ", ".join(sorted(one.name for one in path.glob("*.onnx")))

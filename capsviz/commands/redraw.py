@@ -40,6 +40,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
+    from capsviz.results import tables
     from capsviz.statistics import numbers
 
     formats = results.check_formats(formats)
@@ -67,7 +68,10 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             if table:
                 if len(files) > 1:
                     click.echo(f"{path}\n" if table == "md" else f"% {path}")
-                click.echo(_table(path, result, about, table), nl=len(files) > 1)
+                header, rows, caption = results.table_of(about["analysis"], result)
+                text = tables.latex(header, rows, caption, path.stem)
+                text = tables.markdown(header, rows) if table == "md" else text
+                click.echo(text, nl=len(files) > 1)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
@@ -95,17 +99,6 @@ def _files_of(path: Path) -> list[Path]:
     if not found:
         raise ValueError(f"there are no results (NAME.json) in '{path}'")
     return found
-
-
-def _table(path: Path, result, about: dict, kind: str) -> str:
-    """Return the numbers of a result for a table, as Markdown or LaTeX."""
-    from capsviz import results
-    from capsviz.results import tables
-
-    header, rows, caption = results.table_of(about["analysis"], result)
-    if kind == "md":
-        return tables.markdown(header, rows)
-    return tables.latex(header, rows, caption, path.stem)
 
 
 def _environments(stem, result, about, kinds, inches, column, panel):

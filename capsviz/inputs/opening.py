@@ -137,7 +137,7 @@ def open_inputs(
                     raise
                 part = _without_images(model, split)
     part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
-    said = [notice or part.notice, *_notes(model), check_fit(model, part)]
+    said = [notice or part.notice, check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and len(part) and known != part.digest:  # most cards tell of none
@@ -156,13 +156,12 @@ def open_inputs(
 
 
 def open_module(
-    *, image_shape: tuple[int, int, int] | None = None, data_wanted: bool = True, **chosen
+    *, image_shape: tuple[int, int, int] | None = None, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
-    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. Without
-    `data_wanted` a custom network is shown no data set. `image_shape` is that of a network that
-    does not declare it.
+    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. With the
+    `image_shape` of a network that does not declare it, no data set is opened but a named one.
     """
     if chosen["network"] is None:
         inputs = open_inputs(**chosen, capsules=False, shown=False)
@@ -177,7 +176,7 @@ def open_module(
     if chosen["dataset"] is not None:
         part = data.load(chosen["dataset"], "test", chosen["data_dir"])
         part, _ = _in_shape(part, image_shape or abilities(module).image_shape, chosen["data_dir"])
-    elif data_wanted and not abilities(module).has_capsules:
+    elif image_shape is None and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
 
@@ -250,8 +249,7 @@ def open_networks(
         networks = [first] if names else with_baselines(first)
     for spec, file in own:
         model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
-        said = [*_notes(model), check_fit(model, first.dataset)]
-        networks.append(Inputs(model, first.dataset, spec, "\n".join(filter(None, said)) or None))
+        networks.append(Inputs(model, first.dataset, spec, check_fit(model, first.dataset)))
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
         notice = check_fit(model, first.dataset)
@@ -311,7 +309,8 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
 def check_fit(model, part: data.Dataset) -> str | None:
     """ValueError if a network is for other images or classes than those of a split.
 
-    Returns the notice for one of another data set whose classes have other names, else None.
+    Returns the notice for one of another data set whose classes have other names, and a warning for
+    each note of `capsviz.wrap` on a custom network; None: neither.
     """
     expected = images_and_classes(model)
     if expected[1] is None:
@@ -325,28 +324,25 @@ def check_fit(model, part: data.Dataset) -> str | None:
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", part.classes)
     apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
+    notes = model.card.get("network", {}).get("notes", ())
+    said = [f"WARN {_name(model)}: {note}" for note in notes]
     if not apart:
-        return None
+        return "\n".join(said) or None
     if trained_on["name"] == part.loader:
         own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
         same = ": the same in another order" if set(classes) == set(part.classes) else ""
         raise ValueError(f"the network's classes are {own}, but these are {other}{same}")
     own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
-    return (
+    said.append(
         f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "
         "they are compared by their numbers"
     )
+    return "\n".join(said)
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
-
-
-def _notes(model) -> list[str]:
-    """What `capsviz.wrap` notes of a custom network that may be a mistake, as warnings."""
-    notes = model.card.get("network", {}).get("notes", ())
-    return [f"WARN {_name(model)}: {note}" for note in notes]
 
 
 def _name(model) -> str:

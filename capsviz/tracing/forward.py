@@ -128,7 +128,8 @@ class _Pass:
             )
             size = sum(_bytes(value) for value in values.values())
             most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
-            chunk = chunk or _even(len(images), most)
+            count = max(1, -(-len(images) // most))
+            chunk = chunk or max(1, -(-len(images) // count))  # about equal ones
             pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
                 batches = [first]
@@ -215,11 +216,6 @@ class _Pass:
 def images_at_a_time(model) -> int:
     """Return how many images a forward pass should take: fewer if a network says they are large."""
     return min(CHUNK_IMAGES, max(1, PASS_BYTES // abilities(model).image_bytes))
-
-
-def _even(images: int, most: int) -> int:
-    """Return how many at a time, so that no piece is much smaller than another."""
-    return max(1, -(-images // max(1, -(-images // most))))
 
 
 def _bytes(value) -> int:
