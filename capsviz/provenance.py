@@ -18,14 +18,16 @@ LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-le
 
 
 def provenance(card: Mapping | None, device: str) -> dict:
-    """Return commit, weights, versions and hardware of a result."""
-    weights = (card or {}).get("weights", {})
-    routing = (card or {}).get("model", {}).get("config", {}).get("routing")
+    """Return commit, weights, versions and hardware of a result, and notes on a user's network."""
+    card = card or {}
+    weights, notes = card.get("weights", {}), card.get("network", {}).get("notes")
+    routing = card.get("model", {}).get("config", {}).get("routing")
     return {
         "commit": commit(),
         "weights": weights.get("file"),
         "weights_sha256": weights.get("sha256"),
         **({} if routing is None else {"routing": routing}),
+        **({} if notes is None else {"notes": notes}),
         "device": device,
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -42,15 +44,19 @@ def commit() -> str | None:
     root = discovery.root()
     if not (root / ".git").exists():
         return os.environ.get("CAPSVIZ_COMMIT")
+    return commit_of(root, "-unormal", "--", *CODE)
+
+
+def commit_of(folder: Path, *status: str) -> str | None:
+    """Return the commit of a folder, with "+" if `git status` says of changes; None without git."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(folder), *words]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        head = _git(root, "rev-parse", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "-unormal", "--", *CODE) else "")
+        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", *status))
     return None
-
-
-def _git(root: Path, *words: str) -> str:
-    command = ["git", "-C", str(root), *words]
-    return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
 
 def hardware(device) -> str:

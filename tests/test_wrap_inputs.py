@@ -130,6 +130,7 @@ def test_analyses_of_images_are_not_offered_for_other_inputs():
     assert missing(net, required(parse_tree.ParseTree())) == []
     assert "images" in missing(net, required(sweep.Sweep()))
     can, cannot = net.report().splitlines()[-2:]
+    assert "network(inputs): " in net.report()
     assert "routing" in can and "transplant" in can and "rotate" not in can
     assert "rotate" in cannot and "(no images)" in cannot
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 import capsviz
 from capsviz.analyses import routing, transplant
-from capsviz.inputs.opening import open_inputs
+from capsviz.inputs.opening import open_inputs, open_module
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 from capsviz.wrapping import NoCapsulesError, environment, open_network
@@ -117,12 +117,20 @@ def test_pictures_come_in_the_size_and_colours_that_a_network_was_wrapped_for(tm
         "def made():\n"
         "    return build('capsnet', (3, 20, 20), 2, types=2, channels=4,\n"
         "                 reconstruction_weight=0.0)\n"
+        "def unknown():\n"
+        "    import torch; return torch.nn.Flatten()\n"
     )
-    opened = open_inputs(
-        network=f"{tmp_path / 'net.py'}:made", dataset="folder", data_dir=tmp_path / "pictures"
-    )
+    chosen = {"dataset": "folder", "data_dir": tmp_path / "pictures", "device": "cpu"}
+    opened = open_inputs(network=f"{tmp_path / 'net.py'}:made", **chosen)
     assert opened.images(2)[0].shape == (2, 3, 20, 20)
     assert opened.load("train").image_shape == (3, 20, 20)
+    with pytest.raises(ValueError, match=r"but pictures has \(3, 32, 32\) of 2"):
+        open_inputs(checkpoint="cifar10-resnet", **chosen)
+    chosen |= {"checkpoint": None, "weights": None}  # as for checks
+    for made, given, expected in (("made", None, (3, 20, 20)), ("unknown", (3, 8, 9), (3, 8, 9))):
+        network = f"{tmp_path / 'net.py'}:{made}"
+        part = open_module(network=network, image_shape=given, **chosen)[1]
+        assert part.image_shape == expected
 
 
 class Scaled(zoo.Unsqueezed):

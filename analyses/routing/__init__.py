@@ -17,6 +17,7 @@ from capsviz.statistics.words import number, sentence, strongest
 
 NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
 CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
+SUM = 0.01  # that mean couplings of a capsule may differ from 1, and be called uniform
 LITTLE = 0.01  # of the predictions changed, and less: iterations hardly change them
 MOST = 6  # iterations that are tried, or the network's own if there are more
 NO_MAP = "There are no maps, for these capsules do not lie at several positions of a grid"
@@ -148,7 +149,7 @@ class OneImage(Analysis):
         return (
             f"{which} {name}, and with uniform couplings {control}.\n"
             f"A lower-level capsule has {effective:.3f} of {J} effective parents. "
-            f"{spread(effective, J, uniform=not result.coupling_sd[-1].any())}\n{maps}"
+            f"{spread(effective, result.couplings[-1], result.coupling_sd[-1])}\n{maps}"
         )
 
     def heading(self, result, part="") -> str:
@@ -270,7 +271,7 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         """Say whether iterations change predictions, how couplings spread, and what is dead."""
-        M, R, J = len(result.accuracy), len(result.entropy_nats), len(result.classes)
+        M, R = len(result.accuracy), len(result.entropy_nats)
         low, high = result.changed.ci95[R - 1]
         little = number(LITTLE, ".0%")
         if R == 1:
@@ -282,8 +283,8 @@ class OverImages(Analysis):
             text = f"Routing iterations change some predictions (more than {little})"
         else:
             text = f"There are too few images to say whether iterations change more than {little}"
-        uniform = not result.coupling_sd.value[-1].any()
-        lines = [f"{text}.", spread(float(result.effective_parents.value[-1]), J, uniform=uniform)]
+        effective, sd = (one.value[-1] for one in (result.effective_parents, result.coupling_sd))
+        lines = [f"{text}.", spread(float(effective), result.coupling.value, sd)]
         own = [] if result.tied is None else [result.tied[R - 1], *result.tied[M:]]
         for name, count in zip(["its own", *result.controls], own, strict=False):
             if count:
@@ -301,12 +302,18 @@ class OverImages(Analysis):
         return f"{super().heading(result)}; s.d. of couplings about uniform: {', '.join(each)}"
 
 
-def spread(effective: float, parents: int, *, uniform=False) -> str:
-    """Return a sentence on couplings by their mean number of effective parents."""
-    many, few = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%")
-    if uniform:
+def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
+    """Return a sentence on mean couplings (..., J) by the mean number of effective parents."""
+    many, few, parents = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%"), couplings.shape[-1]
+    near, total = effective >= NEAR_UNIFORM * parents, float(couplings.sum(-1).mean())
+    if near and abs(total - 1) > SUM:
+        return (
+            f"Couplings of a capsule sum to {total:.3g} over parents on average, not to 1: all "
+            f"parents get about the same, but not the 1/{parents} of uniform couplings."
+        )
+    if not sd:
         return "All couplings are uniform: no capsule favours any class."
-    if effective >= NEAR_UNIFORM * parents:
+    if near:
         return (
             f"Couplings are close to uniform ({many} of all parents or more are effective), which "
             "does not say that they have little effect: see `capsviz transplant`."

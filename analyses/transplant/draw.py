@@ -40,7 +40,8 @@ def _couplings(axes, result):
     columns = [int(k) for k in result.read]
     for k, row in enumerate(grid):
         panels.show(row[0], result.images[k], "\nimage" if k == 0 else None)
-        row[0].set_ylabel(f"image of {result.classes[result.read[k]]}", fontsize=6.5)
+        name = panels.wrapped(f"image of {result.classes[result.read[k]]}", CELL)
+        row[0].set_ylabel(name, fontsize=6.5)
         if result.maps is None:
             row[2].remove()
             row[1].set_subplotspec(axes.get_subplotspec().subgridspec(2, 3)[k, 1:])

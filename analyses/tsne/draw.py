@@ -92,13 +92,14 @@ def _map(which: int, axes, result):
 
 
 def _thumbnail(axes, image, point, centre, side, colour, line):
-    """An image in a frame, with a line to its point."""
-    (x, y), half = centre, side / 2
+    """An image in a frame whose longer side is `side`, with a line to its point."""
+    (x, y), (_, tall, wide) = centre, image.shape
+    high, half = side * tall / max(tall, wide) / 2, side * wide / max(tall, wide) / 2
     axes.plot(*zip(point, centre, strict=True), color="black", linewidth=0.4, zorder=4)
-    box = (x - half, x + half, y - half, y + half)
+    box = (x - half, x + half, y - high, y + high)
     axes.imshow(picture(image), extent=box, cmap="gray_r", vmin=0, vmax=255, zorder=5)
     frame = {"fill": False, "edgecolor": colour, "linewidth": 1, "linestyle": line}
-    axes.add_patch(Rectangle((x - half, y - half), side, side, zorder=6, **frame))
+    axes.add_patch(Rectangle((x - half, y - high), 2 * half, 2 * high, zorder=6, **frame))
 
 
 def _path(axes, path, label, predicted):

@@ -220,13 +220,6 @@ def labels_of(network: nn.Module) -> inspect.Parameter | None:
     return next(iter(named + needed), None)
 
 
-def unknown_arguments(network: nn.Module) -> list[str]:
-    """Return arguments of `forward` that may be labels: their default is None, or they are any."""
-    others = beside_images(network)
-    named = [p.name for p in others if p.default is None]
-    return named + [str(p) for p in others if p.kind in ANY]
-
-
 def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
     """Return (network, images) -> output with one label for all images."""
 

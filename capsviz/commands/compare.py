@@ -18,7 +18,8 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     help=__doc__
     + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
     "result of an analysis, or a folder of results. Without any, all that is shipped. Networks "
-    "are looked up in the shipped results too.\n\nWith --paired, each PLACE is a quoted glob of "
+    "are looked up in the shipped results too. Numbers of several results stand side by side in "
+    "`capsviz redraw A.json B.json --table csv`.\n\nWith --paired, each PLACE is a quoted glob of "
     "training runs of one recipe, or a folder of trained/seeds. Runs of equal seed are a pair, and "
     "the first recipe is compared with each of the others."
 )
@@ -72,7 +73,10 @@ def command(places, columns, output, paired, margin, printed, as_json):
     names = leaderboard.choose([name for text in columns for name in text.split(",")])
     table = leaderboard.table(places)
     if not table:
-        raise ValueError("the networks of these results are not known: name their cards too")
+        raise ValueError(
+            "the networks of these results are not known: name their cards too, or print the "
+            "numbers of several results side by side by `capsviz redraw A.json B.json --table csv`"
+        )
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
     if as_json:

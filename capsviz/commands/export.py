@@ -10,6 +10,7 @@ from capsviz.cli import naming, options, writing
 
 KINDS = {"onnx": ".onnx", "torch": ".pt2", "steps": "", "folder": ""}
 PARTS = ("lengths", "poses", "couplings", "votes", "primary", "reconstruction")
+IMAGES = 16  # on which file and network are compared
 EXAMPLES = """
 capsviz export --checkpoint digits --to onnx                   # 15 s
 capsviz export --checkpoint digits --to onnx --part couplings  # 15 s
@@ -20,9 +21,11 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
 
 @click.command(
     help=__doc__ + "\n\nONNX and torch.export take float32 images (batch, C, H, W) in [0, 1], of "
-    "any batch size. Steps are ONNX files that make votes, route them, take couplings in place of "
-    "its own, and decode. A folder holds model.safetensors, its card, config.json and README.md, "
-    "and is opened by capsviz.load."
+    "any batch size. Outputs of ONNX are named as the parts, and its metadata hold the names of "
+    "the classes. Couplings and poses are those of the last iteration. Steps are ONNX files that "
+    "make votes, route them, take couplings in place of its own, and decode. A folder holds "
+    "model.safetensors, its card, config.json and README.md, and is opened by capsviz.load. "
+    "Images are needed for none: without them the comparison is on random ones."
 )
 @options.inputs
 @click.option("--to", "kind", type=click.Choice(list(KINDS)), required=True, help="What to write.")
@@ -34,9 +37,11 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
 @writing.force
 def command(inputs, kind, parts, output, force):
     """Export one network, and compare the file with it."""
+    import torch
+
     from capsviz.experiments import export
 
-    opened = options.open_inputs(inputs)
+    opened = options.open_inputs(inputs, shown=False)
     path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
     if KINDS[kind]:
         naming.refuse_file(path, force=force)
@@ -46,7 +51,10 @@ def command(inputs, kind, parts, output, force):
         export.to_folder(opened.model, opened.source, path)
         click.echo(f"wrote {path}: capsviz.load('{path}') opens it")
         return
-    images, names = opened.images(min(16, len(opened.dataset)))[0], ", ".join(parts)
+    part, names = opened.dataset, ", ".join(parts)
+    drawn = torch.rand(IMAGES, *part.image_shape, generator=torch.Generator().manual_seed(0))
+    images = opened.images(min(IMAGES, len(part)))[0] if len(part) else drawn
+    of = "images" if len(part) else "random images"
     if kind == "steps":
         apart = export.to_steps(opened.model, images, path)
         names = ", ".join(sorted(one.name for one in path.glob("*.onnx")))
@@ -55,6 +63,4 @@ def command(inputs, kind, parts, output, force):
     if apart is None:
         click.echo(f"wrote {path}: {names}; not compared, which needs onnxruntime")
     else:
-        click.echo(
-            f"wrote {path}: {names}; at most {apart:.1e} from PyTorch on {len(images)} images"
-        )
+        click.echo(f"wrote {path}: {names}; at most {apart:.1e} from PyTorch on {len(images)} {of}")

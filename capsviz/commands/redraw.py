@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,7 +20,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 
 @click.command(
     help=__doc__ + "\n\nFILES are results (NAME.json), or folders of them. --table csv writes the "
-    "numbers of several files as one table."
+    "numbers of several files as one table; others have the file above each table."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
@@ -41,6 +40,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
+    from capsviz.results import tables
     from capsviz.statistics import numbers
 
     formats = results.check_formats(formats)
@@ -67,7 +67,12 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 naming.refuse_existing(stem, force=force, kind=kind)
         try:
             if table:
-                click.echo(_table(path, result, about, table, some), nl=False)
+                if len(files) > 1:
+                    click.echo(f"{path}\n" if table == "md" else f"% {path}")
+                header, rows, caption = results.table_of(about["analysis"], result, some, about)
+                text = tables.latex(header, rows, caption, path.stem)
+                text = tables.markdown(header, rows) if table == "md" else text
+                click.echo(text, nl=len(files) > 1)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
                 inches = results.inches(size)
@@ -95,17 +100,6 @@ def _files_of(path: Path) -> list[Path]:
     if not found:
         raise ValueError(f"there are no results (NAME.json) in '{path}'")
     return found
-
-
-def _table(path: Path, result, about: dict, kind: str, panel: Sequence[str]) -> str:
-    """Return the numbers of a result for a table, as Markdown or LaTeX."""
-    from capsviz import results
-    from capsviz.results import tables
-
-    header, rows, caption = results.table_of(about["analysis"], result, panel, about)
-    if kind == "md":
-        return tables.markdown(header, rows)
-    return tables.latex(header, rows, caption, path.stem)
 
 
 def _environments(stem, result, about, kinds, inches, column, panel):

@@ -43,11 +43,11 @@ class Parts(nn.Module):
 
 
 class Step(nn.Module):
-    """A function of a network, which holds its weights."""
+    """A function of a network, which holds its weights, with the names of what it returns."""
 
-    def __init__(self, model: nn.Module, function: Callable):
+    def __init__(self, model: nn.Module, function: Callable, names: Sequence[str]):
         super().__init__()
-        self.model, self.function = model, function
+        self.model, self.function, self.names = model, function, tuple(names)
 
     def forward(self, *inputs: Tensor):
         """Return what the function does."""
@@ -83,9 +83,14 @@ def steps(model: Any) -> dict[str, Step]:
         routed = layer.route_votes(votes, primary, couplings=couplings)
         return routed.activations[-1], routed.poses[-1]
 
-    functions: dict[str, Callable] = {"votes": votes, "routing": routing, "given": given}
-    functions |= {} if model.decoder is None else {"decoder": model.decode}
-    return {name: Step(model, function) for name, function in functions.items()}
+    each = {
+        "votes": Step(model, votes, ("children", "votes")),
+        "routing": Step(model, routing, ("couplings", "activations", "poses")),
+        "given": Step(model, given, ("activations", "poses")),
+    }
+    return each | (
+        {} if model.decoder is None else {"decoder": Step(model, model.decode, ["images"])}
+    )
 
 
 def to_file(
@@ -131,9 +136,12 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
 
 
 def write(
-    network: nn.Module, inputs: tuple[Tensor, ...], path: Path, *, onnx: bool
+    network: Parts | Step, inputs: tuple[Tensor, ...], path: Path, *, onnx: bool
 ) -> float | None:
-    """Write a module of tensors (B, ...), as `to_file` does a network."""
+    """Write a module of tensors (B, ...), as `to_file` does a network.
+
+    Outputs of an ONNX file have the module's names, and its metadata a JSON list of "classes".
+    """
     if onnx and (lacking := [k for k in ("onnx", "onnxscript") if not importlib.util.find_spec(k)]):
         raise ValueError(discovery.needs("export --to onnx", *lacking))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,8 +155,12 @@ def write(
         try:
             program = torch.export.export(network, inputs, dynamic_shapes=dynamic)
             if onnx:
-                written = torch.onnx.export(program, dynamo=True, verbose=False)
+                written = torch.onnx.export(
+                    program, dynamo=True, verbose=False, output_names=network.names
+                )
                 assert written is not None  # it is with dynamo
+                if classes := abilities(network.model).class_names:
+                    written.model.metadata_props["classes"] = json.dumps(classes)
                 written.save(made)
             else:
                 torch.export.save(program, made)

@@ -53,7 +53,7 @@ class Inputs:
         """Another split of the same data set, with the options that this one was loaded with."""
         trained_on, name = self.model.card["dataset"], self.dataset.loader
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-        return data.load(name, split, self.data_dir, **own, **self.options)
+        return data.load(name, split, self.data_dir, **{**own, **self.options})
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
@@ -118,17 +118,11 @@ def open_inputs(
         raise ValueError("--checkpoint and --network: expected one of them")
     where, part, notice = choose_device(device), None, None
     model: Any = None
-    loaded: dict[str, Any] = {}
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
     if network is not None:
         part = data.load(str(dataset), split, data_dir) if part is None else part
         model = own_network(network, weights, part, device=where, capsules=capsules)
-        shape, _ = images_and_classes(model)
-        if part.image_shape != shape and len(shape) == 3:
-            with suppress(ValueError):  # the data set has one size only
-                resized: dict = {"image_size": shape[1:], "image_channels": shape[0]}
-                part, loaded = data.load(str(dataset), split, data_dir, **resized), resized
     else:
         if checkpoint is None and dataset not in checkpoints.shipped():
             name = data.load(str(dataset), split, data_dir).name  # no data set, or none there
@@ -148,6 +142,7 @@ def open_inputs(
                 if shown or dataset is not None or data_dir is not None:
                     raise
                 part = _without_images(model, split)
+    part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
     said = [notice or part.notice, check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
@@ -169,15 +164,15 @@ def open_inputs(
 
 
 def open_module(
-    *, data_wanted: bool = True, **chosen
+    *, image_shape: tuple[int, int, int] | None = None, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
 
-    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. Without
-    `data_wanted` a custom network is shown no data set.
+    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. With the
+    `image_shape` of a network that does not declare it, no data set is opened but a named one.
     """
     if chosen["network"] is None:
-        inputs = open_inputs(**chosen, capsules=False)
+        inputs = open_inputs(**chosen, capsules=False, shown=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
     if chosen["checkpoint"] is not None:
         raise ValueError("--checkpoint and --network: expected one of them")
@@ -188,17 +183,27 @@ def open_module(
     part = notice = None
     if chosen["dataset"] is not None:
         part = data.load(chosen["dataset"], "test", chosen["data_dir"])
-    elif data_wanted and not abilities(module).has_capsules:
+        part, _ = _in_shape(part, image_shape or abilities(module).image_shape, chosen["data_dir"])
+    elif image_shape is None and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
 
 
+def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.Dataset, dict]:
+    """A split in a network's shape (C, H, W) if its data set has several, and its options."""
+    if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
+        resized: dict = {"image_size": tuple(shape[1:]), "image_channels": shape[0]}
+        with suppress(ValueError):  # the data set has one size only
+            return data.load(part.loader, part.split, data_dir, **resized), resized
+    return part, {}
+
+
 def _without_images(model, split: str) -> data.Dataset:
     """A split without images, of the classes of a card, for a network whose data are not there."""
-    (shape, count), about = images_and_classes(model), model.card["dataset"]
-    classes = tuple(about.get("classes") or map(str, range(count)))
+    shape, count = images_and_classes(model)
+    classes = abilities(model).class_names or tuple(map(str, range(count)))
     none = torch.empty(0, *shape, dtype=torch.uint8)
-    return data.Dataset(none, torch.empty(0).long(), classes, about["name"], split)
+    return data.Dataset(none, torch.empty(0).long(), classes, model.card["dataset"]["name"], split)
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
@@ -314,30 +319,35 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
 def check_fit(model, part: data.Dataset) -> str | None:
     """ValueError if a network is for other images or classes than those of a split.
 
-    Returns the notice for one of another data set whose classes have other names, else None.
+    Returns the notice for one of another data set whose classes have other names, and a warning for
+    each note of `capsviz.wrap` on a custom network; None: neither.
     """
     expected = images_and_classes(model)
     if expected[1] is None:
         raise ValueError(f"the capsules of {_name(model)} are no classes: it can be traced alone")
     if expected != (part.image_shape, len(part.classes)):
+        what = "images" if abilities(model).draw is None else "inputs"
         raise ValueError(
-            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"{_name(model)} is for {what} {expected[0]} of {expected[1]} classes, "
             f"but {part.name} has {part.image_shape} of {len(part.classes)}"
         )
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", part.classes)
     apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
+    notes = model.card.get("network", {}).get("notes", ())
+    said = [f"WARN {_name(model)}: {note}" for note in notes]
     if not apart:
-        return None
+        return "\n".join(said) or None
     if trained_on["name"] == part.loader:
         own, other = (discovery.some(names, NAMED) for names in zip(*apart, strict=True))
         same = ": the same in another order" if set(classes) == set(part.classes) else ""
         raise ValueError(f"the network's classes are {own}, but these are {other}{same}")
     own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
-    return (
+    said.append(
         f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "
         "they are compared by their numbers"
     )
+    return "\n".join(said)
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:

@@ -14,8 +14,8 @@ def like_of(network: nn.Module) -> Tensor:
 def require_shape(images: Tensor, shape: tuple[int, ...]) -> None:
     """Raise ValueError for images, or other inputs, that are not (B, *shape)."""
     if tuple(images.shape[1:]) != tuple(shape):
-        expected = ", ".join(map(str, shape))
-        raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        what, expected = "images" if len(shape) == 3 else "inputs", ", ".join(map(str, shape))
+        raise ValueError(f"expected {what} (B, {expected}), got {tuple(images.shape)}")
 
 
 def check_images(images: Tensor) -> None:

@@ -15,7 +15,7 @@ from capsviz import pictures
 from capsviz.nn.functional import reconstruction_loss
 from capsviz.pictures import opening, strokes
 from capsviz.statistics.detection import Limits
-from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
+from capsviz.tracing import abilities, images_at_a_time, reconstructs, scores, trace
 from capsviz.tracing.outputs import distance as distance_of
 
 BATCH = 64  # pictures at a time, at most
@@ -94,8 +94,7 @@ def of_files(
     """
     frame = pictures.frame(model)
     frame = frame._replace(top=top_value or frame.top)
-    numbers = [str(k) for k in range(model.config["classes"])]
-    classes = model.card["dataset"].get("classes", numbers)
+    classes = abilities(model).class_names or [str(k) for k in range(model.config["classes"])]
     size, waiting = min(BATCH, images_at_a_time(model)), []
     for path in paths:
         try:

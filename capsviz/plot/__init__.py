@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 from torch import Tensor
 
+from capsviz.results.maps import outline
 from capsviz.results.panels import picture
 from capsviz.tracing import Trace
 from capsviz.tracing.evidence import additive_map, of_image, quantity
@@ -52,7 +53,7 @@ def couplings(
     trace      of `capsviz.trace`, with its couplings.
     index      which of its images.
     iteration  of routing, an index: -1 is the last.
-    classes    their names, J of them; None: numbers.
+    classes    their names, J of them; None: those of the trace, or numbers.
     spread     couplings from the middle of the colour scale to its ends, for several on one scale;
                None: as far as these reach.
     axes       to draw into; None: those of a new figure.
@@ -73,7 +74,7 @@ def couplings(
     values = whole[r, _within(index, N, "image")]  # (I, J)
     if trace.grid is not None:
         values = values.unflatten(0, trace.grid).mean((1, 2))
-    names = [str(j) for j in range(J)] if classes is None else [str(name) for name in classes]
+    names = list(map(str, (trace.classes or range(J)) if classes is None else classes))
     if len(names) != J:
         raise ValueError(f"expected names of {J} classes, got {len(names)}")
     axes = _or_new(axes)
@@ -154,7 +155,8 @@ def evidence(
     )  # fmt: skip
     axes.set(xlabel="px", ylabel="px")
     at = "" if place is None else f" at place {place}"
-    axes.set_title(f"evidence for {parent}{at}, Σ {values.sum():.2f}")
+    name = trace.classes[parent] if trace.classes else parent
+    axes.set_title(f"evidence for {name}{at}, Σ {values.sum():.2f}")
     return axes
 
 
@@ -199,10 +201,7 @@ def overlay(
         values, cmap=cmap, norm=norm, extent=place, interpolation="none", zorder=2,
         alpha=0.7 if extent is None else 1,
     )  # fmt: skip
-    grey = pixels.mean(0)
-    if grey.max() > grey.min():
-        half = (float(grey.min()) + float(grey.max())) / 2
-        axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
+    outline(axes, pixels, 0.7)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
     if colorbar is not None:
         axes.figure.colorbar(drawn, ax=axes, label=colorbar)

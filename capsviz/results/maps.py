@@ -101,10 +101,7 @@ def one_map(axes, image, extent_px, values, scale):
     axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
     drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
-    grey = image.mean(0)
-    if len(image) == 1 and np.ptp(grey) > 0:  # ink has an outline, a photograph has none
-        half = grey.min() + np.ptp(grey) / 2
-        axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
+    outline(axes, image, 0.5)
     left, right, bottom, top = extent_px
     rows, columns = np.nonzero(values < -scale.halfrange / 5)
     axes.plot(
@@ -113,11 +110,20 @@ def one_map(axes, image, extent_px, values, scale):
         linestyle="none", marker="_", color="black", markersize=2.2, markeredgewidth=0.5, zorder=4,
     )  # fmt: skip
     x, y = (right - left) / 2, (bottom - top) / 2  # context around the map
+    _, height, width = image.shape
     axes.set(
-        xlim=(max(left - x, -0.5), min(right + x, grey.shape[1] - 0.5)),
-        ylim=(min(bottom + y, grey.shape[0] - 0.5), max(top - y, -0.5)),
+        xlim=(max(left - x, -0.5), min(right + x, width - 0.5)),
+        ylim=(min(bottom + y, height - 0.5), max(top - y, -0.5)),
         xticks=[],
         yticks=[],
     )
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
     return drawn
+
+
+def outline(axes, image, linewidth: float):
+    """Draw the outline of an image (C, H, W): where its grey is half way, if it has any."""
+    grey = image.mean(0)
+    if (reach := np.ptp(grey)) > 0:
+        half = grey.min() + reach / 2
+        axes.contour(grey, [half], colors="black", linewidths=linewidth, zorder=3)

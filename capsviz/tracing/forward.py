@@ -129,7 +129,8 @@ class _Pass:
             size = sum(_bytes(value) for value in values.values())
             fused = self.couplings is None and not {"votes", *PER_ITERATION} & set(self.parts)
             most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model, not fused))
-            chunk = chunk or _even(len(images), most)
+            count = max(1, -(-len(images) // most))
+            chunk = chunk or max(1, -(-len(images) // count))  # about equal ones
             pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
                 batches = [first]
@@ -163,6 +164,7 @@ class _Pass:
             links=values.get("links", self.able.links),
             extent=place,
             quantity=cast("Quantity | None", values.get("quantity")),
+            classes=self.able.class_names if self.layer == -1 else None,
             **joined,
         )
 
@@ -216,11 +218,6 @@ def images_at_a_time(model, votes: bool = False) -> int:
     """Return how many images a forward pass should take: half with votes, and fewer large ones."""
     most = CHUNK_IMAGES // (1 + votes)
     return min(most, max(1, PASS_BYTES // abilities(model).image_bytes))
-
-
-def _even(images: int, most: int) -> int:
-    """Return how many at a time, so that no piece is much smaller than another."""
-    return max(1, -(-images // max(1, -(-images // most))))
 
 
 def _bytes(value) -> int:

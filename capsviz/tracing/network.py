@@ -124,6 +124,12 @@ class Abilities:
         """J, the number of classes; None: it does not say."""
         return self.config.get("classes")
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes, by its card; None: it does not say."""
+        names = self.card.get("dataset", {}).get("classes", ())
+        return tuple(map(str, names)) if names and len(names) == self.classes else None
+
 
 def abilities(model: Any) -> Abilities:
     """Return what any network offers, with capsules or without; nothing is computed."""

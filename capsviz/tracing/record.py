@@ -39,6 +39,7 @@ class Trace:
     last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
     extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...
     quantity: Quantity | None = None  # what `evidence` is, in words
+    classes: tuple[str, ...] | None = None  # (J,) names, of the network's card; None: unknown
 
     def __repr__(self) -> str:
         """The parts that there are, by their shapes: numbers would fill pages."""
@@ -75,7 +76,9 @@ class Trace:
         return self.couplings if self.weights is None else self.weights
 
 
-ABOUT = ("images", "grid", "pose_shape", "links", "extent", "quantity")  # what every trace says
+ABOUT = (  # what every trace says
+    "images", "grid", "pose_shape", "links", "extent", "quantity", "classes",
+)  # fmt: skip
 ALIASES = {"primary": "children", "lengths": "last"}  # names in `keep`, and what they keep
 PARTS = tuple(f.name for f in fields(Trace) if f.name not in ABOUT)
 KEEP = tuple(name for name in PARTS if name != "last")  # everything

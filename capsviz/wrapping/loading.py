@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from capsviz.checkpoint import sha256
 from capsviz.checkpoint.containers import load_into
 from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
+from capsviz.provenance import commit_of
 from capsviz.tracing import abilities, evaluating
 from capsviz.tracing.verification import verify_once
 from capsviz.wrapping.environment import (
@@ -71,6 +71,8 @@ def open_network(
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
+            if notes := [said for fact, said in network.inferred.facts if fact == "note"]:
+                network.card["network"]["notes"] = notes
         return network
 
     def anew() -> nn.Module:
@@ -249,7 +251,7 @@ def _opened(
         except ValueError as error:
             raise ValueError(
                 f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
-                "argument"
+                "argument, or with image_shape=(C, H, W) for other images"
             ) from error
 
     try:
@@ -272,20 +274,7 @@ def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) ->
             "file": path.name,
             "function": name,
             "sha256": sha256(path),
-            "commit": _commit(path.parent),
+            "commit": commit_of(path.parent, "-uno", "--", "."),
             "repr": text if len(text) <= 2000 else text[:2000] + " ...",
         },
     }
-
-
-def _commit(folder: Path) -> str | None:
-    """Return the commit of the checkout of a folder, with "+" if it was changed; None for none."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
-
-    with suppress(OSError, subprocess.CalledProcessError):
-        head = git("rev-parse", "HEAD")
-        return head + ("+" if git("status", "--porcelain", "-uno", "--", ".") else "")
-    return None

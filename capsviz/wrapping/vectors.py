@@ -256,15 +256,11 @@ def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Pla
             continue
         place = Place(flow.events[port[0]], -1, roles)
         several = bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any())
-        if several and not _is_stacked(place, rounds):
+        size = rows(place.tensor, place.roles).shape[2]
+        stacked = size == len(rounds) != rounds[-1].count("E")  # a number of each iteration
+        if several and not stacked:
             result.append(place)
     return result
-
-
-def _is_stacked(place: Place, rounds: list[Round]) -> bool:
-    """Return whether a tensor may hold a number (B, J) of each iteration instead of poses."""
-    size = rows(place.tensor, place.roles).shape[2]
-    return size == len(rounds) != rounds[-1].count("E")
 
 
 def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:

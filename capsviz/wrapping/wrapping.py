@@ -151,7 +151,8 @@ def wrap(
         named = couplings if isinstance(couplings, str) and ":" not in couplings else None
         recipe, recorded = _record(network, recipe, named)
         wrapped = kind(network, recipe, infer(network, recipe, recorded, asked), card)
-        how = f"{'given' if call else 'network(images)'}: {outputs.described(recorded.output)}"
+        taken = "images" if example is None else "inputs"
+        how = f"{'given' if call else f'network({taken})'}: {outputs.described(recorded.output)}"
         wrapped.inferred.facts.insert(0, ("call", how))
         _try(wrapped, recorded)
         _look_below(wrapped, recorded)

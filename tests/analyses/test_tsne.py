@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from helpers.plain_capsnet import Foreign
+from matplotlib.figure import Figure
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from capsviz.analyses.tsne import Part, Tsne, measure
+from capsviz.analyses.tsne import Part, Tsne, draw, measure
 from capsviz.nn.models import build
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate
@@ -145,6 +146,9 @@ def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
     assert (mapped.labels[rest] != mapped.predicted[rest]).all()
     expected = sample[0][mapped.thumbnails].numpy()
     assert np.abs(mapped.thumbnail_images / 255 - expected).max() <= 0.51 / 255
+    axes = Figure().subplots()
+    draw._thumbnail(axes, np.zeros((3, 4, 6)), (0, 0), (1, 1), 0.6, "red", "-")
+    assert list(axes.images[0].get_extent()) == pytest.approx([0.7, 1.3, 0.8, 1.2])
 
 
 @pytest.mark.parametrize(

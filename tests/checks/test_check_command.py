@@ -120,6 +120,8 @@ def test_one_of_several_softmaxes_is_named(run):
         (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
         (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
         (["--checkpoint", "digits", *SIZE], "for --network"),
+        (["--network", "net.py:Correct", "--dataset", "digits"], "name --image-shape C H W"),
+        (["--network", "net.py:Correct", "--dataset", "digits", *SIZE], "drop --classes"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(run, args, words):

@@ -22,8 +22,18 @@ def build():
     return Gray()
 
 
+def over_children():
+    network = Gray()
+    network.over = 1
+    return network
+
+
 def wrapped_five():
     return capsviz.wrap(Gray(classes=5), (1, 28, 28), 5)
+
+
+def colour():
+    return Gray(channels=3)
 
 
 def plain():
@@ -54,6 +64,7 @@ OWN = "--dataset digits --network networks.py"
         (f"routing {OWN}:wrapped_five", r"of 5 classes, but digits has \(1, 28, 28\) of 10"),
         (f"routing {OWN}:plain", "no capsules.* evaluate, sweep and corrupt"),
         (f"tsne {OWN}:plain", "no capsules.* evaluate, sweep and corrupt"),
+        (f"routing {OWN}:colour", r"wrap\(network, .* image_shape=\(C, H, W\) for"),
         (f"routing {OWN}:build --weights other.pt", "missing: .* not the network"),
         ("predict seven.png --weights other.pt", "--network FILE.py:FUNCTION"),
         (f"predict seven.png --checkpoint digits {OWN}:build", "expected one of them"),
@@ -83,3 +94,14 @@ def test_predict_takes_somebodys_own_network(run):
     assert "the training data of a custom network are not known" in done.stderr
     about = json.loads(Path("steps.json").read_text())
     assert about["result"]["network"] == "networks-build"
+
+
+def test_what_is_noted_of_a_network_is_a_warning_in_the_record_and_not_taken_for_uniform(run):
+    done = run("routing", "--network", "networks.py:over_children", "--dataset", "digits")
+    assert done.exit_code == 0, done.output
+    said = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"
+    assert f"WARN the network 'networks-over_children': {said}" in done.stderr
+    assert "sum to 1.11 over parents on average, not to 1: all" in done.stdout
+    assert "close to uniform" not in done.stdout and "WARN" not in done.stdout
+    (path,) = Path("runs/figures").glob("*.json")
+    assert said in json.loads(path.read_text())["provenance"]["notes"][0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import capsviz
-from capsviz import CapsNet
+from capsviz import CapsNet, Dataset
 from capsviz.experiments import export
 from capsviz.nn import models
 
@@ -38,10 +38,13 @@ def test_a_program_is_the_network_for_other_batch_sizes(name, images, tmp_path):
 def test_an_onnx_file_is_the_network(images, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    network = build("self_attention")
+    network, names = build("self_attention"), list("abcdefghij")
+    network.card = {"dataset": {"classes": names}}
     path = tmp_path / "a.onnx"
     assert export.to_file(network, images, ("lengths", "reconstruction"), path, onnx=True) <= 1e-5
     session = runtime.InferenceSession(path)
+    assert [one.name for one in session.get_outputs()] == ["lengths", "reconstruction"]
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == names
     values = session.run(None, {session.get_inputs()[0].name: images[:2].numpy()})
     expected = capsviz.trace(network, images[:2]).lengths
     torch.testing.assert_close(torch.from_numpy(values[0]), expected, atol=1e-5, rtol=0)
@@ -77,6 +80,15 @@ def test_a_folder_is_opened_again(tmp_path, images):
     config = json.loads((tmp_path / "hub/config.json").read_text())
     assert config["config"]["types"] == 8
     assert "test set: 99.72 %" in (tmp_path / "hub/README.md").read_text()
+
+
+@pytest.mark.parametrize("command", [["export", "--to", "torch"], ["check"]])
+def test_the_images_of_a_run_are_not_needed(command, tmp_path, bare):
+    part = Dataset(torch.zeros(10, 28, 28).byte(), torch.arange(10), name="mine", kind="folder")
+    capsviz.save(build(), "run", part)
+    done = bare(*command, "--checkpoint", "run")
+    assert done.exit_code == 0 and not done.stderr, done.output
+    assert "on 16 random images" in done.stdout or command == ["check"]
 
 
 def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):

@@ -9,6 +9,8 @@ from torch import nn
 
 
 class Gray(nn.Module):
+    over = 2  # axis of the softmax
+
     def __init__(self, channels=1, classes=10, kernel=9, stride=9, children=9):
         super().__init__()
         self.maps = nn.Conv2d(channels, 4, kernel, stride)
@@ -20,7 +22,7 @@ class Gray(nn.Module):
         votes = torch.einsum("ijed,bid->bije", self.matrices, children)
         logits = torch.zeros(votes.shape[:3])
         for _ in range(2):
-            s = (logits.softmax(2)[..., None] * votes).sum(1)
+            s = (logits.softmax(self.over)[..., None] * votes).sum(1)
             norm = s.norm(dim=-1, keepdim=True)
             poses = s * norm / (1 + norm**2)
             logits = logits + (votes * poses[:, None]).sum(3)

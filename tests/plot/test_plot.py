@@ -7,11 +7,13 @@ import pytest
 import torch
 from conftest import build_strong
 from helpers.plain_capsnet import Foreign
+from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import plot
 from capsviz.nn.models import matrix_capsnet
+from capsviz.results import maps
 from capsviz.tracing import extent
 
 
@@ -59,6 +61,18 @@ def test_children_without_a_grid_are_drawn_one_by_one(trace, axes):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
 
 
+def test_classes_have_the_names_of_the_networks_card(model, tiny_images, axes):
+    model.card = {"dataset": {"classes": ["bolt", "nut", "washer"]}}
+    with capsviz.tracing.remember():
+        traces = [capsviz.trace(model, tiny_images[:1]) for _ in range(2)]
+    for known in traces:
+        plot.couplings(known, axes=axes)
+        assert [text.get_text() for text in axes.get_yticklabels()] == ["bolt", "nut", "washer"]
+        assert "evidence for nut, " in plot.evidence(known, parent=1, axes=axes).get_title()
+    model.card["dataset"]["classes"].pop()  # of another network
+    assert capsviz.trace(model, tiny_images[:1]).classes is None
+
+
 def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trace, model, axes):
     plot.evidence(trace, 2, parent=1, axes=axes)
     total = torch.einsum("ij,ije->je", trace.couplings[-1, 2], trace.votes[2])[1]
@@ -67,6 +81,14 @@ def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trac
     assert values(axes).shape == model.grid[1:]
     assert list(axes.images[-1].get_extent()) == extent(model) == list(trace.extent)
     assert axes.get_xlim() == (-0.5, 18.5) and axes.get_ylim() == (20.5, -0.5)  # 21 x 19 px
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_picture_below_opaque_cells_is_seen_by_its_outline(channels, axes):
+    image = np.zeros((channels, 20, 30))
+    image[:, 5:15, 5:15] = 1
+    maps.one_map(axes, image, (-0.5, 29.5, 19.5, -0.5), np.ones((2, 3)), CenteredNorm(0, 1))
+    assert [round(x) for x in axes.collections[0].get_paths()[0].get_extents().size] == [10, 10]
 
 
 def test_without_axes_a_figure_of_pyplot_is_made(trace):

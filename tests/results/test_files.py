@@ -149,3 +149,8 @@ def test_numbers_of_a_folder_are_one_table():
     assert whole[0] == ["file", *each[0][0]]
     rows = [[path.stem, *row] for path, one in zip(files, each, strict=True) for row in one[1:]]
     assert whole[1:] == rows and len(rows) > 100
+    first, second = files[:2]
+    printed = run("redraw", first, second, "--table", "md").stdout.splitlines()
+    assert printed[0] == str(first) and f"{second}" in printed[1:]
+    assert run("redraw", first, second, "--table", "tex").stdout.startswith(f"% {first}\n")
+    assert run("redraw", first, "--table", "md").stdout.startswith("| ")

@@ -11,7 +11,7 @@ from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.wrapping.environment import draws, in_words, names_gpu
+from capsviz.wrapping.environment import ANY, beside_images, draws, in_words, names_gpu
 from capsviz.wrapping.leaves import mapped, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 
@@ -140,7 +140,9 @@ def label_leak(candidate: Candidate) -> Judgement:
     if way in ("given", "look"):
         return passes("it is given no labels")
     if labels is None:
-        if unknown := calling.unknown_arguments(candidate.network):
+        others = beside_images(candidate.network)
+        unknown = [p.name for p in others if p.default is None]
+        if unknown := [*unknown, *(str(p) for p in others if p.kind in ANY)]:
             raise SkippedError(
                 f"it can be given {', '.join(unknown)}, too, which may be labels: name them "
                 "'labels', or give call= as it is called at test"

@@ -219,7 +219,11 @@ def _centred(tensor: Tensor) -> Tensor:
 def wrong_iterations(candidate: Candidate) -> Judgement:
     """Count softmaxes that weigh votes, and change the attribute for their number."""
     rounds, declared, by = candidate.capsules.rounds, candidate.iterations, "iterations="
-    made = len(rounds) + _uniform_first(candidate)
+    flow, first = candidate.caller.recorded.flow, rounds[0]
+    votes = votes_base(flow, first)
+    sums = (event for event in flow.events[: first.event.index] if event.name in SUMS)
+    plain = any(event.inputs and flow.base(event, 0) == votes for event in sums)
+    made = len(rounds) + plain  # a sum or mean of votes without couplings comes first
     if declared is None:
         near = range(made - 1, made + 2)
         if made < 2 and not candidates(candidate.network, near):
@@ -234,14 +238,6 @@ def wrong_iterations(candidate: Candidate) -> Judgement:
         declared, by = fits[0].value, fits[0].name
     message = f"{made} iteration{'s' if made != 1 else ''} made, {declared} declared by {by}"
     return (passes if made == declared else fails)(message, made=made, declared=declared)
-
-
-def _uniform_first(candidate: Candidate) -> int:
-    """1 if a sum or mean of the votes without couplings comes before the first softmax."""
-    flow, first = candidate.caller.recorded.flow, candidate.capsules.rounds[0]
-    votes = votes_base(flow, first)
-    events = [event for event in flow.events[: first.event.index] if event.name in SUMS]
-    return int(any(event.inputs and flow.base(event, 0) == votes for event in events))
 
 
 @check
