@@ -15,7 +15,7 @@ from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, upright, wrapped
 
 WIDE = 5.0  # inches: a panel from here on has the room of a page
-NARROWEST = 0.5  # inches of a map with what stands around it
+NARROWEST = 0.6  # inches of a map with what stands around it
 SHOWN = 10  # classes that maps are drawn of, the longest
 MOST = 12  # numbers and letters on an axis
 LONG = 8  # letters of a class name that stands alone on its line

@@ -24,7 +24,7 @@ class NoFolderError(FileNotFoundError, ValueError):
     """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
-def load(split, root=None, *, image_size=None, image_channels=None, range=0.0, download=True):
+def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, download=True):
     """Class folders of pictures.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
@@ -37,11 +37,11 @@ def load(split, root=None, *, image_size=None, image_channels=None, range=0.0, d
     Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
     and fractions by 1. A picture is resized until it covers `image_size`, one side of a square or
     (height, width) in pixels, and the centre is cropped; `image_channels` is 1 for grey, 3 for
-    colour. None are 28 and 1, and a doubt for pictures that this changes.
+    colour. Without them 28 and 1, and a doubt for pictures that this changes.
     """
-    if image_channels not in (None, 1, 3):
+    if image_channels not in (0, 1, 3):
         raise ValueError(f"image_channels must be 1 or 3, got {image_channels}")
-    size, channels = SIDE if image_size is None else image_size, image_channels or 1
+    size, channels = image_size or SIDE, image_channels or 1
     ready, unused = sources(root)
     samples, classes = _samples(ready, split, root)
     height, width = opening.height_and_width(size)
@@ -89,13 +89,13 @@ def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channel
     """Return how pictures of (h, w) differ from one another, or from what they are made unasked."""
     doubts, (height, width) = [], opening.height_and_width(size or SIDE)
     ((h, w), _), *_ = Counter(sizes.values()).most_common(1)
-    if size is None and (h, w) != (SIDE, SIDE):
+    if not size and (h, w) != (SIDE, SIDE):
         less = max(1, -(-max(h, w) // LONG))
         doubts.append(
             f"pictures, most of {w} x {h} pixels, are made {SIDE} x {SIDE}: choose their size by "
             f"--image-size, as {h // less}x{w // less} (height x width)"
         )
-    if channels is None and coloured:
+    if not channels and coloured:
         doubts.append("pictures in colour are made grey: --image-channels 3 keeps the colour")
     if (
         channels == 3
