@@ -5,7 +5,6 @@ from benchmarks.shipped import bound
 from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 
-MATRICES = {"own": "of each position", "type": "shared by positions"}
 SHARES = {  # of images or pairs, by table
     "context": {
         "follows the unseen part, %": lambda one: one.follows[0, -1],
@@ -26,27 +25,44 @@ def table(words: str) -> str:
     """Return what came out: "assignment", "context", "geometry" or "maps"."""
     if words == "maps":
         return maps()
-    results = {(name, MATRICES[kind]): one.result for (name, kind), one in bound().items()}
+    results = _results()
     if words == "assignment":
         header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
                   "evidence", "evidence, uniform couplings", "one position alone"]  # fmt: skip
-        found = {names: _assigned(result) for names, result in results.items()}
+        found = {name: _assigned(result) for name, result in results.items()}
     else:
         header = list(SHARES[words])
         found = {
-            names: [percent(share(one)).removesuffix(" %") for share in SHARES[words].values()]
-            for names, one in results.items()
+            name: [percent(share(one)).removesuffix(" %") for share in SHARES[words].values()]
+            for name, one in results.items()
         }
     rows = [
-        [*names, str(number_of_runs(results[names].viewpoint)), *row]
-        for names, row in found.items()
+        [name, str(number_of_runs(results[name].viewpoint)), *row] for name, row in found.items()
     ]
     if words == "assignment":
         *_, last = results.values()
         for name in CONTROLS:
             areas = last.assignment[last.scored.index(name)]
-            rows.append([f"control: {name}", NONE, NONE, *map(plain, areas), *3 * [NONE]])
-    return markdown(["routing", "matrices", "runs", *header], rows).rstrip()
+            rows.append([f"control: {name}", NONE, *map(plain, areas), *3 * [NONE]])
+    return markdown(["routing", "runs", *header], rows).rstrip()
+
+
+def _results() -> dict:
+    """Return the results by routing, and whether positions share their matrices."""
+    each = bound().items()
+    return {name + ", shared matrices" * (kind == "type"): one.result for (name, kind), one in each}
+
+
+def summary() -> str:
+    """Return the coupling beside its control, and what it follows, in one table."""
+    header = ["routing", "runs", "coupling: AUROC", "control: one position alone",
+              "follows the unseen part, %", "control: distractor follows, %"]  # fmt: skip
+    rows = []
+    for name, one in _results().items():
+        coupling, *_, alone = _assigned(one)
+        shares = (percent(one.follows[k, -1]).removesuffix(" %") for k in (0, 1))
+        rows.append([name, str(number_of_runs(one.viewpoint)), coupling, alone, *shares])
+    return markdown(header, rows).rstrip()
 
 
 def _assigned(result) -> list[str]:

@@ -97,7 +97,7 @@ def page() -> str:
         parts += [f"## {title}\n\n{meaning}\n", markdown(names, measured)]
         if title == "Routing":
             parts += [DOSES, doses()]
-    parts += [BINDING, *(f"{binding.table(words)}\n" for words in ("assignment", "context"))]
+    parts += [BINDING, f"{binding.summary()}\n"]
     notices: dict[str, list[str]] = {}
     for row in table:
         if row.network.notice:
