@@ -72,10 +72,7 @@ def on_assemblies(distance: str, seed: int, transform: str) -> dict[str, tuple[N
         label = f"assemblies-{distance}-{transform}-{name}-{seed}"
         found[label] = None, terms | {"options": options}
     large = transform == "own"
-    others = {
-        "average": {"channels": AVERAGE[large]},
-        "resnet": {"channels": RESNET[large]},
-    }
+    others = {"average": {"channels": AVERAGE[large]}, "resnet": {"channels": RESNET[large]}}
     for model, options in others.items():
         found[f"assemblies-{distance}-{transform}-{model}-{seed}"] = None, terms | {
             "model": model, "options": options

@@ -84,10 +84,7 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
         comparison.compare_shares((changed & mask).sum(1), mask.sum(0), counts)
         for mask in (within, ~within)
     ]
-    return {
-        "accuracy": stack([clean, *places], 1),
-        "gap": stack([gap(one) for one in places], 1),
-    }
+    return {"accuracy": stack([clean, *places], 1), "gap": stack([gap(one) for one in places], 1)}
 
 
 def examples(

@@ -10,6 +10,7 @@ import numpy as np
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import MARKERS, mosaic, name_rows, points, room, rule, upright
+from capsviz.statistics.words import number
 
 TITLES = {
     "capsnet": "CapsNet, 3 iterations",
@@ -169,27 +170,23 @@ def cells(result) -> tuple[list[str], list[list[str]]]:
 
 
 def _row(result, i: int) -> list[str]:
-    network, (low, high) = result.networks[i], result.affine_range[i]
-    lost = [None] * 4 if result.lost is None else [result.lost[i, k] for k in range(4)]
+    network, lost = result.networks[i], [NONE] * 4
+    if result.lost is not None:
+        lost = [f"{100 * one:.1f}" for one in result.lost[i]]
+    means = (result.held_out[i], result.test[i], result.affine.value[i])
+    *shares, low, high, affnist = (
+        number(100 * one, ".2f") for one in (*means, *result.affine_range[i], result.affnist[i])
+    )
     return [
         TITLES.get(network, network),
         f"{result.parameters[i] / 1e6:.2f} M",
         result.states[i],
         str(len(result.seeds[i])),
-        *map(_percent, (result.held_out[i], result.test[i], result.affine.value[i])),
-        *(_interval(place[i], ".1f") for place in (result.within, result.beyond)),
-        f"{_percent(low)} to {_percent(high)}" if len(result.seeds[i]) > 1 else NONE,
-        _interval(result.affine.difference[i], "+.2f"),
-        _interval(result.within.difference[i], "+.1f"),
-        *(_interval(one, ".1f") for one in lost),
-        _percent(result.affnist[i]),
+        *shares,
+        *(f"{100 * place[i]:.1f}" for place in (result.within, result.beyond)),
+        f"{low} to {high}" if len(result.seeds[i]) > 1 else NONE,
+        f"{100 * result.affine.difference[i]:+.2f}",
+        f"{100 * result.within.difference[i]:+.1f}",
+        *lost,
+        affnist,
     ]
-
-
-def _percent(value) -> str:
-    return NONE if np.isnan(value) else f"{100 * value:.2f}"
-
-
-def _interval(estimate, form: str) -> str:
-    """An estimate in percent."""
-    return NONE if estimate is None or np.isnan(estimate.value) else f"{100 * estimate:{form}}"

@@ -84,14 +84,14 @@ def _steep(result) -> list[int]:
     return [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
 
 
-def _tall(result, width: float) -> float:
-    return max(1.9, (len(result.attacks) + 1) * (len(result.networks) + 1) * LINE + 0.5)
-
-
 BY_STEP = "at the smallest bound, by share of the steps or queries, |"
 PANELS = {
     "curves": Panel(curves, 1.9, marks="bands"),
-    "by_attack": Panel(by_attack, _tall, marks="bars"),
+    "by_attack": Panel(
+        by_attack,
+        lambda r, width: max(1.9, (len(r.attacks) + 1) * (len(r.networks) + 1) * LINE + 0.5),
+        marks="bars",
+    ),
     "accuracy": Panel(
         partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks",
         caption=f"{BY_STEP}accuracy\nif every image is allowed, accuracy is "

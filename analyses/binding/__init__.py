@@ -124,8 +124,7 @@ class Binding(Analysis):
         follows, free = result.follows[0, -1], result.follows[1, -1]
         if follows.low > 0.5:
             text += " They follow a part that the position does not see"
-            also = "." if follows.low > free.high else ", but those of distractors do so as often."
-            text += also
+            text += "." if follows.low > free.high else ", but those of distractors do so as often."
         return text
 
     def heading(self, result, part="") -> str:

@@ -48,9 +48,8 @@ def example(k: int, axes, result):
     axes.imshow(shows, cmap=colours, vmin=-1, vmax=2, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    axes.set_title(
-        ("true whole\nof each position", "by couplings\n(red: wrong)")[k - 1], fontsize=6.5
-    )
+    titles = ("true whole\nof each position", "by couplings\n(red: wrong)")
+    axes.set_title(titles[k - 1], fontsize=6.5)
 
 
 def assignment(axes, result):

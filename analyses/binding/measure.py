@@ -437,7 +437,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = changes / spreads[:, None, None]
 
-    some, few = _first(one, SERIES), _first(one, MAPPED)
+    some, few = (Assemblies(*(values[:most] for values in one)) for most in (SERIES, MAPPED))
     turned = when_turned(model, some)
     accuracy, agreement = when_moved(model, some, grid)
     vectors = {name: [each["poses"] for each in rows] for name, rows in said_of.items()}
@@ -504,10 +504,6 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
             ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
     shape = values.shape[:-1]
     return Estimate(means.reshape(shape), ends.reshape(*shape, 2), values.shape[-1])
-
-
-def _first(made, n: int):
-    return type(made)(*(values[:n] for values in made))
 
 
 def _example(model, two, grid) -> dict:

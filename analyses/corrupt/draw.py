@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from capsviz.analysis import Panel
 from capsviz.results.panels import by_rows, look, name_rows, points, room
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import number
 
 LETTER = 0.055  # inches of a letter of the columns' names
 
@@ -68,10 +69,7 @@ def _intervals(axes, result):
         outer = edge in (0.5, C + 0.5)
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
     axes.axvline(0, color="black", linewidth=0.6)
-    if several:
-        axes.set_xlabel(f"error minus that of {result.baseline}, points")
-    else:
-        axes.set_xlabel("error, %")
+    axes.set_xlabel(f"error minus that of {result.baseline}, points" if several else "error, %")
     _name_rows(axes, result)
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.04)
@@ -97,7 +95,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
     ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
     each |= {result.titles[field]: getattr(result, field) for field in ratios}
-    rows = [_row(name, estimate) for name, estimate in each.items()]
+    rows = [[name, *map(_cell, 100 * estimate)] for name, estimate in each.items()]
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
         "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "
@@ -110,10 +108,6 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     return ["corruption", *result.networks], rows, text
 
 
-def _row(name, estimate) -> list[str]:
-    """Estimates (K,) in percent; without the interval where there is none."""
-    cells = []
-    for one in (100 * estimate[k] for k in range(len(estimate))):
-        known = np.isfinite(one.ci95).all()
-        cells.append(f"{one:.1f}" if known else f"{one.value:.1f}".replace("nan", "–"))
-    return [name, *cells]
+def _cell(one) -> str:
+    """An estimate; without the interval where there is none."""
+    return f"{one:.1f}" if np.isfinite(one.ci95).all() else number(float(one.value), ".1f")

@@ -90,10 +90,6 @@ def _counted(warp: str, result) -> bool:
     return warp in [result.warps[f] for f in some] and len(result.fit_counts) > 1
 
 
-def _tall(result, width: float) -> float:
-    return 0.55 + len(result.laws) * max(0.26, 0.07 * len(result.sources))
-
-
 def _mapped(by: str, result) -> str:
     """Return the caption of a panel of affine maps."""
     text = f"R² of an affine map to the warped image's vector, within its class, by |{by}"
@@ -122,8 +118,9 @@ PANELS = {
 }  # fmt: skip
 LAWS = {
     f"{warp}-{what}": Panel(
-        partial(_law, warp, field, f"R² of {of}"), _tall, 1 / 2, shown=f"warps:{warp}",
-        marks="bars",
+        partial(_law, warp, field, f"R² of {of}"),
+        lambda r, width: 0.55 + len(r.laws) * max(0.26, 0.07 * len(r.sources)), 1 / 2,
+        shown=f"warps:{warp}", marks="bars",
         caption=f"by maps fitted for each class and by laws, within a class, R² of |{full} under "
         f"{warp}\nlaws: half a warp twice, extrapolation from half, and one matrix or map for all",
     )

@@ -243,8 +243,7 @@ def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
     whole, A, T = spread.sum(1), spread.shape[1], len(errors[0].by_count)
     fields = {
         field: stack(
-            [compare((getattr(one, field)[a] for one in errors), spread[:, a]) for a in range(A)],
-            1,
+            [compare((getattr(one, field)[a] for one in errors), spread[:, a]) for a in range(A)], 1
         )
         for field in ("fitted", "unchanged")
     }

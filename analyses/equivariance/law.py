@@ -11,7 +11,7 @@ from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untr
 from capsviz.analysis import Analysis, Fill, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
-from capsviz.statistics.words import in_a_row, number, sentence
+from capsviz.statistics.words import in_a_row, sentence
 
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 LAWS = (
@@ -96,11 +96,7 @@ class Laws(Analysis):
     def table(self, result):
         """Return R2 of every kind of vector, by warp and law."""
         rows = [
-            [name, words, what]
-            + [
-                number(float(one.value), ".2f") if np.isnan(one.value) else f"{one:.2f}"
-                for one in getattr(result, field)[:, f, law]
-            ]
+            [name, words, what, *(f"{one:.2f}" for one in getattr(result, field)[:, f, law])]
             for f, name in enumerate(result.warps)
             for law, words in enumerate(result.laws)
             for what, field in (("vector", "explained"), ("change", "change"))

@@ -85,8 +85,7 @@ def _map(axes, values, signed):
     axes.set_axis_on()
     if not np.ptp(values):
         corners = {"transform": axes.transAxes, "color": GREY, "linewidth": 0.5}
-        axes.plot([0, 1], [0, 1], **corners)
-        axes.plot([0, 1], [1, 0], **corners)
+        axes.plot([0, 1], [[0, 1], [1, 0]], **corners)
     scale = CenteredNorm(0, np.abs(values).max() or 1.0) if signed else None
     axes.imshow(values, cmap="RdBu_r" if signed else "cividis", norm=scale)
     axes.set(xticks=[], yticks=[])

@@ -178,13 +178,6 @@ def plans(members: Tensor, importance: Tensor) -> Tensor:
     ])  # fmt: skip
 
 
-def random_plan(members: Tensor, count: int, generator) -> Iterator[Tensor]:
-    """What goes at each step in an order of each of `count` images: bool (count, I or D)."""
-    order = torch.rand(count, len(members), generator=generator).argsort(1)
-    for m in steps(len(members)):
-        yield members[order[:, :m]].any(1)
-
-
 def steps(count: int) -> list[int]:
     """How many of `count` groups the curves remove."""
     return sorted({min(max(1, round(share * count)), count - 1) for share in STEPS})
@@ -216,7 +209,8 @@ def measure(
                 each = [removed_at_random(model, state, kind, g, generator) for g in some]
                 outcomes = torch.stack([outcome(activations, truth) for activations in each])
                 parts[name, kind].append(outcomes.mean(0))
-            orders = [list(random_plan(members, B, generator)) for _ in range(RANDOM)]
+            ways = torch.rand(RANDOM, B, len(members), generator=generator).argsort(2)
+            orders = [[members[one[:, :m]].any(1) for m in steps(len(members))] for one in ways]
             curves = [
                 torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])
                 for order in (*orders, *planned[kind])

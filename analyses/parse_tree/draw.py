@@ -146,9 +146,8 @@ def _tree(s: int, axes, result):
 
 def _shares(axes, result):
     """Draw shares of the variance of what capsules prefer, trained, untrained, labels shuffled."""
-    rows = [*result.shares.value, result.shuffled.value]
-    ends = [*result.shares.ci95, result.shuffled.ci95]
-    for y, (row, interval) in enumerate(zip(rows, ends, strict=True)):
+    every = stack([*result.shares, result.shuffled])
+    for y, (row, interval) in enumerate(zip(every.value, every.ci95, strict=True)):
         if np.isnan(row).any():
             axes.text(0.5, y, "uniform couplings: no variance", ha="center", va="center")
             continue

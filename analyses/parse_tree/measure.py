@@ -343,8 +343,9 @@ def moved(
         offsets[axis] = 0  # the window begins earlier: what it shows lies later
         moved_on = observe(model, cut(images, offsets, px)).couplings
         for less in usual_trees:
-            before, after = (
-                _by_position(one - less, own.grid, axis) for one in (own.couplings, moved_on)
+            before, after = (  # (N, types, positions along the axis, positions across, J)
+                preferences(one - less).unflatten(1, own.grid).movedim(2 + axis, 2)
+                for one in (own.couplings, moved_on)
             )
             middle = before[:, :, 1:-1]
             if _own(middle).abs().max() <= NOTHING * own.couplings.abs().max():
@@ -352,11 +353,6 @@ def moved(
             for lag in (after[:, :, 2:], after[:, :, 1:-1], after[:, :, :-2]):
                 rows.append(_correlation(middle, lag))
     return torch.stack(rows).view(len(apart), len(usual_trees), 3, -1).mean(0)
-
-
-def _by_position(couplings: Tensor, grid, axis: int) -> Tensor:
-    """Preferences (N, types, positions along the axis, positions across, J)."""
-    return preferences(couplings).unflatten(1, grid).movedim(2 + axis, 2)
 
 
 def _own(values: Tensor) -> Tensor:

@@ -224,9 +224,8 @@ def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> 
         ends = []
         for end in (low, high):
             moved = poses.clone()
-            moved[torch.arange(len(poses)), winner] = (
-                own + (end[:, u] - along[:, u])[:, None] * axis
-            )
+            by = (end[:, u] - along[:, u])[:, None] * axis
+            moved[torch.arange(len(poses)), winner] = own + by
             ends.append(decode(model, moved, winner))
         maps.append((ends[1] - ends[0]).abs().mean(1))
     return torch.stack(maps, 1)

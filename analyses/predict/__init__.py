@@ -226,7 +226,10 @@ def command(
         if as_json:
             records.append(record)
         elif as_csv:
-            tqdm.write(_csv(as_row(record)))
+            unlike, reasons, pieces = odd
+            pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
+            known = {None: "", True: "yes", False: "no"}[unlike]
+            tqdm.write(_csv([file, *pairs, sse, known, " ".join(reasons), pieces]))
         else:
             pairs = zip(classes, lengths, strict=True)
             tqdm.write(as_line(file, pairs, sse, remarks(*odd, score)))
@@ -270,14 +273,6 @@ def as_record(reading) -> dict[str, Any]:
         "reconstruction_sse": one.sse,
         **dict(zip(ODD, (one.unlike, one.reasons, reading.pieces), strict=True)),
     }
-
-
-def as_row(record: dict[str, Any]) -> list:
-    """Return the same as the cells of a table."""
-    file, classes, lengths, sse, unlike, reasons, pieces = record.values()
-    pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
-    known = {None: "", True: "yes", False: "no"}
-    return [file, *pairs, sse, known[unlike], " ".join(reasons), pieces]
 
 
 def _csv(cells: Iterable) -> str:

@@ -33,43 +33,34 @@ from capsviz.cli import options, writing
 )
 def train(epochs, limit, hidden, seed, output, inputs):
     """Train a decoder from primary capsules; the network is frozen."""
-    from capsviz.experiments import primary_decoder
-
-    loaded = options.open_inputs(inputs, split="train")
-    parts = [loaded.dataset, loaded.load("validation"), loaded.load("test")]
-    if limit is not None:
-        parts = [parts[0].first(limit), *(part.first(min(limit, len(part))) for part in parts[1:])]
-    output = output or primary_decoder.default_folder(loaded.name)
-    path, statistics = train_and_save(
-        loaded.model, *parts, output / primary_decoder.file_name(loaded.name), epochs=epochs,
-        hidden=hidden, seed=seed, report=lambda line: click.echo(line, err=True),
-    )  # fmt: skip
-    click.echo(contract.of_result("primary", "Statistics").findings(statistics))
-    click.echo(f"wrote {path}", err=True)
-
-
-def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden, seed, report):
-    """Train on one split, choose on another; return the path of decoders and card, and the
-    `Statistics` of the third.
-    """
     from capsviz.analyses.primary.measure import evaluate
-    from capsviz.experiments.primary_decoder import fit, save
+    from capsviz.experiments import primary_decoder
     from capsviz.transforms.augment import to_float
 
+    loaded = options.open_inputs(inputs, split="train")
+    model, training = loaded.model, loaded.dataset
+    validation, test = loaded.load("validation"), loaded.load("test")
+    if limit is not None:
+        training = training.first(limit)
+        validation, test = (part.first(min(limit, len(part))) for part in (validation, test))
+    output = output or primary_decoder.default_folder(loaded.name)
+    path = output / primary_decoder.file_name(loaded.name)
     if path.exists():
         raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
     path.parent.mkdir(parents=True, exist_ok=True)
-    decoders, record = fit(
-        model, train, validation, epochs=epochs, hidden=hidden, seed=seed, report=report,
-        progress=writing.progress("training"),
+    decoders, record = primary_decoder.fit(
+        model, training, validation, epochs=epochs, hidden=hidden, seed=seed,
+        report=lambda line: click.echo(line, err=True), progress=writing.progress("training"),
     )  # fmt: skip
     statistics = evaluate(
         model, decoders, to_float(test.images), dataset=test.name, seed=seed,
         progress=writing.progress("test images"),
     )  # fmt: skip
     card = {
-        "dataset": {"name": train.name},
-        "training": {"images": len(train), "seed": seed, "epochs": record},
+        "dataset": {"name": training.name},
+        "training": {"images": len(training), "seed": seed, "epochs": record},
         "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
     }
-    return save(path, decoders, model.card, card), statistics
+    path = primary_decoder.save(path, decoders, model.card, card)
+    click.echo(contract.of_result("primary", "Statistics").findings(statistics))
+    click.echo(f"wrote {path}", err=True)

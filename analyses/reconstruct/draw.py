@@ -37,21 +37,19 @@ def _pictures(kind: str, axes, result):
     names: misclassified images.
     """
     names, columns, rotation, _ = _layout(kind, result, room(axes))
-    below = None
-    if kind == "failure":
-        below = [f"{p:.2f}\n{t:.2f}" for p, t in result.failure_lengths]
+    failed = kind == "failure"
+    below = [f"{p:.2f}\n{t:.2f}" for p, t in result.failure_lengths] if failed else None
     wrong = getattr(result, f"{kind}_labels") != getattr(result, f"{kind}_predicted")
     under = album(
         axes, getattr(result, f"{kind}s").swapaxes(0, 1), columns, ROWS, names, below,
         colours=[PREDICTED if one else "black" for one in wrong], rotation=rotation,
     )  # fmt: skip
     title = f"test images of {result.dataset} by class"
-    if kind == "failure":
+    if failed:
         title = f"misclassified, {len(names)} of {result.wrong}, most confident first"
     axes.parts[0].set_title(wrapped(title, 0.9 * room(axes), 7.5))
     if under is not None:
-        word = result.score.split()[-1]
-        under.set_xlabel(f"{word}: predicted, below it true")
+        under.set_xlabel(f"{result.score.split()[-1]}: predicted, below it true")
 
 
 def _tall(kind: str, result, width: float) -> float:

@@ -11,7 +11,7 @@ from capsviz.results.panels import band, groups, look, percent
 from capsviz.statistics.comparison import holm
 
 LINES = ("-", "--", "-.", ":")
-LEVEL = 0.05  # of the tests that are counted
+LEVEL = 0.05  # of the tests whether a network differs from the first, over all sizes
 
 
 def _labels(result) -> list[str]:
@@ -36,8 +36,7 @@ def _curves(field: str, label: str, axes, result):
     for k in range(int(signed), len(result.names)):
         shown = {**look(k), "markersize": 2.6, "markevery": every, "label": _labels(result)[k]}
         band(axes, result.sizes, estimate[k], LINES[k % len(LINES)], **shown)
-        ringed = unequal(result, k) if signed else []
-        if any(ringed):
+        if signed and (ringed := holm(result.mcnemar_p[k]) < LEVEL).any():
             ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
             axes.plot(
                 result.sizes[ringed], estimate.value[k][ringed], color=look(k)["color"], **ring
@@ -45,11 +44,6 @@ def _curves(field: str, label: str, axes, result):
             axes.set_title("rings: different (McNemar, Holm)", fontsize=6.5)
     if not signed:
         axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * estimate.high.max()))
-
-
-def unequal(result, k: int):
-    """Return (A,) whether a network differs from the first, by Holm's correction for A sizes."""
-    return holm(result.mcnemar_p[k]) < LEVEL
 
 
 def _summary(axes, result):

@@ -42,12 +42,7 @@ class Reading(NamedTuple):
 
 
 def predict(
-    model: nn.Module,
-    images: Tensor,
-    classes: Sequence[str],
-    *,
-    top: int = 3,
-    limits: Limits | None,
+    model: nn.Module, images: Tensor, classes: Sequence[str], *, top: int = 3, limits: Limits | None
 ) -> tuple[list[Prediction], Tensor | None]:
     """Predict classes, lengths and reconstruction errors of images (N, C, H, W) in [0, 1].
 

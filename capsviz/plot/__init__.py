@@ -90,9 +90,8 @@ def couplings(
     title = f"iteration {r + 1} of {R}" if R > 1 else "couplings"
     axes.set_title(f"{title}: uniform" if uniform else title)
     if colorbar:
-        bar = axes.figure.colorbar(
-            drawn, ax=axes, label=r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$"
-        )
+        label = r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$"
+        bar = axes.figure.colorbar(drawn, ax=axes, label=label)
         if values.min() >= 0 > bar.ax.get_ylim()[0]:  # no coupling can be negative
             bar.ax.set_ylim(bottom=0)
     return axes

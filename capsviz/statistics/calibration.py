@@ -38,7 +38,9 @@ def compare_calibration(
         gap, resampled = gaps.sum(0, dtype=np.float64) / n, counts @ gaps / np.float64(n)
         errors.append(np.abs(gap).sum())
         resamples.append(np.abs(resampled).sum(1))
-        biases.append(_largest_bias(gap, resampled))
+        chance = resampled - resampled.mean(0)
+        nearest = np.maximum(np.abs(gap) - 2 * chance.std(0), 0)  # to zero
+        biases.append((np.abs(nearest + chance).mean(0) - nearest).sum())
     value, drawn, bias = np.array(errors), np.stack(resamples, 1), np.array(biases)
     compared = of_resamples(value, drawn - drawn.mean(0) + value)
     assert compared.difference is not None
@@ -49,13 +51,6 @@ def compare_calibration(
     return Estimate(
         value, _holding(value, ends).clip(0, 1), n, compared.difference, draws=compared.draws
     )
-
-
-def _largest_bias(gap: np.ndarray, resampled: np.ndarray) -> float:
-    """How far chance may raise the sum of |gap| over bins: gaps (B,), resampled ones (R, B)."""
-    chance = resampled - resampled.mean(0)
-    nearest = np.maximum(np.abs(gap) - 2 * chance.std(0), 0)
-    return float((np.abs(nearest + chance).mean(0) - nearest).sum())
 
 
 def _holding(value: np.ndarray, ends: np.ndarray) -> np.ndarray:

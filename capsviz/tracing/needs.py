@@ -28,13 +28,7 @@ WORDS = {
 # of the leaderboard. Couplings of uniform routing are uniform; activations of self-routing are
 # shares of couplings, so that with uniform couplings all classes are equal.
 BY_DEFINITION = {
-    "uniform": (
-        "donor's class",
-        "effective parents",
-        "uniform couplings",
-        "shuffled",
-        "matched",
-    ),
+    "uniform": ("donor's class", "effective parents", "uniform couplings", "shuffled", "matched"),
     "self_routing": ("donor's class", "uniform couplings", "matched"),
 }
 REASONS = {

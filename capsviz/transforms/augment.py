@@ -157,11 +157,7 @@ def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = No
 
 
 def draw_offsets(
-    n: int,
-    max_px: int,
-    *,
-    room: tuple[int, int] = (0, 0),
-    generator: torch.Generator | None = None,
+    n: int, max_px: int, *, room: tuple[int, int] = (0, 0), generator: torch.Generator | None = None
 ) -> Tensor:
     """Draw offsets for `cut`: integers (2, n), rows and columns, 0 ... 2 * max_px + room.
 

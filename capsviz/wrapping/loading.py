@@ -23,12 +23,7 @@ from capsviz.nn.images import like_of
 from capsviz.provenance import commit_of
 from capsviz.tracing import abilities, evaluating
 from capsviz.tracing.verification import verify_once
-from capsviz.wrapping.environment import (
-    as_written,
-    in_words,
-    on_stderr,
-    without_cuda,
-)
+from capsviz.wrapping.environment import as_written, in_words, on_stderr, without_cuda
 from capsviz.wrapping.network import Bare
 from capsviz.wrapping.wrapping import NoCapsulesError, first_pass, wrap
 

@@ -77,11 +77,7 @@ class Bare(nn.Module):
     again: Callable[[nn.Module], nn.Module]  # wraps a network as this one was
 
     def __init__(
-        self,
-        network: nn.Module,
-        recipe: Recipe,
-        inferred: Inferred,
-        card: Mapping | None = None,
+        self, network: nn.Module, recipe: Recipe, inferred: Inferred, card: Mapping | None = None
     ):
         super().__init__()
         self.network, self.recipe, self.inferred = network, recipe, inferred

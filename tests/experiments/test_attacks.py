@@ -153,11 +153,7 @@ def test_apgd_follows_algorithm_1(tiny, tiny_images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loss", "ball", "survivors"),
-    [
-        ("apgd-dlr", Ball(0.1), 32),
-        ("apgd-ce", Ball(1.5, "l2"), 19),
-    ],
+    ("loss", "ball", "survivors"), [("apgd-dlr", Ball(0.1), 32), ("apgd-ce", Ball(1.5, "l2"), 19)]
 )
 def test_as_many_images_survive_as_under_the_authors_code(trained, loss, ball, survivors):
     """What fra31/auto-attack at a392200 left of 60 images, from the same starts."""

@@ -18,11 +18,7 @@ from capsviz.statistics.intervals import wilson
 from capsviz.training import run as pipeline
 from capsviz.training.recipe import Recipe, differing
 
-SHAPES = {
-    "cifar10": ((3, 32, 32), 10),
-    "svhn": ((3, 32, 32), 10),
-    "smallnorb": ((2, 48, 48), 5),
-}
+SHAPES = {"cifar10": ((3, 32, 32), 10), "svhn": ((3, 32, 32), 10), "smallnorb": ((2, 48, 48), 5)}
 TINY = {"channels": 8, "types": 2, "hidden": [16, 16]}
 PLAN = {"epochs": 1, "limit": 40, "precision": "fp32"}
 PAGE = discovery.root() / "docs/findings.md"

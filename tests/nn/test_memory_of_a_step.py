@@ -52,9 +52,7 @@ def test_a_step_takes_little_more_than_its_convolutions_and_a_literal_one_much_m
 @pytest.mark.slow
 @measured
 @pytest.mark.parametrize(
-    "settings",
-    [{"batch": 48}, {"batch": 4, "classes": 60}, {"batch": 3, "size": 48}],
-    ids=str,
+    "settings", [{"batch": 48}, {"batch": 4, "classes": 60}, {"batch": 3, "size": 48}], ids=str
 )
 def test_the_memory_that_training_asks_for_in_advance_is_what_it_takes(tmp_path, settings):
     found = step(tmp_path, "capsviz", **settings)

@@ -141,12 +141,7 @@ def test_unlinked_children_are_no_part_of_a_type_mean():
 def below_zero():
     """Of self-attention whose biases make the couplings of a child add up to about zero."""
     model = models.build(
-        "matrix_capsnet",
-        (1, 21, 19),
-        3,
-        channels=6,
-        types=(2, 3, 4),
-        routing="self_attention",
+        "matrix_capsnet", (1, 21, 19), 3, channels=6, types=(2, 3, 4), routing="self_attention"
     )
     torch.nn.init.constant_(model.layers[0].learned["bias"], -0.34)
     images = torch.rand(2, 1, 21, 19, generator=torch.Generator().manual_seed(4))

@@ -142,10 +142,8 @@ def collect(
         for line in doubts:
             report(line)
         for number, (name, network, drawn) in enumerate(work, 1):
-            who, why = (
-                network or "all networks",
-                "there is no figure of this network and these images",
-            )
+            who = network or "all networks"
+            why = "there is no figure of this network and these images"
             report(f"analysis {number} of {len(work)}: {name} of {who}")
             try:
                 if figures := list(drawn):
