@@ -103,6 +103,17 @@ def build_self_routing():
     return model
 
 
+def build_matrix(shape=(1, 21, 19), **options):
+    """Matrix capsules; the weights of all layers are so large that couplings are far from even."""
+    small = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = models.build("matrix_capsnet", shape, 3, **{**small, **options}).eval()
+        for layer in model.layers:
+            torch.nn.init.normal_(layer.weight, std=0.8)
+    return model
+
+
 @pytest.fixture(params=["tiny", "with bias", "foreign"])
 def network(request):
     """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""

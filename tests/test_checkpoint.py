@@ -238,8 +238,5 @@ def test_a_commit_is_marked_where_its_code_was_changed(checkout, changed, mark):
     assert len(clean) == 40
     (checkout / changed).write_text("2\n")
     assert provenance.commit() == clean + mark
-
-
-def test_without_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(discovery, "root", lambda: tmp_path)
+    (checkout / ".git").rename(checkout / "elsewhere")
     assert provenance.commit() is None

@@ -480,20 +480,6 @@ def test_where_scores_are_no_norms_poses_are_the_last_that_are_parallel_to_the_s
         close(capsviz.trace(net, images).poses, expected(net.network, images)["poses"], 1e-5)
 
 
-def test_votes_that_lose_a_batch_of_one_are_read_and_weighed(images):
-    class Squeezed(Written):
-        def votes(self, u):
-            return super().votes(u).squeeze()
-
-    net, given = wrapped(Squeezed()), torch.rand(I, J).softmax(1)
-    for couplings in (None, given):
-        one = capsviz.trace(net, images[:1], couplings=couplings)
-        with torch.no_grad():
-            own = expected(net.network, images[:1], couplings=couplings)
-        for part in ("votes", "couplings", "poses"):
-            close(getattr(one, part), own[part], 1e-5)
-
-
 def test_a_norm_behind_a_view_of_matrices_gives_the_poses(images):
     class Matrices(Written):
         def forward(self, x):
@@ -656,11 +642,10 @@ def test_other_couplings_in_em_move_poses_and_activations(images):
     with torch.no_grad():
         a = torch.sigmoid(net.network.activation(images)).view(5, 24, 1, 1)
         mu, _, out = net.network.m_step(a, given.expand(5, 24, 3)[..., None], seen.votes)
-    close(moved.poses[-1], mu[:, 0], 1e-5)
-    close(moved.couplings, given.expand(3, 5, 24, 3))
-    with torch.no_grad():
         weights = net.look(images, keep=("weights",), couplings=given)["weights"]
         r = given * a[..., 0]
+    close(moved.poses[-1], mu[:, 0], 1e-5)
+    close(moved.couplings, given.expand(3, 5, 24, 3))
     close(weights, (r / r.sum(1, keepdim=True)).expand(3, 5, 24, 3), 1e-5)
     close(moved.lengths, out[:, 0])
 
@@ -853,13 +838,21 @@ class InParts(Written):
         return v.norm(dim=2)
 
 
-def test_sums_that_follow_each_other_are_one(images):
-    net = wrapped(InParts())
+class Squeezed(Written):
+    """Votes lose a batch of one."""
+
+    def votes(self, u):
+        return super().votes(u).squeeze()
+
+
+@pytest.mark.parametrize(("kind", "count"), [(InParts, 5), (Squeezed, 1)])
+def test_sums_in_parts_and_votes_without_a_batch_of_one_are_read_and_weighed(kind, count, images):
+    net, some = wrapped(kind()), images[:count]
     given = torch.rand(I, J, generator=torch.Generator().manual_seed(1)).softmax(1)
     for couplings in (None, given):
-        seen = capsviz.trace(net, images, couplings=couplings)
+        seen = capsviz.trace(net, some, couplings=couplings)
         with torch.no_grad():
-            own = expected(net.network, images, couplings=couplings)
+            own = expected(net.network, some, couplings=couplings)
         for part in ("votes", "couplings", "poses"):
             close(getattr(seen, part), own[part])
 

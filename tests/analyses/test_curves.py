@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.command_line import run
+from helpers.command_line import refused, run
 
 from capsviz import checkpoint, results
 from capsviz.analyses import curves as files
@@ -141,9 +141,7 @@ def spoil(folder, change):
 )
 def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):
     result = run("curves", spoil(tmp_path / "run", change), "--output", tmp_path / "out")
-    assert result.exit_code == 2, result.output
-    (line,) = result.stderr.strip().splitlines()
-    assert text in line and "epochs.csv'" in line
+    refused(result, text, "epochs.csv'")
     assert not (tmp_path / "out").exists()
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
+from helpers import noise_images
 from helpers.linear_capsnet import CLASSES as J
 from helpers.linear_capsnet import SHAPE, Exact
 
@@ -16,6 +16,7 @@ from capsviz.tracing import from_children, scores, trace
 
 CLASSES = ["a", "b", "c"]
 LABELS = torch.tensor([0, 1, 2, 0, 1])
+model = noise_images.model
 
 
 def one(network, image, label=None, **options):
@@ -34,11 +35,6 @@ def noise(n, shape=(1, 21, 19)):
 
 def units(network, n, shape=(1, 21, 19), **options):
     return OverUnits().measure(Inputs(network, noise(n, shape), "x"), n, steps=4, **options)
-
-
-@pytest.fixture
-def model():
-    return build_strong()
 
 
 @pytest.fixture

@@ -86,9 +86,7 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
 )
 def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
     (tmp_path / "empty").mkdir()
-    result = run(*args)
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
-    assert words in result.stderr.splitlines()[-1] and result.stdout == ""
+    command_line.refused(run(*args), words)
 
 
 def test_a_network_without_capsules_is_flagged_by_its_probability_or_says_once_why_not(

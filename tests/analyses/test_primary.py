@@ -188,12 +188,6 @@ def run(tmp_path, monkeypatch):
     return lambda *args: command_line.run("primary", *args)
 
 
-def assert_refused(outcome, *words):
-    assert outcome.exit_code in (1, 2) and isinstance(outcome.exception, SystemExit)
-    last = outcome.stderr.strip().splitlines()[-1]
-    assert last.startswith("Error: ") and all(word in last for word in words), last
-
-
 def test_train_then_draw_then_evaluate(run, tmp_path):
     trained = run("train", *DIGITS, "--limit", 360, "--epochs", 1)
     assert trained.exit_code == 0, trained.output
@@ -201,7 +195,8 @@ def test_train_then_draw_then_evaluate(run, tmp_path):
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
     assert card["results"]["test"]["n"] == card["training"]["images"] == 360
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
-    assert_refused(run("train", *DIGITS, "--limit", 60), "is there already", "--output")
+    again = run("train", *DIGITS, "--limit", 60)
+    command_line.refused(again, "is there already", "--output", status=(1, 2))
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
     drawn = run(*DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "Predicted as 3" in drawn.stdout

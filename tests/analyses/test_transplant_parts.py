@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_strong, build_tiny
+from conftest import build_matrix, build_self_routing, build_strong, build_tiny
 from helpers import literal as twins
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
@@ -14,7 +14,6 @@ from capsviz import results
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import measure
 from capsviz.analyses.transplant.measure import listed
-from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 from capsviz.statistics.replicates import over_runs
@@ -24,16 +23,6 @@ model, images = noise.model, noise.images_of_classes
 ASKED = {"classes": CLASSES, "dataset": "noise"}
 by_capsules = transplant.ByCapsules().measure
 by_iterations = transplant.ByIterations().measure
-
-
-def build_matrix(**options):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        small = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
-        model = models.build("matrix_capsnet", (1, 21, 19), 3, **{**small, **options}).eval()
-        for layer in model.layers:
-            torch.nn.init.normal_(layer.weight, std=0.8)
-        return model
 
 
 NETWORKS = {
@@ -177,11 +166,15 @@ def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_o
     np.testing.assert_allclose(change.value, [0.05, 0.1], rtol=1e-6)
 
 
-def test_without_places_capsules_are_groups_by_number():
+def test_without_places_parts_are_groups_by_number_and_are_drawn(model, images, monkeypatch):
     state = measure.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
     (members,) = measure.members(state).values()
     assert len(members) == measure.MOST and (members.sum(0) == 1).all()
     assert set(members.sum(1).tolist()) == {3, 4}
+    monkeypatch.setattr(type(model), "grid", None)
+    result = by_capsules(model, images, of="poses", **ASKED)
+    assert result.kinds == ["children"] and result.grid is None
+    assert_fits(results.draw("transplant", result, "single"))
 
 
 def test_a_network_whose_couplings_alone_can_be_replaced_gives_the_same_by_part(
@@ -252,13 +245,6 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
         ]  # dynamic routing: the last iteration is all there is
         np.testing.assert_allclose(values, values[0], atol=1e-6)
         np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
-
-
-def test_without_places_parts_are_groups_and_are_drawn(model, images, monkeypatch):
-    monkeypatch.setattr(type(model), "grid", None)
-    result = by_capsules(model, images, of="poses", **ASKED)
-    assert result.kinds == ["children"] and result.grid is None
-    assert_fits(results.draw("transplant", result, "single"))
 
 
 def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):

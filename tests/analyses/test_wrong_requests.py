@@ -1,9 +1,8 @@
 """Wrong requests to the commands of all analyses: one line, status 2, and nothing is written."""
 
-import re
-
 import click
 import pytest
+from helpers.command_line import refused
 
 from capsviz import discovery
 from capsviz.cli import main
@@ -72,8 +71,5 @@ REQUESTS = list(requests())
     ("name", "words"), REQUESTS, ids=lambda x: x if x in NAMES else " ".join(x)
 )
 def test_a_wrong_request_is_refused_and_writes_nothing(name, words, analyse, tmp_path):
-    done = analyse(name, *words)
-    assert done.exit_code == 2, done.output
-    said = [line for line in done.stderr.splitlines() if not re.match("Usage: |Try |$", line)]
-    assert len(said) == 1 and said[0].startswith("Error: ") and not done.stdout, done.output
+    refused(analyse(name, *words), usage=True)
     assert not list(tmp_path.iterdir())

@@ -125,7 +125,4 @@ def test_one_of_several_softmaxes_is_named(run):
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(run, args, words):
-    result = run(*args)
-    assert result.exit_code == 2, result.output
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("Error: ") and words in lines[0], lines
+    command_line.refused(run(*args), words)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import click
 import pytest
 from helpers import command_line
+from helpers.command_line import refused
 from helpers.plain_capsnet import Foreign
 from PIL import Image
 
@@ -29,19 +30,6 @@ def run(bare, monkeypatch):
     """And nothing can be fetched."""
     monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
     return bare
-
-
-def assert_refused(result, *words):
-    """One line on stderr that holds the words; exit 1 or 2; no traceback."""
-    assert result.exit_code in (1, 2), (result.exit_code, result.output, result.exception)
-    assert isinstance(result.exception, SystemExit), result.exception
-    lines = result.stderr.strip().splitlines()
-    assert lines[-1].startswith("Error: "), lines
-    if not lines[0].startswith("Usage: "):
-        assert len(lines) == 1, lines
-    for word in words:
-        assert word in lines[-1], (word, lines[-1])
-    assert result.stdout == ""
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -116,7 +104,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
     ("args", "words"),
     [
         (["rotat"], ["unknown command 'rotat'", "did you mean 'rotate'"]),
-        (["rotate", "--checkpoint", "mnits"], ["unknown checkpoint 'mnits'"]),
         (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
         (["rotate", *DIGITS, "--step", 0], ["a step above 0"]),
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
@@ -129,7 +116,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
-        (["redraw", "none.json"], ["there is no file 'none.json'"]),
         (["train", "nmist"], ["unknown recipe 'nmist'"]),
         (["evaluate", "--dataset", "emnist-digits"], ["EMNIST", "--data-dir"]),
         (["train", "--dataset", "digits", "--epochs", 0], ["epochs must be at least 1"]),
@@ -141,7 +127,7 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
     ],
 )
 def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
-    assert_refused(run(*args), *words)
+    refused(run(*args), *words, status=(1, 2), usage=True)
     assert not (tmp_path / "runs").exists()
     assert not list(tmp_path.rglob("*.safetensors"))
 
@@ -170,12 +156,8 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
 
 @pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])
 def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(run, words):
-    absent = run(*words, "--folder", "nowhere")
-    assert_refused(absent, "there is no folder 'nowhere'")
-    assert absent.exit_code == 1
-    empty = run(*words, "--folder", ".")
-    assert_refused(empty, "no results")
-    assert empty.exit_code == 2
+    refused(run(*words, "--folder", "nowhere"), "there is no folder 'nowhere'", status=(1,))
+    refused(run(*words, "--folder", "."), "no results")
 
 
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
@@ -197,8 +179,7 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     events.Reload()
     assert [e.step for e in events.Scalars("validation_accuracy")] == [1, 2]
     assert events.Images("input_and_reconstruction")
-    again = run("train", "--dataset", "digits", *small)
-    assert_refused(again, "--resume")
+    refused(run("train", "--dataset", "digits", *small), "--resume", status=(1, 2))
     resumed = run("train", "--dataset", "digits", *small, "--resume")
     assert resumed.exit_code == 0 and "no earlier run" not in resumed.stderr
     elsewhere = [*small, "--epochs", 1, "--output", "elsewhere", "--resume"]

@@ -84,10 +84,7 @@ def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, mo
     assert run(*words).exit_code == 0
     before = {path: path.read_bytes() for path in Path("out").iterdir()}
     monkeypatch.setattr("capsviz.inputs.context.measure_with", None)  # called, it would fail
-    again = run(*words)
-    assert again.exit_code == 2, again.output
-    (line,) = again.stderr.strip().splitlines()
-    assert "exists: add --force to overwrite it" in line
+    command_line.refused(run(*words), "exists: add --force to overwrite it")
     assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
     monkeypatch.undo()
     assert run(*words[:-1], Path("out").absolute(), "--force").exit_code == 0

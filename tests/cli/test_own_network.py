@@ -63,7 +63,6 @@ OWN = "--dataset digits --network networks.py"
         (f"routing {OWN}:raises", r"raises\(\) raises RuntimeError: no file"),
         (f"routing {OWN}:wrapped_five", r"of 5 classes, but digits has \(1, 28, 28\) of 10"),
         (f"routing {OWN}:plain", "no capsules.* evaluate, sweep and corrupt"),
-        (f"tsne {OWN}:plain", "no capsules.* evaluate, sweep and corrupt"),
         (f"routing {OWN}:colour", r"wrap\(network, .* image_shape=\(C, H, W\) for"),
         (f"routing {OWN}:build --weights other.pt", "missing: .* not the network"),
         ("predict seven.png --weights other.pt", "--network FILE.py:FUNCTION"),

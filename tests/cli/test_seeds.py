@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run
+from helpers.command_line import refused, run
 from helpers.training_runs import SMALL, train
 
 from capsviz import checkpoint, results
@@ -27,13 +27,6 @@ def runs(tmp_path, monkeypatch):
 
 def transplant(*words):
     return run("transplant", *words, "--n", 40, "--format", "png", "--output", "out")
-
-
-def refused(outcome, *parts):
-    assert outcome.exit_code == 2, outcome.output
-    (line,) = outcome.stderr.splitlines()
-    for part in parts:
-        assert part in line
 
 
 def test_a_glob_is_one_statistic_over_its_runs(blank, runs):

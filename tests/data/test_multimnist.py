@@ -91,9 +91,6 @@ def test_partners_are_of_another_class_and_all_equally_likely(generator):
         counts = torch.bincount(draws[:, i], minlength=7)
         assert (counts[labels == label] == 0).all()
         assert chisquare(counts[labels != label].numpy()).pvalue > 0.001
-
-
-def test_digits_of_one_class_cannot_be_paired(generator):
     with pytest.raises(ValueError, match=r"different classes are needed, got \[0, 3\]"):
         partners(torch.ones(3, dtype=torch.long), generator=generator)
 

@@ -15,15 +15,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong, empty_page
+from helpers import command_line
 from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
 from helpers.plain_capsnet import Foreign
 from PIL import Image
 
 from capsviz import checkpoint, results, tracing
-from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import drawing, files, gate, images, look, panels, serve, settings
 from capsviz.explorer import networks as choices
@@ -172,7 +171,7 @@ def test_names_from_outside_cannot_become_markup():
     assert nasty not in html and html.count("&lt;script&gt;") == 10
 
 
-def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
+def test_couplings_have_a_pixel_each_and_maps_lie_on_the_image(strong, tiny_images):
     seen = look.look(strong, tiny_images[:1])
     cells = pixels_of(drawing.couplings(seen, 3, CLASSES))[0]
     assert cells.shape == (3, 2, 4) and (cells[..., 3] == 255).all()
@@ -180,10 +179,6 @@ def test_couplings_have_a_pixel_for_each_type_and_class(strong, tiny_images):
     assert (first == first[0, 0]).all()  # all 1/J
     blank = pixels_of(drawing.couplings(seen, 3, CLASSES, off=1))[0]
     assert (blank[:, 1, 3] == 0).all() and (blank[:, 0, 3] == 255).all()
-
-
-def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
-    seen = look.look(strong, tiny_images[:1])
     html = drawing.evidence(seen, 1, "b")
     image, values = pixels_of(html)
     assert image.shape == (21, 19) and values.shape == (3, 2, 4)
@@ -302,7 +297,7 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, how.changes)
-    again = CliRunner().invoke(main, ["redraw", str(made), "--force", "--format", "png"])
+    again = command_line.run("redraw", made, "--force", "--format", "png")
     assert again.exit_code == 0, again.stderr
 
 
@@ -366,7 +361,7 @@ def test_all_shipped_networks_for_the_same_images_can_be_chosen():
         opened.pair("nobody", "digits")
 
 
-def test_user_defined_networks_come_first_and_may_be_two():
+def test_user_defined_networks_come_first_and_may_be_two_and_take_options_alone():
     spec = f"{gray.__file__}:build"
     opened = choices.open_choice(network=(spec,), dataset="digits")
     assert opened.first == "wrappable_capsnet-build" and opened.dimensions == 16
@@ -375,9 +370,6 @@ def test_user_defined_networks_come_first_and_may_be_two():
     twice = choices.open_choice("digits", network=(spec, spec))
     assert (twice.first, twice.beside) == ("digits", "wrappable_capsnet-build")
     assert "wrappable_capsnet-build (2)" in twice.names
-
-
-def test_options_that_would_be_ignored_are_refused():
     with pytest.raises(ValueError, match="name one for each"):
         choices.open_choice("digits", weights=("x.pt",))
     with pytest.raises(ValueError, match="--dataset: only where the first network is your own"):
@@ -454,8 +446,8 @@ def test_what_cannot_be_opened_or_served_is_named_in_one_line(monkeypatch):
     monkeypatch.setattr(serve, "load_gradio", lambda: None)
 
     def refused(*words, network="digits"):
-        done = CliRunner().invoke(main, ["explore", "--checkpoint", network, *words])
-        assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+        done = command_line.run("explore", "--checkpoint", network, *words)
+        command_line.refused(done)
         return done.stderr
 
     with socket.socket() as taken:
@@ -479,15 +471,14 @@ def test_the_link_for_a_class_comes_with_how_to_send_it(monkeypatch):
     for name, result in {"load_gradio": 0, "end": 0, "launch": "LINK", "free_port": 7}.items():
         monkeypatch.setattr(serve, name, lambda *more, result=result, **named: result)
     for host, said in ((serve.HOST, ""), (serve.EVERYWHERE, f"{serve.INVITATION}\n")):
-        done = CliRunner().invoke(main, ["explore", "--checkpoint", "digits", "--host", host])
+        done = command_line.run("explore", "--checkpoint", "digits", "--host", host)
         assert done.stdout == "LINK (Ctrl+C ends it)\n" + said.format(port=7)
 
 
 def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", "0"])
-    assert done.exit_code == 1
-    assert done.stderr == "Error: the page needs gradio: pip install gradio\n"
+    done = command_line.run("explore", "--no-browser", "--port", 0)
+    command_line.refused(done, "Error: the page needs gradio: pip install gradio", status=(1,))
 
 
 def ask(door, path="/", query=b"", client="10.0.0.1", cookie=None, body=b"", length=None):

@@ -17,12 +17,6 @@ def draw32(*shape, seed=0):
     return draw(*shape, seed=seed, dtype=torch.float32)
 
 
-@pytest.fixture
-def class_layer():
-    torch.manual_seed(0)
-    return ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
-
-
 def layer_of(name, **options):
     """A layer of a routing, its parameters not their initial values alone."""
     torch.manual_seed(0)
@@ -119,6 +113,8 @@ def test_children_of_a_type_share_a_matrix_or_all_of_them_do():
             each(primary).square().sum().backward()
         whole = own.weight.grad.view(types, 6 // types, J, E, D).sum(1)
         torch.testing.assert_close(layer.weight.grad, whole)
+    with pytest.raises(ValueError, match="types must divide the 3 children, got 2"):
+        ClassCapsules(3, J, transform="type", types=2)
 
 
 def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do():
@@ -136,11 +132,11 @@ def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do
     assert CapsNet(**(network.config | {"vote_std": 0.1})).config["vote_std"] == 0.1
 
 
-def test_a_routing_without_a_fused_form_serves_as_well(class_layer):
-    primary = draw32(B, I, D)
-    expected = class_layer(primary)
-    class_layer._fused = None
-    torch.testing.assert_close(class_layer(primary), expected)
+def test_a_routing_without_a_fused_form_serves_as_well():
+    layer, primary = layer_of("dynamic", bias=True), draw32(B, I, D)
+    expected = layer(primary)
+    layer._fused = None
+    torch.testing.assert_close(layer(primary), expected)
 
 
 def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
@@ -151,11 +147,6 @@ def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
     monkeypatch.setattr(routing, "get", lambda name: half)
     with pytest.raises(ValueError, match="the routing 'half' has no option 'leaky'"):
         ClassCapsules(I, J, routing="half", leaky=True)
-
-
-def test_what_cannot_be_built_is_refused():
-    with pytest.raises(ValueError, match="types must divide the 3 children, got 2"):
-        ClassCapsules(I, J, transform="type", types=2)
 
 
 def test_variational_parents_pass_through_batch_norm_looked_at_and_not():

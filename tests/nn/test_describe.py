@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from conftest import build_tiny
+from helpers.command_line import refused
 from PIL import Image
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -195,10 +196,7 @@ def test_a_checkpoint_is_described_by_its_card(run):
     ],
 )
 def test_a_wrong_request_is_one_line(run, args, text):
-    result = run(*args)
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("Error: ") and text in last and result.stdout == ""
+    refused(run(*args), text)
 
 
 def test_the_command_lists_the_settings_that_option_takes(run):

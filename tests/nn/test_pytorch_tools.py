@@ -20,6 +20,7 @@ SHAPE = (1, 28, 28)
 LAYERS = ("conv1", "primary.convolution", "capsules")
 IMAGES = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(4) % 3
+DATA = Dataset(torch.zeros(4, *SHAPE, dtype=torch.uint8), LABELS, ("a", "b", "c"), "mine", "x")
 
 
 def ours():
@@ -133,8 +134,7 @@ def test_wrapping_again_takes_the_same_options():
 
 @pytest.mark.parametrize("hold", [nn.DataParallel, AveragedModel, torch.compile])
 def test_a_network_held_by_a_module_of_torch_is_found_in_it(hold, tmp_path):
-    data = Dataset(torch.zeros(4, *SHAPE, dtype=torch.uint8), LABELS, ("a", "b", "c"), "mine", "x")
-    path = capsviz.save(hold(ours()), tmp_path, data)
+    path = capsviz.save(hold(ours()), tmp_path, DATA)
     assert read_tensors(path)[0].keys() == ours().state_dict().keys()
     assert torch.equal(lengths(capsviz.wrap(hold(build()), SHAPE, 10)), lengths(wrapped()))
     if hold is not torch.compile:
@@ -143,8 +143,7 @@ def test_a_network_held_by_a_module_of_torch_is_found_in_it(hold, tmp_path):
 
 
 def test_names_of_pruned_weights_are_refused_with_what_to_do(tmp_path):
-    data = Dataset(torch.zeros(4, *SHAPE, dtype=torch.uint8), LABELS, ("a", "b", "c"), "mine", "x")
     network = ours()
     prune.l1_unstructured(network.conv1, "weight", 0.5)
     with pytest.raises(ValueError, match=r"permanent first .*prune.remove"):
-        capsviz.save(network, tmp_path, data)
+        capsviz.save(network, tmp_path, DATA)

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
+from conftest import build_matrix, build_strong
 from helpers.plain_capsnet import Foreign
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import plot
-from capsviz.nn.models import matrix_capsnet
 from capsviz.results import maps
 from capsviz.tracing import extent
 
@@ -122,9 +121,7 @@ def test_a_network_that_shares_no_layer_with_ours_is_drawn_too(tiny_images, axes
 
 
 def test_evidence_of_em_is_its_own_also_of_a_place_of_a_lower_layer(tiny_images, axes):
-    options = {"channels": 4, "types": (2, 3, 3), "iterations": 2}
-    torch.manual_seed(0)
-    model = matrix_capsnet.build((1, 21, 19), 3, **options).eval()
+    model = build_matrix(types=(2, 3, 3), iterations=2)
     local = capsviz.trace(model, tiny_images[:2], layer=0)
     plot.evidence(local, 1, parent=2, place=3, axes=axes)
     assert values(axes).shape == local.grid[1:]

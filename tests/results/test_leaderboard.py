@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import legibility
-from helpers.command_line import run
+from helpers.command_line import refused, run
 from helpers.training_runs import write_runs
 
 from benchmarks import leaderboard as page
@@ -271,9 +271,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, w
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.json").write_text("{")
-    done = compare(*words)
-    (line,) = done.stderr.splitlines()
-    assert done.exit_code == 2 and part in line
+    refused(compare(*words), part)
 
 
 def test_the_page_is_what_the_results_say():
@@ -380,10 +378,6 @@ def test_it_can_be_read(width):
     table = [made(name, 0.9, 0.7, [0.6, 0.7, 0.8]) for name in names]
     with results.style():
         assert legibility.defects(draw(table, width), width, leaderboard.caption(table)) == []
-
-
-def test_every_shipped_network_is_on_a_page():
-    table = leaderboard.table()
-    with results.style():
-        drawn = draw(table, 7.16, leaderboard.choose([]))
-        assert legibility.defects(drawn, 7.16, "") == []
+        if width == 7.16:  # every shipped network is on a page
+            drawn = draw(leaderboard.table(), width, leaderboard.choose([]))
+            assert legibility.defects(drawn, width, "") == []

@@ -6,7 +6,7 @@ from unittest import TestCase
 
 import numpy as np
 import pytest
-from helpers.command_line import run
+from helpers.command_line import refused, run
 from helpers.figure_checks import shipped
 from matplotlib.figure import Figure
 
@@ -55,9 +55,8 @@ def test_wrong_panels_are_refused_with_those_that_there_are(routing):
     axes = Figure().subplots()
     with pytest.raises(ValueError, match="axes take one panel, got 0: accuracy, changed"):
         results.draw("routing", routing, axes=axes)
-    refused = run("routing", "--n", 9, "--panel", "x")
-    assert refused.exit_code == 2 and len(refused.stderr.splitlines()) == 1
-    assert "unknown panel 'x', expected one of: accuracy, changed" in refused.stderr
+    said = "unknown panel 'x', expected one of: accuracy, changed"
+    refused(run("routing", "--n", 9, "--panel", "x"), said)
 
 
 def test_the_list_of_panels_says_what_each_draws():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers.browser import NEEDED, browser
-from helpers.command_line import run
+from helpers.command_line import refused, run
 
 from capsviz.results import report as reports
 from capsviz.results.report import choose
@@ -132,9 +132,7 @@ def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp
         (["digits", "--n", 400, "--output", tmp_path / "a.html"], "expected 1 to 360"),
         (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
     ):
-        done = invoke(*arguments)
-        assert done.exit_code == 2 and said in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+        refused(invoke(*arguments), said)
 
 
 def test_where_nothing_can_be_drawn_no_page_is_written(tmp_path):

@@ -22,16 +22,7 @@ def folder_of_seeds(tmp_path_factory):
     with torch.random.fork_rng():
         for seed in range(3):
             train(tmp_path / f"x-{seed}", seed)
-    words = [
-        "small",
-        str(tmp_path / "x-*"),
-        "--n",
-        "30",
-        "--only",
-        "rotate",
-        "--only",
-        "transplant",
-    ]
+    words = f"small {tmp_path}/x-* --n 30 --only rotate --only transplant".split()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seeds, "FOLDER", tmp_path / "seeds")
         patch.setattr(seeds, "ROOT", tmp_path)

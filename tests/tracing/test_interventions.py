@@ -211,9 +211,3 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
     for layer in (2, -3, "a"):
         with pytest.raises(ValueError, match=f"has 2 routed layers.*, got {layer}"):
             trace(model, tiny_images, layer=layer)
-
-
-@pytest.mark.parametrize("iterations", [0, -1, 1.5, "two", True])
-def test_iterations_that_are_no_number_of_passes_are_refused(tiny, tiny_images, iterations):
-    with pytest.raises(ValueError, match=rf"iterations must be .*{iterations}"):
-        trace(tiny, tiny_images, iterations=iterations)

@@ -45,6 +45,7 @@ BLACK = torch.zeros(2, 1, 21, 19)
         (BLACK, {"chunk": 0}, "chunk.*0"),
         (BLACK, {"seed": "one"}, "seed must be a whole number"),
         (BLACK, {"keep": "coupling"}, "mean 'couplings'"),
+        *((BLACK, {"iterations": n}, f"iterations must be .*{n}") for n in (0, 1.5, "two", True)),
     ],
 )
 def test_what_cannot_be_traced_is_refused_in_one_line(tiny, images, options, said):

@@ -123,13 +123,12 @@ MISTAKES = {
         after(votes=lambda s: s["couplings"][-1][..., None] * s["votes"], scale=0.1),
         "the votes change by .* with the couplings that are put in: they are weighed already",
     ),
-    "scores of the batch, barely": (Honest(shares=True, scale=0.3), "scores depend on the batch"),
+    "scores of the batch": (Honest(shares=True, scale=0.3), "scores depend on the batch: .* by 0"),
     "a batch of one without its axis": (
         after(lengths=lambda s: s["lengths"].squeeze()),
         r"a batch of 1 gives lengths \(3,\), expected \(1, 3\)",
     ),
     "eleven classes": (after(lengths=one_more), "there are 4 scores for 3 classes"),
-    "scores of the batch": (Honest(shares=True), "scores depend on the batch: .* change by 0"),
 }
 
 

@@ -23,17 +23,10 @@ def count(name, side=28, **options):
     return sum(p.numel() for p in network.parameters())
 
 
-def test_the_papers_cnn_has_35_million_parameters():
+def test_networks_are_as_large_as_in_the_literature():
     assert count("cnn") == 35_445_522  # Sabour et al. 2017: 35.4 M
-
-
-def test_the_average_pooling_network_has_5_million_parameters():
     assert count("average") == count("average", side=40) == 5_332_234  # Gu et al. 2021: 5.3 M
-
-
-def test_resnet_20_has_a_quarter_of_a_million_parameters():
-    # He et al. 2016, table 6: 0.27 M, for colour images
-    assert round(count("resnet") / 1e6, 2) == 0.27
+    assert round(count("resnet") / 1e6, 2) == 0.27  # He et al. 2016, table 6: for colour images
 
 
 def test_the_unpadded_cnn_with_9x9_kernels_is_about_as_large_as_capsnet():

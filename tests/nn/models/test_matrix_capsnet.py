@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from conftest import build_matrix
 from helpers.random_tensors import draw
 
 import capsviz
@@ -12,16 +13,7 @@ from capsviz.nn.links import Links
 from capsviz.tracing import from_children, verification
 
 SHAPE = (1, 17, 15)  # grids of 9 x 8, 4 x 3 and 2 x 1 places
-SMALL = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
-
-
-def build(**options):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = models.build("matrix_capsnet", SHAPE, 3, **{**SMALL, **options}).eval()
-        for layer in model.layers:  # of the classes' too: couplings far from even
-            torch.nn.init.normal_(layer.weight, std=0.8)
-        return model
+build = partial(build_matrix, SHAPE)
 
 
 @pytest.fixture
@@ -133,6 +125,8 @@ def test_a_layer_takes_couplings_and_the_others_route_on(layer, images):
     sums = even.couplings[-1].sum((1, 3)) if layer < 2 else even.couplings[-1].sum(2)
     if layer == 2:
         torch.testing.assert_close(sums, torch.ones_like(sums))
+    with pytest.raises(ValueError, match="couplings"):
+        capsviz.trace(model, images, layer=layer - 1, couplings=plain.couplings[-1])
 
 
 @pytest.mark.parametrize("name", ["em", "inverted_attention", "variational"])
@@ -193,13 +187,6 @@ def test_capsules_keep_their_precision_under_autocast(name, images):
     features = model.conv1(images).relu()
     close = partial(torch.testing.assert_close, rtol=0.02, atol=0.02)
     close(found[0], model.to_capsules(model.poses(features), model.logits(features)).poses)
-
-
-def test_couplings_of_another_layer_are_refused(images):
-    model = build()
-    others = capsviz.trace(model, images, layer=1).couplings[-1]
-    with pytest.raises(ValueError, match="couplings"):
-        capsviz.trace(model, images, couplings=others)
 
 
 def test_what_batch_norm_of_parents_has_seen_is_stored_by_the_names_of_earlier_files(images):

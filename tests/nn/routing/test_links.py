@@ -116,7 +116,7 @@ def test_slots_without_a_child_change_nothing(name):
 
 
 @every_routing
-def test_every_routing_takes_places(name):
+def test_every_routing_takes_places_and_couplings_that_are_given(name):
     votes, options = drawn(name)
     module = routing.get(name)
     found = route_places(module.route, votes, links=LINKS, **options, **rounds(name, 2))
@@ -131,15 +131,8 @@ def test_every_routing_takes_places(name):
         alone = module.route(votes[:, 4], **own, **rounds(name, 2))
         for a, b in zip(found, alone, strict=True):
             close(a[:, :, 4], b)
-
-
-@every_routing
-def test_given_couplings_are_used_at_every_place(name):
-    votes, options = drawn(name)
-    given = draw(Q, I, J, seed=6).softmax(-1)
-    found = route_places(
-        routing.get(name).route, votes, links=LINKS, couplings=given, **options, **rounds(name, 2)
-    )
+    options["couplings"] = given = draw(Q, I, J, seed=6).softmax(-1)
+    found = route_places(module.route, votes, links=LINKS, **options, **rounds(name, 2))
     close(found.couplings, given.expand_as(found.couplings))
     close(found.poses[0], found.poses[-1])
 
