@@ -43,10 +43,7 @@ def command(inputs, kind, parts, output, force):
 
     opened = options.open_inputs(inputs, shown=False)
     path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
-    if KINDS[kind]:
-        naming.refuse_file(path, force=force)
-    elif path.exists() and not force:
-        raise ValueError(f"{path} exists: choose another --output, or --force")
+    naming.refuse_file(path, force=force)
     if kind == "folder":
         export.to_folder(opened.model, opened.source, path)
         click.echo(f"wrote {path}: capsviz.load('{path}') opens it")

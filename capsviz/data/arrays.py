@@ -117,11 +117,7 @@ def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndar
 
 def _npz(path: Path, labels: str) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def _npy(path: Path, labels: str) -> dict[str, np.ndarray]:
-    return {path.stem: np.load(path, allow_pickle=False)}
+        return dict(file)
 
 
 def _mat(path: Path, labels: str) -> dict[str, np.ndarray]:
@@ -155,10 +151,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     except ValueError:  # labels are names
         others = [k for k in range(len(head)) if k != column]
         named = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
-        return {
-            "images": np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how),
-            "labels": named,
-        }
+        table = np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how)
+        return {"images": table, "labels": named}
     return {"images": np.delete(table, column, 1), "labels": table[:, column]}
 
 
@@ -181,7 +175,8 @@ def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 
 READERS: dict[str, Callable[[Path, str], dict[str, np.ndarray]]] = {
-    ".npz": _npz, ".npy": _npy, ".csv": _csv, ".mat": _mat, ".parquet": _parquet,
+    ".npz": _npz, ".npy": lambda path, labels: {path.stem: np.load(path, allow_pickle=False)},
+    ".csv": _csv, ".mat": _mat, ".parquet": _parquet,
 }  # fmt: skip
 
 

@@ -52,7 +52,11 @@ def _of_block(count: int, block: int) -> dict[str, torch.Tensor]:
 @cache
 def _enlarged():
     """Return images (1797, 1, 28, 28) uint8, labels (1797,), and the indices of each split."""
-    values = _source()
+    spec = find_spec("sklearn")  # to import it would take a second and a half
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the digits are scikit-learn's: pip install scikit-learn")
+    with gzip.open(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
+        values = np.loadtxt(file, delimiter=",")  # (1797, 65): 64 pixels from 0 to 16, the digit
     images = torch.from_numpy(values[:, :-1].reshape(-1, 1, 8, 8)).float() / 16
     images = torch.nn.functional.interpolate(
         images, (BOX, BOX), mode="bicubic", align_corners=False
@@ -63,15 +67,3 @@ def _enlarged():
     words = [line.split() for line in lines]
     places = {split: torch.tensor([int(n) for n in numbers]) for split, *numbers in words}
     return images, torch.from_numpy(values[:, -1]).long(), places
-
-
-def _source() -> np.ndarray:
-    """Return scikit-learn's file, 64 pixels from 0 to 16 and the digit (1797, 65).
-
-    Importing scikit-learn would take a second and a half.
-    """
-    spec = find_spec("sklearn")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("the digits are scikit-learn's: pip install scikit-learn")
-    with gzip.open(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
-        return np.loadtxt(file, delimiter=",")

@@ -97,11 +97,8 @@ def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channel
         )
     if not channels and coloured:
         doubts.append("pictures in colour are made grey: --image-channels 3 keeps the colour")
-    if (
-        channels == 3
-        and coloured
-        and (grey := [path.name for path in sizes if path not in coloured])
-    ):
+    grey = [path.name for path in sizes if path not in coloured]
+    if channels == 3 and coloured and grey:
         doubts.append(f"{len(grey)} pictures are grey among colour: {discovery.some(grey, 3)}")
     times = {path: max(height / h, width / w) for path, (h, w) in sizes.items()}
     path = max(times, key=lambda path: times[path])

@@ -217,7 +217,7 @@ def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: boo
     cards = [card for some in results.values() for card in some]
     for some in results.values() if about.apart else [cards]:
         for name in (*TERMS, "precision"):
-            if len(values := {str(_terms_of(card)[name]) for card in some}) > 1:
+            if len(values := {str((card["recipe"] | card["training"])[name]) for card in some}) > 1:
                 raise ValueError(
                     f"the results differ in {name} ({', '.join(sorted(values))}): put them into "
                     "two folders"
@@ -266,12 +266,6 @@ def _measures(cell: Cell, cards: list[dict]) -> list[str]:
 def _mean(values: list[float], digits: int) -> str:
     mean = f"{np.mean(values):.{digits}f}"
     return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
-
-
-def _terms_of(card: dict) -> dict:
-    """Return the settings that all runs of a table share."""
-    recipe = {name: card["recipe"][name] for name in TERMS}
-    return recipe | {"precision": card["training"]["precision"]}
 
 
 def _caption(about: reproductions.Table, cards: list[Any]) -> str:

@@ -42,10 +42,11 @@ class Gate:
             return await self.app(scope, receive, send)
         headers = dict(scope["headers"])
         visitor, is_new = self._visitor(headers.get(b"cookie", b"").decode("latin-1")), False
-        if self.token and visitor is None and self._is_invited(scope):
-            visitor, is_new = secrets.token_urlsafe(12), True
         if self.token and visitor is None:
-            return await _refuse(send, HTTPStatus.UNAUTHORIZED)
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if not _equal(given, self.token):
+                return await _refuse(send, HTTPStatus.UNAUTHORIZED)
+            visitor, is_new = secrets.token_urlsafe(12), True
         if self.under_way >= WAITING or (self.token and not self._takes(visitor, is_new, scope)):
             return await _refuse(send, HTTPStatus.TOO_MANY_REQUESTS)
         length = headers.get(b"content-length", b"0")
@@ -58,10 +59,6 @@ class Gate:
         finally:
             self.under_way -= 1
         return None
-
-    def _is_invited(self, scope) -> bool:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        return _equal(given, self.token)
 
     def _visitor(self, cookies: str) -> str | None:
         """Return the name in a cookie that was signed here; None: there is none."""

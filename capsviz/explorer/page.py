@@ -128,7 +128,11 @@ class Page:
             networks = self.choice.pair(self.choice.first, self.choice.beside)
         sample, about = given[self.sample], networks.about
         try:
-            sample = self._of_link(networks, parts) or sample
+            if "ink" in parts:
+                image = images.unpacked(parts["ink"], networks.dataset.image_shape)
+                sample = images.own(image, "drawing")
+            elif "digit" in parts:
+                sample = self.test_image(networks, parts["digit"], parts.get("index"))
         except ValueError as error:
             wrong.append(str(error))
         values, odd = settings.values_of(
@@ -238,14 +242,6 @@ class Page:
         """Return a test image, by its class and its number within the class."""
         origin: Any = {"digit": settings.number(digit), "index": settings.number(index or 0)}
         return Sample(*open_picture(networks.inputs, **origin)[:3], origin)
-
-    def _of_link(self, networks: Networks, parts) -> Sample | None:
-        if "ink" in parts:
-            image = images.unpacked(parts["ink"], networks.dataset.image_shape)
-            return images.own(image, "drawing")
-        if "digit" in parts:
-            return self.test_image(networks, parts["digit"], parts.get("index"))
-        return None
 
     def _controls(self, about: About, values: dict) -> dict:
         """Return controls with these values, and with the range that a network gives them."""

@@ -260,8 +260,7 @@ def open_networks(
         networks.append(Inputs(model, first.dataset, spec, check_fit(model, first.dataset)))
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
-        notice = check_fit(model, first.dataset)
-        networks.append(Inputs(model, first.dataset, str(name), notice))
+        networks.append(Inputs(model, first.dataset, str(name), check_fit(model, first.dataset)))
     apart = apart_from_shipped([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
         raise ValueError(f"expected different networks, got {', '.join(apart)}")
@@ -269,23 +268,20 @@ def open_networks(
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of networks, never one of other weights that are shipped: "mine", not "digits"."""
+    """Names of networks, never one of other weights that are shipped: "mine", not "digits".
+
+    A name that several have is replaced by the run's folder or file, or its path, if not shipped.
+    """
     others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
-    return _apart([*names, *others], [*sources, *others])[: len(names)]
-
-
-def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names; for a name that several have the run's folder or file, or its path, if not shipped."""
-
-    names = list(own)
+    apart = [*names, *others]
     for call in (_short, lambda name, source: source):
-        names = [
+        apart[: len(names)] = [
             call(name, source)
-            if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
+            if apart.count(now) > 1 and _known(source) not in checkpoints.shipped()
             else now
-            for now, name, source in zip(names, own, sources, strict=True)
+            for now, name, source in zip(apart, names, sources, strict=False)
         ]
-    return names
+    return apart[: len(names)]
 
 
 def _short(name: str, source: str) -> str:

@@ -150,8 +150,7 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor, metric: str = "l
 
 def multi_hot(labels: Tensor, classes: int) -> Tensor:
     """Class numbers (B,), or (B, K) of several in one image, -> zeros and ones (B, J)."""
-    several = labels[:, None] if labels.dim() == 1 else labels
-    return one_hot(several, classes).amax(1)
+    return one_hot(labels[:, None].flatten(1), classes).amax(1)
 
 
 def agreement(votes: Tensor, poses: Tensor) -> Tensor:

@@ -265,12 +265,13 @@ def _recalled(
     states = tuple((tensor.data_ptr(), tensor._version, _content(tensor)) for tensor in tensors)
     device = tensors[0].device if tensors else images.device
     key = (id(model), _digest(images), states, manner(device), *options.values())
-    if key in entries and _covers(entries[key].kept, parts):
+    earlier = entries[key].kept if key in entries else ()
+    within = {"last"} if "activations" in earlier else set()  # these hold it
+    if key in entries and {*parts} <= {*earlier, *within}:
         traced = entries[key].traced
     else:
         plain = options["couplings"] is None and options["iterations"] is None
         more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
-        earlier = entries[key].kept if key in entries else ()
         kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
         traced = replace(run(kept), images=images[:0].cpu())
         size = sum(_bytes(value) for value in vars(traced).values())
@@ -298,10 +299,3 @@ def _digest(images: Tensor) -> tuple:
 def _content(tensor: Tensor) -> int:
     """Return a hash of a tensor: fused optimisers, and what writes to `data`, count no version."""
     return int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
-
-
-def _covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Return whether a trace that kept some parts can answer for others."""
-    return set(parts) - {"last"} <= set(kept) and (
-        "last" not in parts or bool({"last", "activations"} & set(kept))
-    )

@@ -77,14 +77,6 @@ def plugin_routings(model: Any) -> list[str]:
     return sorted(name for name in names if name in known and not known[name].ours)
 
 
-def _peculiar(model: Any) -> dict[str, str]:
-    """Return what a network, or a plug-in routing of it, says to be meant."""
-    said: dict[str, str] = {}
-    for name in plugin_routings(model):
-        said |= getattr(routing.get(name), "PECULIAR", {})
-    return said | dict(abilities(model).peculiar)
-
-
 def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     """Yield what is wrong with what a network, in evaluation mode, shows, worst first.
 
@@ -102,7 +94,9 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
             f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
             "softmax or a sigmoid; of lengths above 1 `capsviz check` says why"
         )
-    said = _peculiar(model)
+    said = dict(abilities(model).peculiar)
+    for name in plugin_routings(model):
+        said |= getattr(routing.get(name), "PECULIAR", {})
     for name, difference in _differences(whole).items():
         if name not in said:
             yield f"{difference}: {MEANT.format(name)}"
@@ -306,20 +300,16 @@ def _sums(traced: dict) -> str | None:
         return f"votes have {total.shape[-1]} numbers, but poses {poses.shape[-1]}"
     felt = (poses.norm(dim=-1) > 1e-6) & (total.norm(dim=-1) > 1e-12)
     worst = float(cosine_similarity(total, poses, dim=-1)[felt].min()) if felt.any() else 1.0
-    if worst > PARALLEL or any(
-        _in_proportion(one, poses) for one in (total, layer_norm(total, total.shape[-1:]))
-    ):
+    if worst > PARALLEL:
         return None
+    for one in (total, layer_norm(total, total.shape[-1:])):  # each number a function of another's
+        values, others = (part - part.mean(0) for part in (one, poses))
+        if (cosine_similarity(values, others, dim=0).abs() > PARALLEL).all():
+            return None
     return (
         "the votes do not give the poses: the sum of couplings times votes points elsewhere "
         f"(cosine {worst:.4f} at worst)"
     )
-
-
-def _in_proportion(values: Tensor, others: Tensor) -> bool:
-    """Return whether each number of a pose (B, J, E) is an own linear function of another one."""
-    values, others = (one - one.mean(0) for one in (values, others))
-    return bool((cosine_similarity(values, others, dim=0).abs() > PARALLEL).all())
 
 
 # Interventions, positions, decoder

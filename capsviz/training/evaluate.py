@@ -102,7 +102,7 @@ def evaluate(
     answers, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
     device = next(model.parameters()).device
-    classes, truth = len(dataset.classes), _columns(dataset.labels)
+    classes, truth = len(dataset.classes), dataset.labels[:, None].flatten(1)  # (N, K)
     with inference(model):
         for start in progress(range(0, len(dataset), batch_size)):
             batch = slice(start, start + batch_size)
@@ -160,7 +160,7 @@ def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
 
     Lengths are (B, J), labels (B,) or (B, K), different from one another in each image.
     """
-    truth = _columns(labels)
+    truth = labels[:, None].flatten(1)
     winners = longest(lengths, truth.shape[1])
     return (winners.sort(1).values == truth.sort(1).values).all(1)
 
@@ -185,8 +185,3 @@ def _sse(model, poses: Tensor, winners: Tensor, labels: Tensor, alone: Tensor) -
         for k in range(winners.shape[1])
     ]
     return torch.stack(each).mean(0)
-
-
-def _columns(labels: Tensor) -> Tensor:
-    """(B,) or (B, K) -> (B, K)."""
-    return labels[:, None] if labels.dim() == 1 else labels

@@ -47,8 +47,7 @@ class Epoch:
 
 def best_epoch(history: list[Epoch]) -> int:
     """Return the epoch with the highest validation accuracy; of equals, the lowest loss."""
-    best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
-    return best.epoch
+    return max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss)).epoch
 
 
 def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:

@@ -78,10 +78,8 @@ class Recipe:
     @property
     def training_data_options(self) -> dict:
         """Options of the data set for training images: whole, as training crops at random."""
-        own = {
-            name: getattr(self, name) or None for name in ("image_size", "image_channels", "pad_px")
-        }
-        return {**self.dataset_options, **{k: v for k, v in own.items() if v is not None}}
+        own = {name: getattr(self, name) for name in ("image_size", "image_channels", "pad_px")}
+        return self.dataset_options | {name: value for name, value in own.items() if value}
 
     def __post_init__(self):
         if own := sorted({"name", "image_shape", "classes"} & set(self.options)):

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import torch
-from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import GROWTH, PRODUCTS, last_before, noise
@@ -51,7 +50,10 @@ def mixed_positions(candidate: Candidate) -> Judgement:
     most, mixed, total = int(of_each.max()), int((of_each > 1).sum()), len(of_each)
     numbers = {"positions": most, "capsules": mixed}
     if most == count and mixed == total:
-        if not _are_maps(capsules):
+        # Of a whole map a position changes one component, and the length: all by one factor.
+        ratio = capsules[1:] / capsules[:1]
+        own = (ratio / ratio.median(2, keepdim=True).values - 1).abs() > CLOSE
+        if (own.sum(0) > 1).any() or (own.any(2).sum(0) <= 1).any():
             raise SkippedError("a layer between features and capsules mixes all positions")
         return warns(
             f"each of {total} capsules is a whole feature map of {height} × {width}, and has no "
@@ -65,16 +67,6 @@ def mixed_positions(candidate: Candidate) -> Judgement:
     return passes(
         f"each of {total} capsules depends on one position of {height} × {width}", positions=most
     )
-
-
-def _are_maps(capsules: Tensor) -> bool:
-    """Whether capsules are whole maps, squashed: a position changes one component, and the length.
-
-    The length changes all components by one factor.
-    """
-    change = capsules[1:] / capsules[:1]
-    moved = (change / change.median(2, keepdim=True).values - 1).abs() > CLOSE
-    return bool((moved.sum(0) <= 1).all() and (moved.any(2).sum(0) > 1).all())
 
 
 @check
