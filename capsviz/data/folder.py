@@ -41,7 +41,7 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
     """
     if image_channels not in (0, 1, 3):
         raise ValueError(f"image_channels must be 1 or 3, got {image_channels}")
-    size, channels = image_size or SIDE, image_channels or 1
+    size, channels = SIDE if image_size == () else image_size, image_channels or 1
     ready, unused = sources(root)
     samples, classes = _samples(ready, split, root)
     height, width = opening.height_and_width(size)
