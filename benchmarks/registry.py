@@ -112,7 +112,7 @@ def main(show: str | None, folder: str, only: str, jobs: int, check: bool) -> No
             click.echo(f"{entry['name']}: {json.dumps(found, ensure_ascii=False)}")
             if "error" not in found:
                 entry["measured"] = entry.get("measured", {}) | found
-    FILE.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", "utf-8")
+                FILE.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
