@@ -25,7 +25,7 @@ def table(words: str) -> str:
     """Return what came out: "assignment", "context", "geometry" or "maps"."""
     if words == "maps":
         return maps()
-    results = _results()
+    results = {name: one.result for name, one in bound().items()}
     if words == "assignment":
         header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
                   "evidence", "evidence, uniform couplings", "one position alone"]  # fmt: skip
@@ -47,21 +47,15 @@ def table(words: str) -> str:
     return markdown(["routing", "runs", *header], rows).rstrip()
 
 
-def _results() -> dict:
-    """Return the results by routing, and whether positions share their matrices."""
-    each = bound().items()
-    return {name + ", shared matrices" * (kind == "type"): one.result for (name, kind), one in each}
-
-
 def summary() -> str:
     """Return the coupling beside its control, and what it follows, in one table."""
     header = ["routing", "runs", "coupling: AUROC", "control: one position alone",
               "follows the unseen part, %", "control: distractor follows, %"]  # fmt: skip
     rows = []
-    for name, one in _results().items():
-        coupling, *_, alone = _assigned(one)
-        shares = (percent(one.follows[k, -1]).removesuffix(" %") for k in (0, 1))
-        rows.append([name, str(number_of_runs(one.viewpoint)), coupling, alone, *shares])
+    for name, one in bound().items():
+        coupling, *_, alone = _assigned(one.result)
+        shares = (percent(one.result.follows[k, -1]).removesuffix(" %") for k in (0, 1))
+        rows.append([name, str(number_of_runs(one.result.viewpoint)), coupling, alone, *shares])
     return markdown(header, rows).rstrip()
 
 
@@ -73,7 +67,7 @@ def _assigned(result) -> list[str]:
 
 def maps() -> str:
     """Return how well maps find the whole among distractors, with two routings."""
-    results = [bound()[name, "own"].result for name in ("dynamic", "uniform")]
+    results = [bound()[name].result for name in ("dynamic", "uniform")]
     rows = [
         [name.removesuffix(" (pixels)").replace("ink", "brightness"),
          "pixels" if name.endswith("(pixels)") else "positions",

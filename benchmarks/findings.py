@@ -889,16 +889,12 @@ def detection() -> Finding:
 
 def binding() -> Finding:
     """Couplings scored against the truth of which part belongs to which whole."""
-    every = {
-        name + ", shared matrices" * (kind == "type"): one for (name, kind), one in bound().items()
-    }
-    rows = {}
-    for label, one in every.items():
-        result = one.result
+    every, rows = bound(), {}
+    known = {label: one.result for label, one in every.items()}
+    for label, result in known.items():
         areas = [plain(_area(result, score)) for score in (COUPLING, ALONE, EVIDENCE, UNIFORM)]
         follow = [percent(result.follows[k, -1]) for k in (0, 1)]
         rows[label] = [label, *areas, *follow, str(columns.number_of_runs(result.viewpoint))]
-    known = {label: one.result for label, one in every.items()}
     dynamic = known["dynamic"]
     return Finding(
         all(_area(one, COUPLING).low <= _area(one, ALONE).high for one in known.values())

@@ -57,14 +57,15 @@ def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
     raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
 
 
-def bound() -> dict[tuple[str, str], Source]:
-    """Return the scores on `assemblies`, by routing and by whose matrices; ours comes last."""
+def bound() -> dict[str, Source]:
+    """Return the scores on `assemblies`, by routing and whether it shares matrices; ours last."""
     found = {}
     for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
         _, _, matrices, name, *_ = path.stem.split("-")
-        found[name.replace("_", "-"), matrices] = shipped(f"binding/{path.name}")
+        label = name.replace("_", "-") + ", shared matrices" * (matrices == "type")
+        found[label] = shipped(f"binding/{path.name}")
     ours = shipped("binding-assemblies-*-far.json")
-    return found | {("dynamic, `assemblies`", "type"): ours}
+    return found | {"dynamic, `assemblies`, shared matrices": ours}
 
 
 def accuracies(recipe: str) -> dict[int, float]:

@@ -97,9 +97,13 @@ class Panel(NamedTuple):
             return self.caption(result).split("\n")
         if self.caption:
             return self.caption.format(**result._asdict()).split("\n")
+        return self.about.removeprefix("Draw ").rstrip(".").split(". ")
+
+    @property
+    def about(self) -> str:
+        """The first paragraph of the docstring of `draw`."""
         text = inspect.getdoc(getattr(self.draw, "func", self.draw)) or ""
-        text = " ".join(text.partition("\n\n")[0].split())
-        return text.removeprefix("Draw ").rstrip(".").split(". ")
+        return " ".join(text.partition("\n\n")[0].split())
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]

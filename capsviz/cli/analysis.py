@@ -6,7 +6,6 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 
 from __future__ import annotations
 
-import inspect
 import shutil
 import typing
 from collections.abc import Callable, Sequence
@@ -226,8 +225,7 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
     known = analysis.all_panels
     if "list" in names:
         for name, one in known.items():
-            text = inspect.getdoc(getattr(one.draw, "func", one.draw)) or ""
-            first = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+            first = one.about.partition(". ")[0].removesuffix(".")
             click.echo(f"{name:24}{first}".rstrip())
         return True
     if wrong := [name for name in names if name not in known]:

@@ -82,7 +82,7 @@ def caption(
     if width is not None:
         missing, omitted = arrangement.left_out(drawn, result, inches(width))
     drawn = {name: one for name, one in drawn.items() if name not in missing}
-    texts = [own.caption_of(result, list(drawn)) if panel or missing else own.caption(result, part)]
+    texts = [own.caption_of(result, list(drawn))]
     if missing or omitted:
         texts.append(f"Left out for lack of room: {', '.join([*missing, *omitted])}.")
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
