@@ -225,6 +225,7 @@ def _drawn(
                 "--output"
             )
         begin(stem)
+        allocator.trim()
         paths = results.save(
             output / stem, name, result, formats=formats, width=width, options=settings.recorded,
             card=inputs.model.card, device=str(inputs.device), command=settings.command,
