@@ -305,10 +305,13 @@ def _targets(made: Assemblies) -> np.ndarray:
 
 def components(fit: Assemblies, others: list[Assemblies]) -> list[Tensor]:
     """Return principal components of pixels (N, 16), of the images that they are fitted on."""
-    x = fit.images.flatten(1).double()
-    mean = x.mean(0)
-    axes = torch.linalg.svd(x - mean, full_matrices=False).Vh[:COMPONENTS].T
-    return [(one.images.flatten(1).double() - mean) @ axes for one in (fit, *others)]
+    from sklearn.decomposition import PCA  # takes time to import
+
+    pixels = [one.images.flatten(1).double().numpy() for one in (fit, *others)]
+    n = len(pixels[0])
+    few = PCA(min(COMPONENTS, n), svd_solver="arpack" if n > COMPONENTS else "full", random_state=0)
+    few.fit(pixels[0])
+    return [torch.from_numpy(few.transform(one)) for one in pixels]
 
 
 def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
