@@ -22,6 +22,7 @@ SHORT = {
     "votes from the true poses": "true poses (ceiling)",
     "votes from part types alone": "part types (floor)",
     "couplings of another image at the position": "another image's coupling",
+    "ink (pixels)": "brightness, pixels",
     "positions of the other part": "other part of the whole",
     "positions of a distractor": "distractor",
     "positions of the other part, untrained": "untrained network",

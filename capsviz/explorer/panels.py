@@ -10,6 +10,7 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses.routing import NEAR_UNIFORM as NEARLY
+from capsviz.analyses.routing import SUM
 from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
@@ -130,7 +131,8 @@ def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
     near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
-    text = NEAR_UNIFORM if near and settings.how.couplings is None else ""
+    sums_to_1 = abs(trace.couplings[-1].sum(-1).mean() - 1) <= SUM
+    text = NEAR_UNIFORM if near and sums_to_1 and settings.how.couplings is None else ""
     return drawing.note(text) + drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}",
         f"{what} of each class after this iteration. The last iteration is the prediction.",

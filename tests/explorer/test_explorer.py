@@ -566,3 +566,12 @@ serve.end()
 def test_it_ends_in_order_while_a_request_is_computed():
     done = subprocess.run([sys.executable, "-c", COMPUTING], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "cleared\n", "")
+
+
+@pytest.mark.parametrize(("total", "said"), [(1, True), (2, False)])
+def test_couplings_that_do_not_sum_to_1_are_not_called_uniform(networks, total, said):
+    found = panels.find(networks, networks.dataset.images[:1].float() / 255, chosen())
+    even = {"couplings": np.full((1, 2, 3), total / 3), "effective_classes": 3, "coupling_sd": 0.01}
+    found = found._replace(trace=found.trace._replace(**even))
+    shown = panels.iterations(found, networks, chosen())
+    assert (panels.NEAR_UNIFORM[:40] in shown) == said
