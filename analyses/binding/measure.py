@@ -497,8 +497,8 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
         known = one[np.isfinite(one)]
         if len(known) < 2:
             continue
-        means[k], n = known.mean(), len(known)
-        counts.add(n)
+        counts.add(n := len(known))
+        means[k] = known.mean()
         if (known == 0.5).all():  # by definition
             ends[k] = 0.5
         elif np.isin(known, (0, 0.5, 1)).all():
@@ -507,8 +507,8 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
             half = student(n) * known.std(ddof=1) / np.sqrt(n)
             ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
     shape = values.shape[:-1]
-    n = counts.pop() if len(counts) == 1 else None
-    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), n)
+    shared = counts.pop() if len(counts) == 1 else None
+    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), shared)
 
 
 def _example(model, two, grid) -> dict:

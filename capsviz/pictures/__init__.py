@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from capsviz.pictures import strokes
 from capsviz.pictures.opening import cover, load
@@ -137,7 +138,6 @@ def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.nd
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resize (h, w, C) to (height, width, C), with antialiasing."""
-    from torchvision.transforms import functional  # takes time to import
-
-    planes = torch.from_numpy(np.ascontiguousarray(pixels, np.float32)).permute(2, 0, 1)
-    return functional.resize(planes, [height, width], antialias=True).permute(1, 2, 0).numpy()
+    planes = torch.from_numpy(np.ascontiguousarray(pixels, np.float32)).permute(2, 0, 1)[None]
+    small = interpolate(planes, (height, width), mode="bilinear", antialias=True)
+    return small[0].permute(1, 2, 0).numpy()

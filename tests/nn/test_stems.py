@@ -5,6 +5,7 @@ import torch
 
 from capsviz import discovery
 from capsviz.nn import models, routing, stems
+from capsviz.nn.stems import resnet
 from capsviz.tracing import trace
 
 DTYPE = torch.float64
@@ -72,3 +73,15 @@ def test_a_trace_says_what_votes_are_multiplied_by(name):
     mass = seen.couplings * seen.child_activations[..., None]
     assert torch.allclose(seen.weights, mass / mass.sum(2, keepdim=True), atol=1e-6)
     assert seen.factors is seen.weights
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_residual_block_is_torchvisions(stride):
+    from torchvision.models.resnet import BasicBlock
+
+    shortcut = torch.nn.Conv2d(4, 6, 1, stride)
+    theirs = BasicBlock(4, 6, stride, shortcut)
+    own = resnet.Block(4, 6, stride, shortcut)
+    own.load_state_dict(theirs.state_dict())
+    images = torch.randn(3, 4, 9, 9)
+    assert torch.equal(own(images), theirs(images))

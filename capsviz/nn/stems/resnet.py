@@ -7,7 +7,6 @@ average and its classes: 16, 32, 64 channels at full, half and quarter size. A c
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock
 
 from capsviz.nn.computation import channels_last
 from capsviz.nn.stems import Stem
@@ -57,6 +56,24 @@ def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Se
                 shortcut = nn.Sequential(
                     nn.Conv2d(width, after, 1, stride, bias=False), nn.BatchNorm2d(after)
                 )
-            groups.append(BasicBlock(width, after, stride, shortcut))
+            groups.append(Block(width, after, stride, shortcut))
             width = after
     return nn.Sequential(*groups)
+
+
+class Block(nn.Module):
+    """torchvision's `BasicBlock`, whose import takes two seconds and 150 MB."""
+
+    def __init__(self, width: int, after: int, stride: int = 1, shortcut: nn.Module | None = None):
+        super().__init__()
+        self.conv1 = nn.Conv2d(width, after, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.downsample = shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two convolutions (B, C, h, w), and what they are added to."""
+        out = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu_()))
+        out += x if self.downsample is None else self.downsample(x)
+        return out.relu_()
