@@ -182,9 +182,12 @@ def _key(figure, width: float, heading: str) -> int:
         if heading:
             figure.suptitle(heading, fontsize=LETTERS)
         return lines
-    longest = max(len(line) for label in entries for line in label.split("\n"))
-    columns = max(1, min(len(entries), int(width / (0.42 + 0.054 * longest))))
-    down = -(-len(entries) // columns)
+    letters = [max(map(len, label.split("\n"))) for label in entries]
+    for columns in range(len(entries), 0, -1):
+        parts = np.array_split(letters, columns)  # as matplotlib does
+        if sum(0.42 + 0.052 * max(part) for part in parts) <= width:
+            break
+    down = len(parts[0])
     columns = -(-len(entries) // down)
     figure.legend(
         [*every.values()], entries, loc="outside upper center", ncols=columns,
