@@ -2,7 +2,6 @@
 
 from benchmarks.findings import NONE, percent, plain
 from benchmarks.shipped import bound
-from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 
 SHARES = {  # of images or pairs, by table
@@ -36,9 +35,7 @@ def table(words: str) -> str:
             name: [percent(share(one)).removesuffix(" %") for share in SHARES[words].values()]
             for name, one in results.items()
         }
-    rows = [
-        [name, str(number_of_runs(results[name].viewpoint)), *row] for name, row in found.items()
-    ]
+    rows = [[name, str(results[name].viewpoint.training_runs), *row] for name, row in found.items()]
     if words == "assignment":
         *_, last = results.values()
         for name in CONTROLS:
@@ -55,7 +52,7 @@ def summary() -> str:
     for name, one in bound().items():
         coupling, *_, alone = _assigned(one.result)
         shares = (percent(one.result.follows[k, -1]).removesuffix(" %") for k in (0, 1))
-        rows.append([name, str(number_of_runs(one.result.viewpoint)), coupling, alone, *shares])
+        rows.append([name, str(one.result.viewpoint.training_runs), coupling, alone, *shares])
     return markdown(header, rows).rstrip()
 
 

@@ -894,7 +894,7 @@ def binding() -> Finding:
     for label, result in known.items():
         areas = [plain(_area(result, score)) for score in (COUPLING, ALONE, EVIDENCE, UNIFORM)]
         follow = [percent(result.follows[k, -1]) for k in (0, 1)]
-        rows[label] = [label, *areas, *follow, str(columns.number_of_runs(result.viewpoint))]
+        rows[label] = [label, *areas, *follow, str(result.viewpoint.training_runs)]
     dynamic = known["dynamic"]
     return Finding(
         all(_area(one, COUPLING).low <= _area(one, ALONE).high for one in known.values())

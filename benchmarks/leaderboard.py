@@ -12,7 +12,6 @@ from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
 from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard
-from capsviz.results.leaderboard.columns import number_of_runs
 from capsviz.results.tables import markdown
 
 PAGE = root() / "docs/leaderboard.md"
@@ -82,7 +81,7 @@ def cells(table, names: Sequence[str]) -> list[list[str]]:
 def doses() -> str:
     """Return the doses of every shipped network, or recipe with several runs, that has them."""
     rows = [
-        [name.strip("`"), str(number_of_runs(one.half)), *(dose_text(one, kind) for kind in KINDS)]
+        [name.strip("`"), str(one.half.training_runs), *(dose_text(one, kind) for kind in KINDS)]
         for name, one in everywhere("transplant-*-by-dose-*", "Doses")
     ]
     return markdown(["network", "runs", *KINDS], rows)

@@ -95,9 +95,13 @@ class Panel(NamedTuple):
         """Return its part of the sentence of a caption, and further sentences."""
         if callable(self.caption):
             return self.caption(result).split("\n")
-        if self.caption:
-            return self.caption.format(**result._asdict()).split("\n")
-        return self.about.removeprefix("Draw ").rstrip(".").split(". ")
+        text = self.caption or self.about.removeprefix("Draw ").rstrip(".").replace(". ", "\n")
+        if not text:
+            raise ValueError(f"{self.draw} has no docstring 'Draw ...', and its panel no `caption`")
+        try:
+            return text.format(**result._asdict()).split("\n")
+        except KeyError as error:
+            raise ValueError(f"the caption '{text}' names {error}, which is no field") from error
 
     @property
     def about(self) -> str:
@@ -106,6 +110,7 @@ class Panel(NamedTuple):
         return " ".join(text.partition("\n\n")[0].split())
 
 
+RULES = "axes", "formats", "titles", "over_runs", "some", "references"  # of a result's fields
 Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
 Fill = Annotated[
     Literal["black", "edge", "mean"],
@@ -173,6 +178,7 @@ class Analysis:
     # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
     how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "{distance} parts"
+    unit: ClassVar[str] = "images"  # that intervals are over
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
     # along their first axis; None: all short ones
 
@@ -304,10 +310,13 @@ class Analysis:
 
     def intervals(self, result) -> str:
         """Return what the bars and bands of its panels are."""
+        from capsviz.statistics.numbers import estimates_of
+
         known = hasattr(result, "n") and hasattr(result, "dataset")
-        over = f"{result.n:,} images of {result.dataset}" if known else "images"
-        how = f" ({self.how})".format(**result._asdict()) if self.how else ""
-        return f"95 % intervals over {over}{how}"
+        runs = max((one.training_runs for _, _, one in estimates_of(result)), default=1)
+        over = f"{result.n:,} {self.unit} of {result.dataset}" if known else self.unit
+        how = f" ({self.how})".format(**result._asdict()) if self.how and runs == 1 else ""
+        return f"95 % intervals over {f'{runs} training runs and ' * (runs > 1)}{over}{how}"
 
     def findings(self, result) -> str:
         """The printed lines: the verdict, then the estimates of `headline` with their intervals."""
@@ -428,7 +437,18 @@ def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
     for one in kinds:
         if not hasattr(getattr(one, "Result", None), "_fields"):
             raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")
+        _require_fields(one)
     return tuple(one() for one in dict.fromkeys(kinds))
+
+
+def _require_fields(kind: type[Analysis]) -> None:
+    """Refuse rules for what is no field of the result: ValueError."""
+    fields: list[str] = list(kind.Result._fields)  # type: ignore[attr-defined]
+    for rule in (*RULES, "headline"):
+        for name in getattr(kind if rule == "headline" else kind.Result, rule, None) or ():
+            if name not in fields:
+                unknown = discovery.unknown("field", name, fields)
+                raise ValueError(f"`{rule}` of {kind.__name__}: {unknown}")
 
 
 def _parameters(kind: type[Analysis]) -> list[tuple[str, inspect.Parameter, Any]]:
@@ -457,6 +477,8 @@ def _option(name: str, default, hint: Any) -> Option:
     choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
     several = typing.get_origin(kind) is tuple
     given: dict[type, Any] = {type(one): one for one in about}
+    if default is inspect.Parameter.empty:
+        raise ValueError(f"the option '{name}' of `measure` has no default")
     return Option(
         name,
         str if choices else typing.get_args(kind)[0] if several else kind,

@@ -98,7 +98,8 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     """
     known = entries(package)
     if not isinstance(name, str) or name not in known:  # of a file, anything
-        raise ValueError(unknown(what, str(name), sorted(known)))
+        words = unknown(what, str(name), sorted(known))
+        raise ValueError(f"{words}; plug-ins are found where ${PLUGINS} says")
     entry = known[name]
     if entry.ours:
         return importlib.import_module(entry.module)

@@ -129,7 +129,7 @@ class Binding(Analysis):
 
     def heading(self, result, part="") -> str:
         n = result.relevance.n if part == "relevance" else result.n  # maps are of fewer images
-        return f"{int(np.max(n)):,} images of {result.dataset}; bars and bands: 95 %"
+        return f"{n:,} images of {result.dataset}; bars and bands: 95 %"
 
     def stem(self, base, result) -> str:
         return f"{base}-{result.distance}"

@@ -489,16 +489,16 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
 def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
     """Mean over images (..., N), NaN left out: Wilson's interval of shares, else Student's.
 
-    Shares are values of 0, 1/2 and 1. The estimate's n is None where numbers of images differ.
+    Shares are values of 0, 1/2 and 1. Of differing numbers of images, `n` is the largest.
     """
-    flat, counts = values.reshape(-1, values.shape[-1]), set()
+    flat, counts = values.reshape(-1, values.shape[-1]), set[int]()
     means, ends = np.full(len(flat), np.nan), np.full((len(flat), 2), np.nan)
     for k, one in enumerate(flat):
         known = one[np.isfinite(one)]
         if len(known) < 2:
             continue
-        counts.add(n := len(known))
-        means[k] = known.mean()
+        means[k], n = known.mean(), len(known)
+        counts.add(n)
         if (known == 0.5).all():  # by definition
             ends[k] = 0.5
         elif np.isin(known, (0, 0.5, 1)).all():
@@ -507,8 +507,7 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
             half = student(n) * known.std(ddof=1) / np.sqrt(n)
             ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
     shape = values.shape[:-1]
-    shared = counts.pop() if len(counts) == 1 else None
-    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), shared)
+    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), max(counts, default=0))
 
 
 def _example(model, two, grid) -> dict:

@@ -36,14 +36,12 @@ class Exchange(Analysis):
     note = ""  # after the number of pairs, in the heading of a figure
     steps = ""  # what is exchanged one after the other, in the names of files
     any_input = True
+    unit = "pairs of images"
 
     def heading(self, result, part="") -> str:
         if not hasattr(result, "n"):
             return ""
         return f"{result.n:,} pairs of {result.dataset} images{self.note}; bars and bands: 95 %"
-
-    def intervals(self, result) -> str:
-        return f"95 % intervals over {result.n:,} pairs of images of {result.dataset}"
 
     def stem(self, base, result) -> str:
         if not self.steps:

@@ -36,7 +36,8 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
     own = {k: one for file in files if files[file].ours for k, one in _offered(file).items()}
     others = [file for file in files if not files[file].ours]
     if twice := set(own) & set(others):
-        raise ValueError(f"two checks are called '{twice.pop()}': rename that of the plug-in")
+        place = discovery.source(PITFALLS, name := twice.pop())
+        raise ValueError(f"two checks are called '{name}': rename that of the plug-in, {place}")
     order: dict[str, Check] = {}
 
     def add(name: str, *later: str) -> None:

@@ -45,6 +45,11 @@ def command(kind, name, folder):
         if name in discovery.names(package):
             where = discovery.source(package, name)
             raise ValueError(f"the {kind} '{name}' exists in {where}: choose another name")
+    if kind == "check":
+        from capsviz.checks import checks
+
+        if name in checks():
+            raise ValueError(f"the check '{name}' exists: choose another name")
     place = folder / own.rpartition(".")[2]
     files = {
         place / f"{name}.py": f"{kind}.txt",

@@ -9,8 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.routing import NEAR_UNIFORM as NEARLY
-from capsviz.analyses.routing import SUM
+from capsviz.analyses.routing import spread
 from capsviz.analyses.view import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.networks import Networks
@@ -30,11 +29,6 @@ MEANINGS = {  # of each intervention
     "follows the other image.",
 }
 SAME = "In this network uniform couplings and one iteration are the same: routing starts uniform."
-NEAR_UNIFORM = (
-    "All couplings are close to uniform. Their size is not their effect: the small shifts of many "
-    "capsules add up, and can carry the class. Compare the bars with those of uniform couplings; "
-    "`capsviz transplant` measures the effect."
-)
 score_name = functools.lru_cache(maxsize=8)(tracing.score_name)  # which takes a pass
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a test image."
 PROBABILITY = "Probability of each class. The sum is 1."
@@ -124,15 +118,14 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
-    """Draw scores after an iteration, and say so where the couplings are close to uniform."""
+    """Draw scores after an iteration, and say how far the couplings are from uniform."""
     trace, classes = answers.trace, networks.dataset.classes
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
-    near = trace.effective_classes >= NEARLY * len(trace.lengths) and trace.coupling_sd > 0
-    sums_to_1 = abs(trace.couplings[-1].sum(-1).mean() - 1) <= SUM
-    text = NEAR_UNIFORM if near and sums_to_1 and settings.how.couplings is None else ""
+    said = spread(trace.effective_classes, trace.couplings[-1], trace.coupling_sd)
+    text = "" if settings.how.couplings else said.replace("parents", "classes")
     return drawing.note(text) + drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}",
         f"{what} of each class after this iteration. The last iteration is the prediction.",

@@ -164,6 +164,9 @@ def save(
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
+    numbers.rows(result)  # before anything is written
+    for part in parts(analysis, result):
+        contract.of_result(analysis, type(result).__name__).caption(result, part)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,

@@ -241,7 +241,6 @@ def _drawn(
             digests = _digests(output, files)
             entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
         yield entries
-        allocator.trim()
         start = time.perf_counter()
 
 

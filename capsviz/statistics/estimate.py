@@ -31,6 +31,8 @@ class Estimate:
             raise ValueError(
                 f"expected intervals {(*value.shape, 2)} of values {value.shape}, got {ci95.shape}"
             )
+        if (ci95[..., 0] > ci95[..., 1]).any():
+            raise ValueError("the lower end of an interval is above the upper one")
         runs = value.shape if self.runs is None else np.shape(self.runs)[1:]
         if runs != value.shape:
             raise ValueError(f"expected runs' values {value.shape}, as their mean, got {runs}")
@@ -67,6 +69,11 @@ class Estimate:
 
     def __format__(self, form: str) -> str:
         return with_interval(float(self.value), self.ci95, form)
+
+    @property
+    def training_runs(self) -> int:
+        """Number of training runs that it is the mean of."""
+        return 1 if self.runs is None else len(self.runs)
 
     def undrawn(self) -> Estimate:
         """Without its resamples: where they are of other units in another training run."""

@@ -211,19 +211,22 @@ def estimates_of(result: NamedTuple):
 
 
 def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """Names along each axis of a field, as `axes` of its class says; else by number."""
-    axes = getattr(result, "axes", {}).get(name, ())
-    axes = axes if len(axes) == len(shape) else [None] * len(shape)
-    named = [
-        _named(result, axis, size) if isinstance(axis, str) else axis
-        for axis, size in zip(axes, shape, strict=True)
-    ]
-    return [
-        [str(k) for k in range(1, size + 1)]
-        if names is None or len(names) != size
-        else [text if isinstance(text, str) else f"{text:g}" for text in names]
-        for names, size in zip(named, shape, strict=True)
-    ]
+    """Names along each axis of a field, as `axes` of its class says; else by number.
+
+    ValueError for other numbers of names than of values.
+    """
+    axes = getattr(result, "axes", {}).get(name, [None] * len(shape))
+    if len(axes) != len(shape):
+        raise ValueError(f"`axes` names {len(axes)} axes of '{name}', which has {len(shape)}")
+    labels = []
+    for axis, size in zip(axes, shape, strict=True):
+        names = _named(result, axis, size) if isinstance(axis, str) else axis
+        if names is None:
+            names = range(1, size + 1)
+        if len(names) != size:
+            raise ValueError(f"`axes` has {len(names)} names for {size} values of '{name}'")
+        labels.append([text if isinstance(text, str) else f"{text:g}" for text in names])
+    return labels
 
 
 def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:

@@ -20,6 +20,9 @@ class Trace:
     Iterations are numbered from 1; entry R of an axis R (index -1) is the result. Of dynamic
     routing entry 1 (index 0) holds zero logits and uniform couplings. A layer with `links` has an
     axis of positions, Q, after N.
+
+    Children are (N, I, D), votes (N, I, J, E), couplings and logits (R, N, I, J), poses
+    (R, N, J, E), activations (R, N, J), lengths (N, J), reconstructions (N, C, H, W).
     """
 
     images: Tensor  # (N, C, H, W) in [0, 1]

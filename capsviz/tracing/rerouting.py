@@ -91,18 +91,9 @@ def parents_under(
     return Parents(poses, activations)
 
 
-def under_couplings(
-    model,
-    images: Tensor,
-    several: Sequence[Tensor | None],
-    *,
-    iterations: int | None = None,
-    progress=iter,
-) -> Tensor:
-    """Return the activations (K, N, J) of `parents_under`; no poses are needed for them."""
-    return parents_under(
-        model, images, several, iterations=iterations, progress=progress, with_poses=False
-    ).activations
+def under_couplings(model, images: Tensor, several: Sequence[Tensor | None], **options) -> Tensor:
+    """Return the activations (K, N, J) of `parents_under`, which needs no poses for them."""
+    return parents_under(model, images, several, with_poses=False, **options).activations
 
 
 def _check(several: Sequence[Tensor | None]) -> None:

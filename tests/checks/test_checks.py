@@ -99,7 +99,8 @@ def test_a_planted_bug_raises_its_own_alarm_and_no_other(name):
 
 
 def test_every_check_has_a_bug_that_it_finds():
-    assert {check for _, _, check, _ in PLANTED.values()} == set(checks.checks())
+    missing = set(checks.checks()) - {check for _, _, check, _ in PLANTED.values()}
+    assert not missing, "tests/helpers/planted_bugs.py needs a bug for these, and `FAIL` its name"
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -112,7 +113,7 @@ def test_a_correct_variant_fails_nothing(style, variant):
         assert "not with the capsules before" in report.verdict("unsquashed_primary").message
     if not variant:
         assert of_status(report, "WARN") == [], report.text()
-        assert len(of_status(report, "PASS")) == 28, report.text()
+        assert len(of_status(report, "PASS")) == len(checks.checks()) - 3, report.text()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz import discovery
 from capsviz.results import COLOURS
-from capsviz.results.leaderboard.columns import COLUMNS, FIRST, Column, affine_names, number_of_runs
+from capsviz.results.leaderboard.columns import COLUMNS, FIRST, Column, affine_names
 from capsviz.results.leaderboard.sources import NONE, Network, Record, read, read_shipped, unnamed
 from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
@@ -81,7 +81,7 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
             if take is None or any(options.get(name) is not None for name in column.unset):
                 continue
             for name, estimate in take(record.result):
-                runs = number_of_runs(estimate) if name is FIRST else 1  # others: one run each
+                runs = estimate.training_runs if name is FIRST else 1  # others: one run each
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
                 cell, weight = Cell(estimate, runs, record.path), (runs, estimate.n or 0)

@@ -175,8 +175,3 @@ COLUMNS = (
            form=".2f", unit="area", level=0.0,
            drawn="faithfulness of\nthe routing map"),
 )  # fmt: skip
-
-
-def number_of_runs(estimate: Estimate) -> int:
-    """Return the number of training runs behind an estimate."""
-    return 1 if estimate.runs is None else len(np.asarray(estimate.runs))
