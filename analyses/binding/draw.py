@@ -131,6 +131,7 @@ PANELS = {
     "relevance": Panel(
         relevance, by_rows("maps", 0.135, 0.45), 1, figure="relevance",
         caption=lambda result: "how well maps rank the whole above distractors\nbars: 95 % "
-        f"intervals over {result.relevance.n} images of {result.dataset}",
+        f"intervals over {'runs and ' * (result.relevance.training_runs > 1)}"
+        f"{result.relevance.n} images of {result.dataset}",
     ),
 }  # fmt: skip
