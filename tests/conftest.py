@@ -32,6 +32,7 @@ from capsviz.transforms.augment import to_float
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 letters.remember()
+gc.set_threshold(50_000, 20, 50)  # what is imported stays: no need to look through it again
 
 # By far the longest, and what their tests share: a server, a site, a wheel. They come first: the
 # worker that is done takes over from the end of another one's list (`--dist worksteal`).
@@ -49,10 +50,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """What is imported stays: the collector need not look through it again at every turn."""
-    gc.collect()
+    """What is there stays, so that the collector does not look through it at every turn."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_unconfigure(config):

@@ -14,8 +14,8 @@ LACKING = "pip install nbformat nbclient ipykernel"
 notebooks = pytest.importorskip("helpers.notebooks", reason=LACKING)
 kernel, DOCS = notebooks.kernel, sources.ROOT / "docs"
 SHORTER = {  # of each notebook, numbers that make its run shorter in cells that may vary
-    "tour": {"epochs": 2, "limit": 128, "fit": 16, r"model}, \*inputs.images": 40},
-    "own-network": {"epochs": 2},
+    "tour": {"epochs": 1, "limit": 128, "fit": 16, r"model}, \*inputs.images": 40},
+    "own-network": {"epochs": 1},
     "paper-figures": {},
 }
 
