@@ -10,7 +10,7 @@ import torch
 from conftest import build_tiny
 
 import capsviz
-from capsviz import analysis, checks, data, results
+from capsviz import analysis, checks, data, discovery, results
 from capsviz.statistics.estimate import Estimate
 from capsviz.training.recipe import Recipe
 from capsviz.training.train import fit
@@ -134,57 +134,38 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
     assert torch.equal(images, before)
 
 
-OWN = """
-from typing import NamedTuple
-from capsviz.analysis import Analysis, Panel
-from capsviz.statistics.estimate import Estimate
-
-class Result(NamedTuple):
-    length: Estimate
-    n: int = 60
-    dataset: str = "digits"
-    {rule}
-
-def bars(axes, result):
-    {text}
-
-class Own(Analysis):
-    Result = Result
-    panels = {{"bars": Panel(bars, marks="bars", caption={caption!r})}}
-"""
+SKELETON = (discovery.root() / "capsviz/templates/analysis.txt").read_text(encoding="utf-8")
 TWO = Estimate(np.array([0.4, 0.5]), np.array([[0.3, 0.5], [0.4, 0.6]]), 60)
 
 
-def saved(plugin, folder, rule="", text="'Draw bars.'", caption="", length=TWO):
-    plugin("analyses/own.py", OWN.format(rule=rule, text=text, caption=caption))
-    result = analysis.of("own")[0].Result(length)
-    return results.save(folder / "x", "own", result, formats=["svg"]), result
+def saved(plugin, folder, old="", new="", length=TWO):
+    plugin("analyses/own.py", SKELETON.replace(old, new))
+    result = analysis.of("own")[0].Result(length, ["a", "b"], 60, "digits")
+    results.save(folder / "x", "own", result, formats=["svg"])
+    return results.caption("own", result)
 
 
-@pytest.mark.parametrize(
-    ("slip", "words"),
-    [
-        ({"rule": "axes = {'lenght': ('n',)}"}, "`axes` of Own: unknown field 'lenght'"),
-        ({"rule": "axes = {'length': (('a',),)}"}, "`axes` has 1 names for 2 values of 'length'"),
-        ({"rule": "axes = {'length': 'shown'}"}, "`axes` names 5 axes of 'length', which has 1"),
-        ({"text": "pass"}, "has no docstring 'Draw ...', and its panel no `caption`"),
-        ({"caption": "of {m} images"}, "the caption 'of {m} images' names 'm', which is no field"),
-    ],
-)
-def test_names_and_captions_that_do_not_fit_are_told_before_anything_is_drawn(
-    plugin, tmp_path, slip, words
-):
+SAYS = '"""Draw the mean length of the capsule of the true class."""'
+SLIPS = [  # in a skeleton, and what is said of them
+    ('axes = {"length"', 'axes = {"lenght"', "`axes` of Lengths: unknown field 'lenght'"),
+    ('("shown",)}', '(("a",),)}', "`axes` has 1 names for 2 values of 'length'"),
+    ('("shown",)}', '"shown"}', "`axes` names 5 axes of 'length', which has 1"),
+    (SAYS, "", "has no docstring 'Draw ...', and its panel no `caption`"),
+    ('marks="bars"', 'caption="of {m}"', "the caption 'of {m}' names 'm', which is no field"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), SLIPS)
+def test_a_slip_is_told_before_anything_is_drawn(plugin, tmp_path, old, new, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        saved(plugin, tmp_path / "out", **slip)
+        saved(plugin, tmp_path / "out", old, new)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_caption_says_that_intervals_are_over_runs(plugin, tmp_path):
-    _, result = saved(plugin, tmp_path)
-    assert results.caption("own", result) == "Bars. Bars: 95 % intervals over 60 images of digits."
+    assert "Bars: 95 % intervals over 60 images of digits." in saved(plugin, tmp_path)
     length = replace(TWO, runs=np.stack([TWO.value] * 3))
-    _, result = saved(plugin, tmp_path, length=length)
-    assert "over 3 training runs and 60 images of digits" in results.caption("own", result)
+    assert "over 3 training runs and 60 images" in saved(plugin, tmp_path, length=length)
 
 
 CHECK = """

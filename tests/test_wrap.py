@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from helpers import public_layouts as zoo
-from helpers.public_layouts import CLASSES, SHAPE, E, I, J, expected
+from helpers.public_layouts import CLASSES, EM, SHAPE, E, I, J, expected
 from torch.nn import functional
 
 import capsviz
@@ -16,12 +16,7 @@ from capsviz.wrapping import NoCapsulesError, Wrapped, without_cuda
 
 DYNAMIC = [zoo.Unsqueezed, zoo.ParentsFirst, zoo.Einsum]
 SMALL = {"image_shape": SHAPE, "classes": CLASSES}
-EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
-
-
-@pytest.fixture
-def images():
-    return torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(3))
+images = zoo.images
 
 
 def wrapped(network, **options):

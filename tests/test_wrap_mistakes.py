@@ -9,11 +9,7 @@ import capsviz
 from capsviz.tracing import verification
 
 SMALL = {"image_shape": SHAPE, "classes": CLASSES}
-
-
-@pytest.fixture
-def images():
-    return torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(3))
+images = zoo.images
 
 
 def refused(said, network=None, **options):

@@ -23,12 +23,7 @@ from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 from capsviz.wrapping import NoCapsulesError, environment, open_network
 
-EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
-
-
-@pytest.fixture
-def images():
-    return torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(3))
+images = zoo.images
 
 
 def wrapped(network, **options):
@@ -36,7 +31,7 @@ def wrapped(network, **options):
 
 
 def test_couplings_that_can_only_be_read_are_told_before_anything_is_computed():
-    net = wrapped(zoo.Watchable(), **EM)
+    net = wrapped(zoo.Watchable(), **zoo.EM)
     assert missing(net, routing.OneImage.needs) == ["interventions"]
     with pytest.raises(ValueError, match="no couplings that can be replaced: x needs them"):
         require(net, routing.OneImage.needs, "x")
@@ -242,7 +237,7 @@ def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path
 
 
 def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):
-    net = wrapped(zoo.Watchable(), couplings=EM["couplings"])
+    net = wrapped(zoo.Watchable(), couplings=zoo.EM["couplings"])
     seen = capsviz.trace(net, images)
     assert seen.poses is None and seen.activations is None
     assert seen.lengths.equal(capsviz.trace(net, images, keep=("lengths",)).lengths)

@@ -211,10 +211,7 @@ def estimates_of(result: NamedTuple):
 
 
 def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """Names along each axis of a field, as `axes` of its class says; else by number.
-
-    ValueError for other numbers of names than of values.
-    """
+    """Names along each axis of a field, as many as `axes` of its class says; else by number."""
     axes = getattr(result, "axes", {}).get(name, [None] * len(shape))
     if len(axes) != len(shape):
         raise ValueError(f"`axes` names {len(axes)} axes of '{name}', which has {len(shape)}")

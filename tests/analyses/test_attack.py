@@ -88,9 +88,8 @@ def test_what_does_not_apply_is_said_with_the_reason(result):
 def test_restarts_only_lower_the_accuracy(inputs):
     found = run({"digits": inputs.model}, inputs, only=("apgd-ce",), restarts=3, eps=(0.1,))
     curve = found.curve[0, 0, 0]
-    assert (np.diff(curve) <= 0).all() and curve[-1] == pytest.approx(
-        found.worst.value[0, 0], abs=1e-3
-    )
+    assert (np.diff(curve) <= 0).all()
+    assert curve[-1] == pytest.approx(found.worst.value[0, 0], abs=1e-3)
     once = run({"digits": inputs.model}, inputs, only=("apgd-ce",), eps=(0.1,))
     assert found.worst.value <= once.worst.value
 

@@ -5,8 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
-from helpers import command_line
+from helpers import command_line, noise_images
 from PIL import Image
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -22,6 +21,8 @@ LABELS = torch.arange(8) % 3
 SETS = ["unchanged", "APGD 0.1", "adaptive 0.1", "rotated 90°", "rotated 45°–315°", "other"]
 QUICK = {"classes": ["a", "b", "c"], "dataset": "noise", "steps": 2, "eps": (0.1,)}
 
+model = noise_images.model
+
 
 def validation():
     return torch.rand(20, 1, 21, 19, generator=torch.Generator().manual_seed(3))
@@ -33,11 +34,6 @@ def run(model, images, labels=LABELS, *, other=None, held_out=None, **more):
     beside = validation() if held_out is None else held_out, {"other": other}, []
     with mock.patch.object(measure, "beside", lambda inputs, n, foreign: beside):
         return Detect().measure(model, images, labels, inputs=None, **QUICK | more)
-
-
-@pytest.fixture
-def model():
-    return build_strong()
 
 
 @pytest.fixture

@@ -87,8 +87,7 @@ def test_captions_name_the_largest_clear_effect_and_none_where_nothing_changes(m
     assert 0 < high - low < 0.001
     text = f"centre further right by {(low + high) / 2:.3f} ±0.001 px"
     assert texts[0] == text, "no second one that is half as large"
-    assert texts[1].startswith("taller by")
-    assert texts[2].startswith("leans left by")
+    assert texts[1].startswith("taller by") and texts[2].startswith("leans left by")
     assert texts[3] == "no clear effect"
     assert "dim 3: no clear effect" in perturb.Effects().findings(measured)
 

@@ -14,10 +14,8 @@ from capsviz.analyses.reconstruct import Reconstruct
 NAMES = [str(k) for k in range(10)]
 
 
-def measured(network, images, labels, *, classes=NAMES, dataset="digits", **options):
-    return Reconstruct().measure(
-        network, images, labels, classes=classes, dataset=dataset, **options
-    )
+def measured(*given, classes=NAMES, dataset="digits", **options):
+    return Reconstruct().measure(*given, classes=classes, dataset=dataset, **options)
 
 
 @pytest.fixture(scope="module")

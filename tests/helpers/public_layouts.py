@@ -6,14 +6,21 @@ All hold the same weights under other shapes, so one twin (`expected`) tells wha
 
 import math
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 SHAPE, CLASSES = (1, 12, 10), 3
+EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
 TYPES, ROWS, COLUMNS, D, J, E = 2, 4, 3, 4, 3, 6
 I = TYPES * ROWS * COLUMNS
 BY_PLACE = torch.arange(I).reshape(ROWS, COLUMNS, TYPES).permute(2, 0, 1).flatten()
+
+
+@pytest.fixture
+def images():
+    return torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(3))
 
 
 def squash(s, dim=-1):

@@ -6,6 +6,7 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.nn import models
+from capsviz.training import history
 from capsviz.training.recipe import Recipe
 
 RECIPE = Recipe(  # of a run that takes a second
@@ -59,3 +60,15 @@ def write_runs(folder, name, accuracies, digests=None, *, n=10_000, **about):
 def recipe(folder, name, accuracies):
     """Write the runs of a recipe, by seed, into a folder of its name; return it."""
     return write_runs(folder / name, name, accuracies, terms={"dataset_options": {}})
+
+
+def stop_after_saving(monkeypatch):
+    """Interrupt training once its state is written; return what writes it."""
+    save = history.save
+
+    def stopped(*state):
+        save(*state)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(history, "save", stopped)
+    return save

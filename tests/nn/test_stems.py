@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torchvision.models.resnet import BasicBlock
 
 from capsviz import discovery
 from capsviz.nn import models, routing, stems
@@ -77,11 +78,8 @@ def test_a_trace_says_what_votes_are_multiplied_by(name):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_residual_block_is_torchvisions(stride):
-    from torchvision.models.resnet import BasicBlock
-
-    shortcut = torch.nn.Conv2d(4, 6, 1, stride)
-    theirs = BasicBlock(4, 6, stride, shortcut)
-    own = resnet.Block(4, 6, stride, shortcut)
+    theirs = BasicBlock(4, 6, stride, torch.nn.Conv2d(4, 6, 1, stride))
+    own = resnet.Block(4, 6, stride, theirs.downsample)
     own.load_state_dict(theirs.state_dict())
     images = torch.randn(3, 4, 9, 9)
     assert torch.equal(own(images), theirs(images))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import build_matrix, build_strong
+from conftest import build_matrix
+from helpers import noise_images
 from helpers.plain_capsnet import Foreign
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
@@ -15,10 +16,7 @@ from capsviz import plot
 from capsviz.results import maps
 from capsviz.tracing import extent
 
-
-@pytest.fixture
-def model():
-    return build_strong()
+model = noise_images.model
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.training_runs import RECIPE
+from helpers.training_runs import RECIPE, stop_after_saving
 
 from capsviz import checkpoint, data, files
 from capsviz.inputs.opening import open_inputs
@@ -147,14 +147,9 @@ def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
 def test_weights_of_an_epoch_are_kept_of_a_run_that_is_stopped_as_the_epoch_ends(
     splits, tmp_path, monkeypatch
 ):
-    recipe, save = replace(RECIPE, epochs=3, limit=64), history.save
+    recipe = replace(RECIPE, epochs=3, limit=64)
     how = {"device": torch.device("cpu"), "save_every": 1}
-
-    def stopped(*state):
-        save(*state)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(history, "save", stopped)
+    save = stop_after_saving(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         pipeline.run("x", recipe, splits, tmp_path, **how)
     monkeypatch.setattr(history, "save", save)

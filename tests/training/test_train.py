@@ -18,11 +18,11 @@ from conftest import build_tiny
 from helpers import command_line
 from helpers.bright_thirds import EVERYTHING, RECIPE, one_third, same, weights
 from helpers.distributed_ranks import Ranks, capsviz
+from helpers.training_runs import stop_after_saving
 
 from capsviz import checkpoint
 from capsviz.files import LOCK
 from capsviz.nn.models.capsnet import CapsNet
-from capsviz.training import history
 from capsviz.training.history import STATE, best_epoch, read_history
 from capsviz.training.train import build_model, fit
 
@@ -253,13 +253,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_p
 
 
 def test_an_interrupt_says_how_to_resume(tmp_path, monkeypatch):
-    save = history.save
-
-    def stopped(*state):
-        save(*state)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(history, "save", stopped)
+    stop_after_saving(monkeypatch)
     monkeypatch.setattr(sys, "argv", ["capsviz", "train", "--dataset", "digits"])
     run = command_line.run(*TRAIN, "--output", tmp_path / "run")
     assert run.exit_code == 1 and "Traceback" not in run.stderr
