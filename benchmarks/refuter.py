@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.shipped import ROOT
 from capsviz.results import read_result
 
-FOLDERS = ("figures", "figures/leaderboard/*", "trained/seeds/*")  # later ones have more runs
+FOLDERS = (  # later ones have more runs
+    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-capsules-*",
+)  # fmt: skip
 T = TypeVar("T")
 
 
