@@ -233,9 +233,8 @@ def test_whole_numbers_do_not_go_through_half_precision():
 
 def test_inputs_of_another_shape_than_the_example_are_refused():
     net = capsviz.wrap(Text().eval(), classes=J, example=ids(2))
-    with pytest.raises(
-        ValueError, match=r"expected inputs as the example, \(2, 12\), got \(2, 11\)"
-    ):
+    words = r"expected inputs as the example, \(2, 12\), got \(2, 11\)"
+    with pytest.raises(ValueError, match=words):
         capsviz.trace(net, ids(2)[:, :11])
 
 

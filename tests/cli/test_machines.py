@@ -51,9 +51,8 @@ def test_a_figure_is_drawn_without_home_backend_temporary_folder_and_locale(tmp_
 def test_what_a_terminal_cannot_encode_is_a_question_mark(charset):
     done = run("routing", "--explain", charset=charset)
     assert done.exit_code == 0, done.stderr
-    assert done.stdout_bytes.decode(charset).count("?") > run("routing", "--explain").stdout.count(
-        "?"
-    )
+    asked = run("routing", "--explain").stdout.count("?")
+    assert done.stdout_bytes.decode(charset).count("?") > asked
     refused = run("evaluate", "--checkpoint", "猫", charset=charset)
     assert refused.exit_code == 2 and "unknown checkpoint '" in refused.stderr
 
@@ -64,9 +63,8 @@ def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
     monkeypatch.setenv("CAPSVIZ_DATA", "here")
     assert data.search_path() == [Path("here")]
     monkeypatch.delenv("CAPSVIZ_DATA")
-    with pytest.raises(
-        FileNotFoundError, match=r"CAPSVIZ_DATA, XDG_CACHE_HOME or HOME.*--data-dir"
-    ):
+    words = r"CAPSVIZ_DATA, XDG_CACHE_HOME or HOME.*--data-dir"
+    with pytest.raises(FileNotFoundError, match=words):
         data.search_path()
     done = run("evaluate", "--n", 20)
     first = done.stderr.splitlines()[0]

@@ -126,9 +126,8 @@ def test_a_table_without_labels_is_left_out_and_said(tmp_path):
     (tmp_path / "mnist_test.csv").write_text("pixel0,pixel1\n1,2\n")
     part = data.load("csv", "test", tmp_path)
     assert "mnist_test_(no column of labels)" in part.left_out and len(part) == 3
-    with pytest.raises(
-        ValueError, match=r"holds .no column of labels.: expected images and labels"
-    ):
+    said = r"holds .no column of labels.: expected images and labels"
+    with pytest.raises(ValueError, match=said):
         data.load("csv", "test", tmp_path / "mnist_test.csv")
 
 

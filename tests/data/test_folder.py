@@ -21,9 +21,8 @@ def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
 
 def test_a_data_set_without_weights_or_recipe_says_how_to_train_some(tmp_path):
     make_folder(tmp_path, {"cat": 20, "dog": 40})
-    with pytest.raises(
-        ValueError, match=rf"`capsviz train --dataset folder`.* runs/{tmp_path.name}"
-    ):
+    words = rf"`capsviz train --dataset folder`.* runs/{tmp_path.name}"
+    with pytest.raises(ValueError, match=words):
         open_inputs(dataset="folder", data_dir=tmp_path)
 
 

@@ -69,9 +69,8 @@ def test_the_interval_of_a_mean_is_that_of_scipy():
 
 @pytest.mark.parametrize("counts", [(5, 3), (-1, 3)])
 def test_counts_that_are_none_of_n_are_refused(counts):
-    with pytest.raises(
-        ValueError, match=f"expected from 0 to 3 successes among 3, got {counts[0]}"
-    ):
+    said = f"expected from 0 to 3 successes among 3, got {counts[0]}"
+    with pytest.raises(ValueError, match=said):
         wilson(*counts)
     gained = counts[0]
     with pytest.raises(ValueError, match="expected counts from 0, at most 4 in all"):
