@@ -16,6 +16,7 @@ from capsviz.results import read_result
 
 FOLDERS = (  # later ones have more runs
     "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-capsules-*",
+    "figures/seeds/mnist-iterations-*",
 )  # fmt: skip
 T = TypeVar("T")
 
