@@ -282,17 +282,15 @@ def attacks() -> str:
     rows = [[f"`{name}`", *cells] for one in found for name, *cells in attack.rows(one)]
     texts, kinds = [text for one in found for text in one.warnings], []
     for words, form in WARNINGS.items():
-        known = [match for text in texts if (match := re.fullmatch(form, text))]
-        each = [
-            f"{share} {name} in `{network}`" for share, name, network in (m.groups() for m in known)
-        ]
+        networks: dict[str, list[str]] = {}
+        for match in filter(None, (re.fullmatch(form, text) for text in texts)):
+            networks.setdefault(match[3], []).append(f"{match[2]} {match[1]}")
+        each = [f"`{network}` ({', '.join(some)})" for network, some in networks.items()]
         kinds += [f"- {words}: {'; '.join(each)}."] * bool(each)
         texts = [text for text in texts if not re.fullmatch(form, text)]
     kinds += [f"- {text}." for text in texts]
-    none = "No check of the attacks fails."
-    return f"{markdown(attack.HEADER, rows)}\nWarnings of the checks:\n\n" + (
-        "\n".join(kinds) or none
-    )
+    said = "\n".join(kinds) or "No check of the attacks fails."
+    return f"{markdown(attack.HEADER, rows)}\nWarnings of the checks:\n\n{said}"
 
 
 def affnist() -> str:
