@@ -15,8 +15,8 @@ from benchmarks.shipped import ROOT
 from capsviz.results import read_result
 
 FOLDERS = (  # later ones have more runs
-    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-capsules-*",
-    "figures/seeds/mnist-iterations-*",
+    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-slim-*",
+    "figures/seeds/mnist-capsules-*", "figures/seeds/mnist-iterations-*",
 )  # fmt: skip
 T = TypeVar("T")
 
