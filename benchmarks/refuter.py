@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.shipped import ROOT
 from capsviz.results import read_result
 
-FOLDERS = (  # later ones have more runs
+FOLDERS = (  # later ones have more runs; pooling, which is in figures/seeds too, has no capsules
     "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-slim-*",
     "figures/seeds/mnist-capsules-*", "figures/seeds/mnist-iterations-*",
 )  # fmt: skip

@@ -491,14 +491,13 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
 
     Shares are values of 0, 1/2 and 1. Of differing numbers of images, `n` is the largest.
     """
-    flat, counts = values.reshape(-1, values.shape[-1]), set[int]()
+    flat = values.reshape(-1, values.shape[-1])
     means, ends = np.full(len(flat), np.nan), np.full((len(flat), 2), np.nan)
     for k, one in enumerate(flat):
         known = one[np.isfinite(one)]
         if len(known) < 2:
             continue
         means[k], n = known.mean(), len(known)
-        counts.add(n)
         if (known == 0.5).all():  # by definition
             ends[k] = 0.5
         elif np.isin(known, (0, 0.5, 1)).all():
@@ -507,7 +506,8 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
             half = student(n) * known.std(ddof=1) / np.sqrt(n)
             ends[k] = np.clip([means[k] - half, means[k] + half], low, high)
     shape = values.shape[:-1]
-    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), max(counts, default=0))
+    most = int(np.isfinite(flat).sum(1).max(initial=0))
+    return Estimate(means.reshape(shape), ends.reshape(*shape, 2), most)
 
 
 def _example(model, two, grid) -> dict:
