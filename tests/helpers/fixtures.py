@@ -10,16 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import cached_text_size as letters
-from helpers import command_line
-from helpers.explorer_visitor import (  # noqa: F401  # one server for all
-    address,
-    browser,
-    hold,
-    shared,
-    visit,
-)
-from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 
 from capsviz import data, discovery, results
@@ -27,36 +17,17 @@ from capsviz.cli import options
 from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
 from capsviz.transforms.augment import to_float
+from helpers import cached_text_size as letters
+from helpers import command_line
+from helpers.bright_thirds import one_third
+from helpers.explorer_visitor import address, browser, hold, shared, visit  # noqa: F401
+from helpers.plain_capsnet import Foreign
 
 # Tests run side by side, and so does what they start: one thread each.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 letters.remember()
 gc.set_threshold(50_000, 20, 50)  # what is imported stays: no need to look through it again
-
-# By far the longest, and what their tests share: a server, a site, a wheel. They come first: the
-# worker that is done takes over from the end of another one's list (`--dist worksteal`).
-LONG = (
-    "test_explorer_page.py", "test_playground.py", "test_export.py", "test_notebooks.py",
-    "test_installed.py", "test_distributed.py", "test_train.py", "test_tasks.py",
-    "test_memory_of_a_step.py",
-)  # fmt: skip
-assert set(LONG) <= {path.name for path in Path(__file__).parent.rglob("test_*.py")}
-
-
-def pytest_collection_modifyitems(items):
-    places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, 99))
-
-
-def pytest_collection_finish(session):
-    """What is there stays, so that the collector does not look through it at every turn."""
-    gc.freeze()
-
-
-def pytest_unconfigure(config):
-    """What is frozen would be reported as leaked by libraries that count their objects."""
-    gc.unfreeze()
 
 
 @pytest.fixture
@@ -204,6 +175,11 @@ def plugin(tmp_path, monkeypatch):
     yield write
     for name in [name for name in sys.modules if name.startswith("capsviz_plugin_")]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def parts(generator):
+    return one_third(generator)
 
 
 @pytest.fixture(scope="session")
