@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 
 from capsviz import checkpoint, discovery, files, provenance
 from capsviz.nn import models

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import build_strong
 from helpers import source_code as sources
+from helpers.fixtures import build_strong
 
 import capsviz
 from capsviz.data import Dataset

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 
 import capsviz
 from capsviz import analysis, checks, data, discovery, results

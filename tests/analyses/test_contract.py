@@ -8,7 +8,7 @@ import textwrap
 import click
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 

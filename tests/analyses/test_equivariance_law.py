@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_strong
 from helpers.plain_capsnet import Foreign
 
 from capsviz import results

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong, build_tiny
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_strong, build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_tiny, empty_page
 from helpers import command_line
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_self_routing, build_tiny, empty_page
 from helpers.plain_capsnet import Closed, Foreign
 from matplotlib.text import Text
 

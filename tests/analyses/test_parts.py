@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
+from helpers.fixtures import build_strong
 from torch import nn
 
 from capsviz.analyses.parts import OF, Parts, measure

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong, build_tiny
 from helpers import command_line
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
@@ -37,18 +37,13 @@ def decoders():
 
 
 @pytest.fixture
-def strong():
-    return build_strong()
+def result(tiny, decoders, tiny_images):
+    return primary.decode_single(tiny, decoders, tiny_images[:1], 1, classes=CLASSES, levels=3)
 
 
 @pytest.fixture
-def result(strong, decoders, tiny_images):
-    return primary.decode_single(strong, decoders, tiny_images[:1], 1, classes=CLASSES, levels=3)
-
-
-@pytest.fixture
-def statistics(strong, decoders, tiny_images):
-    return primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
+def statistics(tiny, decoders, tiny_images):
+    return primary.evaluate(tiny, decoders, tiny_images, dataset="noise", capsules=2)
 
 
 def readings(model, image):
@@ -86,9 +81,9 @@ def test_there_are_no_more_rows_than_types_or_places(generator):
 
 
 def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
-    strong, decoders, tiny_images, result
+    tiny, decoders, tiny_images, result
 ):
-    primary_capsules, scale = readings(strong, tiny_images[:1])
+    primary_capsules, scale = readings(tiny, tiny_images[:1])
     assert result.shares.tolist() == [0, 0.5, 1]
     for k in range(len(result.types)):
         row, column = result.places[k]
@@ -107,21 +102,21 @@ def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
     assert not np.array_equal(result.pictures[0, 0], result.pictures[0, 2])
 
 
-def test_the_marked_field_is_all_that_the_capsule_sees(strong, tiny_images, result):
-    before = trace(strong, tiny_images[:1], keep=("primary",)).primary[0]
+def test_the_marked_field_is_all_that_the_capsule_sees(tiny, tiny_images, result):
+    before = trace(tiny, tiny_images[:1], keep=("primary",)).primary[0]
     for k, (top, bottom, left, right) in enumerate(result.fields):
         row, column = result.places[k]
         i = (result.types[k] * 3 + row) * 2 + column
         outside = torch.zeros_like(tiny_images[:1])
         outside[..., top:bottom, left:right] = tiny_images[:1, :, top:bottom, left:right]
-        after = trace(strong, outside, keep=("primary",)).primary[0]
+        after = trace(tiny, outside, keep=("primary",)).primary[0]
         assert torch.allclose(before[i], after[i], atol=1e-6)
 
 
-def test_means_are_those_of_single_images(strong, decoders, tiny_images, statistics):
+def test_means_are_those_of_single_images(tiny, decoders, tiny_images, statistics):
     found = {name: [] for name in controls.CONDITIONS}
     for image in tiny_images.split(1):
-        capsules, scale = readings(strong, image)
+        capsules, scale = readings(tiny, image)
         scaled = scale[:, None] * capsules
         alone = []
         for i in controls.strongest(scale[None], (2, 3, 2), 2)[0]:
@@ -147,7 +142,7 @@ def test_means_are_those_of_single_images(strong, decoders, tiny_images, statist
         assert statistics.sse.difference.value[place] == pytest.approx(extra.mean(), abs=1e-4)
 
 
-def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_images):
+def test_shuffling_moves_couplings_between_capsules(tiny, decoders, tiny_images):
     given = []
 
     def spy(decoder, inputs):
@@ -157,9 +152,9 @@ def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_image
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("capsviz.experiments.primary_decoder.decode", spy)
         controls.errors(
-            strong, decoders, tiny_images, capsules=1, generator=torch.Generator().manual_seed(0)
+            tiny, decoders, tiny_images, capsules=1, generator=torch.Generator().manual_seed(0)
         )
-    plain = trace(strong, tiny_images, keep=("primary",)).primary
+    plain = trace(tiny, tiny_images, keep=("primary",)).primary
     routed, shuffled = (inputs.norm(dim=2) / plain.norm(dim=2) for inputs in given[:2])
     assert torch.allclose(routed.sort(1).values, shuffled.sort(1).values, atol=1e-4)
     moved = ((routed - shuffled).abs() > 1e-4).float().mean(1)

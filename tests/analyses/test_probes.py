@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong, build_tiny
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_strong, build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy.stats import entropy, ttest_rel
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_tiny
 from helpers.figure_checks import assert_redrawn
+from helpers.fixtures import build_self_routing, build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
 from helpers.command_line import run
+from helpers.fixtures import build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_strong
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_self_routing, build_strong
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 

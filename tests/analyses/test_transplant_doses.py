@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_strong, build_tiny
 from helpers import noise_images as noise
+from helpers.fixtures import build_self_routing, build_strong, build_tiny
 from helpers.noise_images import CLASSES, spread_out
 from helpers.plain_capsnet import Foreign
 from torch import nn

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
 from helpers.command_line import run
 from helpers.figure_checks import assert_fits
+from helpers.fixtures import build_tiny
 
 from capsviz import results, tracing
 from capsviz.analyses import view

@@ -96,7 +96,7 @@ def test_predict_takes_somebodys_own_network(run):
 
 
 def test_what_is_noted_of_a_network_is_a_warning_in_the_record_and_not_taken_for_uniform(run):
-    done = run("routing", "--network", "networks.py:over_children", "--dataset", "digits")
+    done = run(*f"routing {OWN}:over_children --format png".split())
     assert done.exit_code == 0, done.output
     said = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"
     assert f"WARN the network 'networks-over_children': {said}" in done.stderr

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from conftest import build_tiny
 from helpers import wrappable_capsnet
 from helpers.attackable import Linear, OfScores
+from helpers.fixtures import build_tiny
 
 import capsviz
 from capsviz import checkpoint, data, tracing

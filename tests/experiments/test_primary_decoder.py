@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from conftest import build_strong, build_tiny
+from helpers.fixtures import build_strong, build_tiny
 from helpers.plain_capsnet import Foreign
 
 from capsviz import checkpoint, discovery

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong, empty_page
 from helpers import command_line
 from helpers import literal as twins
 from helpers import wrappable_capsnet as gray
+from helpers.fixtures import build_strong, empty_page
 from helpers.plain_capsnet import Foreign
 from PIL import Image
 

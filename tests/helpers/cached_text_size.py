@@ -1,6 +1,7 @@
 """Matplotlib measures a text a dozen times while it lays a figure out; in these tests, once.
 
-How a text is laid out depends on its words, font and turn, and not on where it stands.
+How a text is laid out depends on its words, font and turn, and not on where it stands. To save a
+figure, matplotlib draws it twice, first without output to lay it out: here that is all it does.
 """
 
 from operator import attrgetter
@@ -10,6 +11,8 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.backends.backend_mixed import MixedModeRenderer
 from matplotlib.backends.backend_pdf import RendererPdf
 from matplotlib.backends.backend_svg import RendererSVG
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 ASPECTS = attrgetter(  # of a Text, that its layout depends on, its font apart
@@ -19,7 +22,7 @@ ASPECTS = attrgetter(  # of a Text, that its layout depends on, its font apart
 KINDS = (RendererAgg, RendererPdf, RendererSVG)
 FONTS = ("font.family", "font.sans-serif", "font.serif", "mathtext.fontset", "text.hinting")
 
-_measured = Text._get_layout
+_measured, _drawn = Text._get_layout, Figure.draw
 _layouts = {}
 
 
@@ -37,6 +40,15 @@ def layout(text, renderer):
     return _layouts[key]
 
 
+def draw(figure, renderer):
+    """Draw a figure, or lay out one that is about to be saved."""
+    engine = figure.get_layout_engine()
+    if not (figure.canvas.is_saving() and isinstance(engine, ConstrainedLayoutEngine)):
+        return _drawn(figure, renderer)
+    figure._get_draw_artists(renderer)  # gives axes their aspect
+    return engine.execute(figure)
+
+
 def remember():
-    """From here on, every text is measured once."""
-    Text._get_layout = layout
+    """From here on, every text is measured once, and every figure that is saved drawn once."""
+    Text._get_layout, Figure.draw = layout, draw

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from conftest import build_strong
 
 from capsviz.inputs.samples import Others
 from capsviz.tracing import trace
+from helpers.fixtures import build_strong
 
 CLASSES = ["a", "b", "c"]
 

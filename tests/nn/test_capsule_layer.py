@@ -5,6 +5,7 @@ from inspect import signature
 import pytest
 import torch
 from helpers.random_tensors import B, draw
+from helpers.routing_cases import close
 
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer, coordinates_of
@@ -41,10 +42,6 @@ def children(layer_, count=COUNT, batch=B):
 
 def active(count=COUNT):
     return draw(B, count, seed=3).sigmoid()
-
-
-def close(actual, expected, tolerance=1e-9):
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @every_routing

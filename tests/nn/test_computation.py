@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from conftest import build_strong
+from helpers.fixtures import build_strong
+from helpers.routing_cases import close
 
 import capsviz
 from capsviz.checkpoint import untrained
@@ -10,10 +11,6 @@ from capsviz.nn import capsule_layer, functional, models, routing
 from capsviz.nn.computation import is_literal, literal, seeded, without_autocast
 
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
-
-
-def close(actual, expected, tolerance=1e-8):
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.fixture

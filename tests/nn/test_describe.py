@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from conftest import build_tiny
 from helpers.command_line import refused
+from helpers.fixtures import build_tiny
 from PIL import Image
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import build_strong
+from helpers.fixtures import build_strong
 from helpers.random_tensors import draw
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, linearize, vmap

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 from helpers.photographs import photograph
 from PIL import Image
 

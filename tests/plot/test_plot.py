@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import build_matrix
 from helpers import noise_images
+from helpers.fixtures import build_matrix
 from helpers.plain_capsnet import Foreign
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure

@@ -84,7 +84,8 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
 
 def test_of_many_classes_it_lists_the_largest_confusions(written, monkeypatch):
     monkeypatch.setattr(reports, "MANY", 9)
-    assert "<th>predicted class</th><th>images</th>" in reports.render(written[1])
+    contents = written[1]._replace(sections=[])  # whose pictures take seconds
+    assert "<th>predicted class</th><th>images</th>" in reports.render(contents)
 
 
 def test_it_begins_with_its_answer(written):

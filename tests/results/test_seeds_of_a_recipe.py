@@ -3,7 +3,7 @@
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import empty_page
+from helpers.fixtures import empty_page
 from helpers.training_runs import train
 
 from benchmarks import seeds

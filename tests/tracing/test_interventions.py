@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
+from helpers.fixtures import build_strong
 from helpers.plain_capsnet import Foreign
 
 from capsviz.nn.functional import lengths, random_couplings, squash

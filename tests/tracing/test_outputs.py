@@ -3,7 +3,7 @@
 import click
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 from helpers.plain_capsnet import Foreign
 
 from capsviz import checkpoint

@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from conftest import build_strong
+from helpers.fixtures import build_strong
 
 import capsviz
 from capsviz.tracing import remember

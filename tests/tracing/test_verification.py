@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 from helpers.plain_capsnet import Foreign
 from torch import nn
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 
 from capsviz.data import Dataset
 from capsviz.nn.functional import margin_loss

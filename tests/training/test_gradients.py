@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.bright_thirds import RECIPE, one_third
+from helpers.bright_thirds import RECIPE
 from torch import nn
 
 from capsviz.nn import models
@@ -51,11 +51,6 @@ NETWORKS = {
     "batch norm": replace(RECIPE, options={**RECIPE.options, "decoder_norm": True}),
     "cnn": replace(RECIPE, model="cnn", options={"dropout": 0.0, "channels": (4, 4, 4)}),
 }
-
-
-@pytest.fixture
-def parts(generator):
-    return one_third(generator)
 
 
 def refused(*inputs):

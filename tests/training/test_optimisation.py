@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 from torch import nn
 
 from capsviz.training.optimisation import (

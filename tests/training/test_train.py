@@ -14,10 +14,10 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import build_tiny
 from helpers import command_line
-from helpers.bright_thirds import EVERYTHING, RECIPE, one_third, same, weights
+from helpers.bright_thirds import EVERYTHING, RECIPE, same, weights
 from helpers.distributed_ranks import Ranks, capsviz
+from helpers.fixtures import build_tiny
 from helpers.training_runs import stop_after_saving
 
 from capsviz import checkpoint
@@ -25,11 +25,6 @@ from capsviz.files import LOCK
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training.history import STATE, best_epoch, read_history
 from capsviz.training.train import build_model, fit
-
-
-@pytest.fixture
-def parts(generator):
-    return one_third(generator)
 
 
 def test_training_learns_what_can_be_learned(parts, tmp_path):

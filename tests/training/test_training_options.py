@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import build_tiny
 from helpers.bright_thirds import (
     EVERYTHING,
     RECIPE,
     fit_until,
-    one_third,
     same,
     two_thirds,
     weights,
 )
 from helpers.crop_windows import windows
+from helpers.fixtures import build_tiny
 
 from capsviz import checkpoint
 from capsviz.nn import models
@@ -27,11 +26,6 @@ from capsviz.training.train import build_model, fit, start_from
 from capsviz.transforms.augment import to_float
 
 STILL = replace(RECIPE, shift_px=0, schedule="constant")
-
-
-@pytest.fixture
-def parts(generator):
-    return one_third(generator)
 
 
 def one_step(recipe, train, output):

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from conftest import build_strong, build_tiny
 from helpers import literal as twins
+from helpers.fixtures import build_strong, build_tiny
 
 from capsviz import memory
 from capsviz.nn import models, routing

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import build_matrix
+from helpers.fixtures import build_matrix
 from helpers.random_tensors import draw
 
 import capsviz

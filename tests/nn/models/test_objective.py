@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from conftest import build_strong, build_tiny
 from helpers import literal as twins
+from helpers.fixtures import build_strong, build_tiny
 from torch import nn
 
 from capsviz import checkpoint

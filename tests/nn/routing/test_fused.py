@@ -7,7 +7,7 @@ from inspect import signature
 
 import pytest
 import torch
-from conftest import build_strong, build_tiny
+from helpers.fixtures import build_strong, build_tiny
 from helpers.random_tensors import B, E, J, votes_of
 from helpers.routing_cases import FUSED, close, drawn_capsules, rounds, takes
 

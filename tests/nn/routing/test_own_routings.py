@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from conftest import build_tiny
+from helpers.fixtures import build_tiny
 
 import capsviz
 from capsviz import discovery
