@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import click
 
 from capsviz.cli import naming
 from capsviz.cli.options import path_option, stack
-from capsviz.nn import allocator
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
@@ -211,12 +209,4 @@ def progress(label: str) -> Callable:
     """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal."""
     from tqdm import tqdm
 
-    def each(steps):
-        last = time.monotonic()
-        for step in tqdm(steps, desc=label, disable=None, leave=False, delay=2):
-            yield step
-            if time.monotonic() > last + 1:
-                allocator.trim()
-                last = time.monotonic()
-
-    return each
+    return lambda steps: tqdm(steps, desc=label, disable=None, leave=False, delay=2)

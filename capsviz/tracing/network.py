@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn import allocator
 from capsviz.nn.images import check_images
 from capsviz.tracing.record import ALIASES
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from capsviz.nn.models.capsnet import CapsNet
     from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 
+GROWTH_BYTES = 64 << 20  # of the process, after which free memory is given back
 Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
 
 
@@ -314,5 +316,6 @@ def evaluating(model):
 @contextmanager
 def inference(model):
     """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    allocator.trim(GROWTH_BYTES)  # pieces that are free, and that the next pass may not fit into
     with evaluating(model), torch.inference_mode():
         yield
