@@ -204,8 +204,8 @@ def own_column(couplings: Tensor, labels: Tensor, counts: np.ndarray) -> Estimat
     hot = one_hot(labels, couplings.shape[2]).double()
     values = couplings.double()
     means = torch.einsum("nk,nij->kij", hot / hot.sum(0).clamp_min(1), values)
-    within, about = values - means[labels], values - values.mean(0)
-    between = (about.square() - within.square()).sum(1)
+    about = (values - values.mean(0)).square_()
+    between = (about - (values - means[labels]).square_()).sum(1)
     if between.sum() <= NOTHING**2 * values.square().sum():
         between = torch.full_like(between, torch.nan)
     others = (between * (1 - hot)).sum(1, keepdim=True)

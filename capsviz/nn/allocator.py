@@ -9,6 +9,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
+GROWTH_BYTES = 64 << 20  # of the process, after which free memory is given back
 _kept, _left = False, 0
 
 
@@ -31,7 +32,7 @@ def keep_freed_memory() -> bool:
     return _kept
 
 
-def trim(grown: int = 0) -> None:
+def trim(grown: int = GROWTH_BYTES) -> None:
     """Give free memory back to the system, where this process keeps it and has grown by bytes."""
     global _left
     if _kept:

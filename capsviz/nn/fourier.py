@@ -138,7 +138,7 @@ def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
         last, kind = _kept, (s, weight.dtype)
         if last is None or last[0] != kind or not torch.equal(last[1], weight):
             last = _kept = None  # before the next ones are made: they take 150 MB in CapsNet
-            allocator.trim()
+            allocator.trim(0)
             last = _kept = (kind, weight.detach().clone(), _transformed(weight.detach(), taps, s))
     return last[2]
 

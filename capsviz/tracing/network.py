@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from capsviz.nn.models.capsnet import CapsNet
     from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 
-GROWTH_BYTES = 64 << 20  # of the process, after which free memory is given back
 Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
 
 
@@ -316,6 +315,6 @@ def evaluating(model):
 @contextmanager
 def inference(model):
     """Evaluation mode without gradients; every module's mode is put back, also after an error."""
-    allocator.trim(GROWTH_BYTES)  # pieces that are free, and that the next pass may not fit into
+    allocator.trim()  # pieces that are free, and that the next pass may not fit into
     with evaluating(model), torch.inference_mode():
         yield
