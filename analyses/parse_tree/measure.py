@@ -177,26 +177,24 @@ def with_class(
     keep = [part for part in parts.values() if part in KEEP]
     hot = one_hot(labels).double()
 
-    def look() -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    def look() -> Iterator[tuple[str, Tensor, Tensor]]:  # one part at a time in double
         for rows in torch.arange(len(images)).split(BLOCK // 2):
             traced = trace(model, images[rows], keep=keep)
-            values = {name: traced.require(part) for name, part in parts.items()}
-            values["couplings"] = values["couplings"][-1]
-            yield hot[rows], {name: one.flatten(1).double() for name, one in values.items()}
+            for name, part in parts.items():
+                value = traced.require(part)
+                value = value[-1] if part == "couplings" else value
+                yield name, hot[rows], value.flatten(1).double()
+            del traced, value  # before the next
 
     sums = dict.fromkeys(parts, torch.zeros(()))
-    for classes, values in look():
-        for name, value in values.items():
-            sums[name] = sums[name] + classes.T @ value
-    squares = []
-    for classes, values in look():
-        rows = []
-        of_class = classes / hot.sum(0).clamp_min(1)
-        for name, value in values.items():
-            means = of_class @ sums[name], sums[name].sum(0) / len(images)
-            rows.append(torch.stack([(value - one).square_().sum(1) for one in (*means, 0)]))
-        squares.append(torch.stack(rows, 1))
-    within, about, size = torch.cat(squares, 2).numpy()
+    for name, classes, value in look():
+        sums[name] = sums[name] + classes.T @ value
+    squares: dict[str, list[Tensor]] = {name: [] for name in parts}
+    for name, classes, value in look():
+        means = classes / hot.sum(0).clamp_min(1) @ sums[name], sums[name].sum(0) / len(images)
+        each = [(value - one).square_().sum(1) for one in (*means, 0)]
+        squares[name].append(torch.stack(each))
+    within, about, size = torch.stack([torch.cat(one, 1) for one in squares.values()], 1).numpy()
     about[about.sum(1) <= NOTHING**2 * size.sum(1)] = np.nan
     return list(parts), compare_explained(within, about, counts)
 
@@ -206,8 +204,8 @@ def own_column(couplings: Tensor, labels: Tensor, counts: np.ndarray) -> Estimat
     hot = one_hot(labels, couplings.shape[2]).double()
     values = couplings.double()
     means = torch.einsum("nk,nij->kij", hot / hot.sum(0).clamp_min(1), values)
-    within, about = values - means[labels], values - values.mean(0)
-    between = (about.square() - within.square()).sum(1)
+    about = (values - values.mean(0)).square_()
+    between = (about - (values - means[labels]).square_()).sum(1)
     if between.sum() <= NOTHING**2 * values.square().sum():
         between = torch.full_like(between, torch.nan)
     others = (between * (1 - hot)).sum(1, keepdim=True)

@@ -46,7 +46,9 @@ def _capsules(axes, result):
         text = f"{name}\nc = {result.couplings[k]:.3f}"
         row[0].set_ylabel(text, rotation=0, ha="right", va="center", fontsize=6, labelpad=4)
         for one, level in zip(row[1:-1], levels, strict=True):
-            show(one, result.pictures[k, level], "" if k else _share(result.shares[level]))
+            share = float(result.shares[level])
+            label = "" if k else {0.0: "0", 1.0: "c"}.get(share, f"{share:.2g} c")
+            show(one, result.pictures[k, level], label)
         row[-1].set_axis_off()
     last = grid[K // 2, -1]
     last.set_axis_on()
@@ -87,10 +89,6 @@ def _added(axes, result):
 def _rows(axes, names, estimate, form):
     looks = [(CONTROL if "couplings" in name else ROUTED, "o") for name in names]
     numbered(axes, names, estimate, looks, form)
-
-
-def _share(share) -> str:
-    return {0.0: "0", 1.0: "c"}.get(float(share), f"{share:.2g} c")
 
 
 PANELS = {"capsules": Panel(_capsules, _tall, 1, omits=_omits)}

@@ -89,8 +89,8 @@ class Tsne(Analysis):
         perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
         by.check(labels, method, trajectories, perplexity)
         firsts = np.unique(labels, return_index=True)[1][:trajectories]
-        vectors, predicted = by.features(network, images, of, progress)
-        both = [vectors, images.flatten(1).numpy()]
+        *both, predicted = by.features(network, images, of, progress)
+        both.append(images.flatten(1).numpy())
         if trajectories:
             rotated = by.rotated(images[firsts], fill)
             more, rotated_predicted = by.features(network, rotated, of)

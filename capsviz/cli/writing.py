@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -212,11 +211,8 @@ def progress(label: str) -> Callable:
     from tqdm import tqdm
 
     def each(steps):
-        last = time.monotonic()
         for step in tqdm(steps, desc=label, disable=None, leave=False, delay=2):
             yield step
-            if time.monotonic() > last + 1:
-                allocator.trim()
-                last = time.monotonic()
+            allocator.trim()
 
     return each

@@ -9,7 +9,8 @@ import sys
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
-_kept = False
+GROWTH_BYTES = 64 << 20  # of the process, after which free memory is given back
+_kept, _left = False, 0
 
 
 def keep_freed_memory() -> bool:
@@ -31,10 +32,15 @@ def keep_freed_memory() -> bool:
     return _kept
 
 
-def trim() -> None:
-    """Give what is free back to the system, where this process keeps it."""
+def trim(grown: int = GROWTH_BYTES) -> None:
+    """Give free memory back to the system, where this process keeps it and has grown by bytes."""
+    global _left
     if _kept:
-        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+        from psutil import Process  # takes time to import
+
+        if Process().memory_info().rss >= _left + grown:
+            ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+            _left = Process().memory_info().rss
 
 
 def kept() -> bool:
