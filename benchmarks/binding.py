@@ -1,8 +1,29 @@
-"""Tables of docs/binding.md and of the leaderboard: what came out on the data set `assemblies`."""
+"""Tables of docs/binding.md and of the leaderboard: what came out on the data set `assemblies`.
+
+`python -m benchmarks.binding LABEL FOLDER...` measures the geometry of networks without capsules,
+by their training runs in these folders, and keeps it in benchmarks/results.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
 
 from benchmarks.findings import NONE, percent, plain
 from benchmarks.shipped import bound
+from capsviz import checkpoint
+from capsviz.analyses.binding import measure
+from capsviz.data import assemblies
+from capsviz.experiments import wholes
 from capsviz.results.tables import markdown
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within_one
+from capsviz.tracing import scores
+from capsviz.transforms.augment import to_float
+
+WITHOUT = Path(__file__).parent / "results" / "binding-without-capsules.json"
 
 SHARES = {  # of images or pairs, by table
     "context": {
@@ -36,6 +57,8 @@ def table(words: str) -> str:
             for name, one in results.items()
         }
     rows = [[name, str(results[name].viewpoint.training_runs), *row] for name, row in found.items()]
+    if words == "geometry":
+        rows += without_capsules()
     if words == "assignment":
         *_, last = results.values()
         for name in CONTROLS:
@@ -72,3 +95,48 @@ def maps() -> str:
         for m, name in enumerate(results[0].maps)
     ]  # fmt: skip
     return markdown(["map", "of", "dynamic routing", "uniform couplings"], rows).rstrip()
+
+
+def without_capsules() -> list[list[str]]:
+    """Return the rows of the table of geometry of networks without capsules."""
+    kept = json.loads(WITHOUT.read_text())
+    every = {
+        label: (one["runs"], [Estimate(np.array(v), np.array(ci)) for v, *ci in one["shares"]])
+        for label, one in kept.items()
+    }
+    return [
+        [label, str(runs), *(percent(one).removesuffix(" %") for one in shares)]
+        for label, (runs, shares) in every.items()
+    ]
+
+
+@torch.no_grad()
+def geometry(model, n: int = 300) -> Estimate:
+    """Return the four shares of the table of geometry, on the images of `capsviz binding`."""
+    options = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
+    one, outside = (
+        assemblies.make(split, n, **options, seed=0) for split in ("test", "test-outside")
+    )
+    few = assemblies.Assemblies(*(values[: measure.SERIES] for values in one))
+    far = wholes.moved(few, measure.DISTANCES_PX[-1])
+    whole = wholes.inside(far)
+
+    def right(made, classes) -> torch.Tensor:
+        return (scores(model, to_float(made.images)).argmax(1) == classes).double()
+
+    own = few.classes[:, 0]
+    shares = [
+        right(one, one.classes[:, 0]), right(far, own)[whole],
+        right(wholes.turned(few), wholes.partner(own)), right(outside, outside.classes[:, 0]),
+    ]  # fmt: skip
+    known = [measure._mean(values.numpy()[None], 0, 1)[0] for values in shares]
+    return Estimate([k.value for k in known], [k.ci95 for k in known], n)
+
+
+if __name__ == "__main__":
+    label, *folders = sys.argv[1:]
+    found = within_one([geometry(checkpoint.load(folder)) for folder in folders])
+    kept = json.loads(WITHOUT.read_text()) if WITHOUT.exists() else {}
+    shares = [[float(v), *map(float, ci)] for v, ci in zip(found.value, found.ci95, strict=True)]
+    kept[label] = {"runs": len(folders), "shares": shares}
+    WITHOUT.write_text(json.dumps(kept, indent=1) + "\n")
