@@ -14,7 +14,6 @@ import click
 
 from capsviz.cli import naming
 from capsviz.cli.options import path_option, stack
-from capsviz.nn import allocator
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
@@ -210,9 +209,4 @@ def progress(label: str) -> Callable:
     """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal."""
     from tqdm import tqdm
 
-    def each(steps):
-        for step in tqdm(steps, desc=label, disable=None, leave=False, delay=2):
-            yield step
-            allocator.trim()
-
-    return each
+    return lambda steps: tqdm(steps, desc=label, disable=None, leave=False, delay=2)

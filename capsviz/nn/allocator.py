@@ -7,10 +7,10 @@ tensor. A training step of CapsNet can spend more time on that than on the arith
 import ctypes
 import sys
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
-GROWTH_BYTES = 64 << 20  # of the process, after which free memory is given back
-_kept, _left = False, 0
+LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # of a block that goes back at once, and of these
+_kept = False
 
 
 def keep_freed_memory() -> bool:
@@ -32,15 +32,18 @@ def keep_freed_memory() -> bool:
     return _kept
 
 
-def trim(grown: int = GROWTH_BYTES) -> None:
-    """Give free memory back to the system, where this process keeps it and has grown by bytes."""
-    global _left
+def give_back_large() -> None:
+    """Give large blocks back at once from now on: less memory, and more time in training."""
     if _kept:
-        from psutil import Process  # takes time to import
+        for key in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD):
+            ctypes.CDLL(None).mallopt(ctypes.c_int(key), ctypes.c_int(LARGE_BYTES))
+        ctypes.CDLL(None).mallopt(ctypes.c_int(M_MMAP_MAX), ctypes.c_int(MOST_LARGE))
 
-        if Process().memory_info().rss >= _left + grown:
-            ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
-            _left = Process().memory_info().rss
+
+def trim() -> None:
+    """Give what is free back to the system, where this process keeps it."""
+    if _kept:
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def kept() -> bool:

@@ -148,8 +148,10 @@ def make(
                     "figures": figures, "failed": failed}  # fmt: skip
         write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
+    allocator.give_back_large()
     with remember():
         for name in names:
+            allocator.trim()
             before = {one.name: one for one in entries.values() if one.analysis == name}
             if name in whole and not force and _intact(output, before.values()):
                 report(f"{name}: kept, {len(before)} drawn before")

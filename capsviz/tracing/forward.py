@@ -27,7 +27,7 @@ from capsviz.validation import whole_number
 CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 64  # at most: more are hardly faster, and take their memory; half, with votes
 PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 80 << 20  # of all traces that `remember` holds; of one, 60 % at most
+REMEMBER_BYTES = 64 << 20  # of all traces that `remember` holds; of one, 70 % at most
 COMMON = ("poses", "activations", "children")  # small, and remembered for the next who asks
 
 
@@ -275,7 +275,7 @@ def _recalled(
         kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
         traced = replace(run(kept), images=images[:0].cpu())
         size = sum(_bytes(value) for value in vars(traced).values())
-        if size <= 0.6 * REMEMBER_BYTES:  # larger are votes, which nobody asks for again
+        if size <= 0.7 * REMEMBER_BYTES:  # larger are votes, which nobody asks for again
             entries.pop(key, None)
             while entries and size + sum(one.size for one in entries.values()) > REMEMBER_BYTES:
                 del entries[max(entries, key=lambda one: entries[one].size)]

@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from capsviz.nn import allocator
 from capsviz.nn.images import check_images
 from capsviz.tracing.record import ALIASES
 
@@ -315,6 +314,5 @@ def evaluating(model):
 @contextmanager
 def inference(model):
     """Evaluation mode without gradients; every module's mode is put back, also after an error."""
-    allocator.trim()  # pieces that are free, and that the next pass may not fit into
     with evaluating(model), torch.inference_mode():
         yield
