@@ -39,7 +39,10 @@ class Search(NamedTuple):
         for name in few if self.found else ():
             network, _, row = name.partition(", ")
             rows.setdefault(network, []).append(row)
-        said = [network + f" ({'; '.join(some)})" * any(some) for network, some in rows.items()]
+        said = [
+            network + f" ({'also ' * ('' in some)}{'; '.join(filter(None, some))})" * any(some)
+            for network, some in rows.items()
+        ]
         names = start + ", ".join(said) if said else ""
         return f"{self.what}: {len(self.found)} of {self.looked}{names}"
 
