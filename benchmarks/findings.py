@@ -906,7 +906,7 @@ def binding() -> Finding:
          "evidence, uniform couplings", "couplings follow the unseen part",
          "control: couplings of a distractor follow", "runs"],
         [rows[name] for name in ("dynamic", "em", "variational, shared matrices", "self-routing",
-                                   "uniform")],
+                                 "uniform")],
         [one.path for one in every.values()],
         searches=[
             search("couplings are ahead of one position alone", "they are ahead only with", known,

@@ -43,10 +43,32 @@ def survey(
             _result(model, few[:1], most)
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
+
+    def look(batch, truth):  # one chunk's votes are gone before the next ones are made
+        count = M if prefix else R
+        traced = trace(model, batch, keep=("child_activations", *INSIDE), iterations=count)
+        activations = traced.require("activations")
+        if not prefix:
+            activations = torch.stack([_result(model, batch, r) for r in range(1, M + 1)])
+        own, votes = traced.require("couplings")[:R], traced.require("votes")
+        controls = [  # of the last iteration; draws of "shuffled" are by iteration
+            tracing.control_couplings(kind, own[-1:] if kind == "matched" else own, generator)[-1]
+            for kind in INTERVENTIONS
+        ]
+        replaced = tracing.parents_under(model, batch, controls, iterations=iterations)
+        poses = torch.cat([traced.require("poses")[:R], replaced.poses])
+        stacked = torch.cat([own, torch.stack(controls)])
+        pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
+        for piece in zip(*pieces, truth.split(PIECE), strict=True):
+            for name, values in _measures(*piece).items():
+                parts[name].append(values[:, :R])
+                parts[f"control_{name}"].append(values[:, R:])
+        parts["types"].append(by_type(own[-1], traced.grid))
+        parts["child_activation"].append(traced.require("child_activations"))
+        parts["activations"].append(torch.cat([activations, replaced.activations]).movedim(1, 0))
+
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
-        given = model, images[rows], labels[rows], generator
-        for name, values in _chunk(*given, R, M, prefix, iterations):
-            parts[name].append(values)
+        look(images[rows], labels[rows])
     each = {name: torch.cat(some) for name, some in parts.items()}
     activations, types = each.pop("activations"), each.pop("types")  # (N, M + K, J), types: by J
     fields = {name: mean(one, share="polarisation" in name) for name, one in each.items()}
@@ -64,31 +86,6 @@ def survey(
         "largest_activation": each["child_activation"].amax(0).numpy(),
         "prefix": prefix,
     }
-
-
-def _chunk(model, images, labels, generator, R: int, M: int, prefix: bool, iterations):
-    """Yield (name, values) of some images; their votes are gone before the next ones are made."""
-    count = M if prefix else R
-    traced = trace(model, images, keep=("child_activations", *INSIDE), iterations=count)
-    activations = traced.require("activations")
-    if not prefix:
-        activations = torch.stack([_result(model, images, r) for r in range(1, M + 1)])
-    own, votes = traced.require("couplings")[:R], traced.require("votes")
-    controls = [
-        tracing.control_couplings(kind, own[-1:] if kind == "matched" else own, generator)[-1]
-        for kind in INTERVENTIONS
-    ]
-    replaced = tracing.parents_under(model, images, controls, iterations=iterations)
-    poses = torch.cat([traced.require("poses")[:R], replaced.poses])
-    stacked = torch.cat([own, torch.stack(controls)])
-    pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
-    for piece in zip(*pieces, labels.split(PIECE), strict=True):
-        for name, values in _measures(*piece).items():
-            yield name, values[:, :R]
-            yield f"control_{name}", values[:, R:]
-    yield "types", by_type(own[-1], traced.grid)
-    yield "child_activation", traced.require("child_activations")
-    yield "activations", torch.cat([activations, replaced.activations]).movedim(1, 0)
 
 
 def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:

@@ -44,13 +44,16 @@ def path_option(*names: str, folder: bool | None = None, **how) -> Callable:
     return click.option(*names, type=kind, **how)
 
 
+def _known(dataset: str) -> str:
+    return "arrays" if dataset in ("csv", "mat", "npz", "npy", "parquet") else dataset
+
+
 def _data(default: str, what: str = "Data set.") -> Callable:
     where = "Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]"
     return stack(
         click.option(
             "--dataset", metavar="NAME", help=f"{what} [default: {default}]",
-            callback=lambda context, option, value: "arrays" if value in
-            ("csv", "mat", "npz", "npy", "parquet") else value and value.replace("-", "_"),
+            callback=lambda context, option, value: value and _known(value.replace("-", "_"))
         ),
         path_option("--data-dir", help=where),
     )  # fmt: skip

@@ -151,7 +151,7 @@ def make(
     allocator.give_back_large()
     with remember():
         for name in names:
-            allocator.trim()
+            allocator.trim()  # what the last one needed, in pieces that the next may not fit into
             before = {one.name: one for one in entries.values() if one.analysis == name}
             if name in whole and not force and _intact(output, before.values()):
                 report(f"{name}: kept, {len(before)} drawn before")
