@@ -15,8 +15,7 @@ from benchmarks.shipped import ROOT
 from capsviz.results import read_result
 
 FOLDERS = (  # later ones have more runs; pooling, which is in figures/seeds too, has no capsules
-    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-slim-*",
-    "figures/seeds/mnist-capsules-*", "figures/seeds/mnist-iterations-*",
+    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-[!p]*",
 )  # fmt: skip
 T = TypeVar("T")
 
