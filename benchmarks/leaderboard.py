@@ -35,9 +35,10 @@ GROUPS = {  # title: what its columns mean, and the columns
     ),
     "Robustness and detection": (
         "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
-        "accuracy from -90° to 90° (`sweep`). Undetected: images that R-PGD at ε = 0.3 "
-        "makes misclassified and not flagged (`detect`).",
-        ("network", "runs", "corrupted, error, %", "rotated, %", "undetected, %"),
+        "accuracy from -90° to 90° (`sweep`). Attacked: accuracy under the worst of all attacks at "
+        "ε = 0.1, on 100 to 1,000 images ([table](robustness.md#attacks)). Undetected: images that "
+        "R-PGD at ε = 0.3 makes misclassified and not flagged (`detect`).",
+        ("network", "runs", "corrupted, error, %", "rotated, %", "attacked, %", "undetected, %"),
     ),
     "Routing": (
         "Donor's class: images predicted as the class of the image whose couplings they were given "
@@ -60,7 +61,8 @@ KINDS = (DONOR, SHUFFLED)  # whose couplings
 DOSES = """### Doses
 
 Factor of the deviation from uniform couplings at which half of the images follow the donor
-(`capsviz transplant --by dose`, from 0.25 to 8). All other networks were not measured.
+(`capsviz transplant --by dose`, from 0.25 to 8), interpolated between doses a factor of two apart.
+All other networks were not measured.
 """
 BINDING = """## Binding
 

@@ -87,5 +87,7 @@ def dose_text(result, condition: str) -> str:
     one = result.half[result.conditions.index(condition)]
     if np.isnan(one.value):
         return f"above {result.doses.max():g} (not reached)"
-    value, low, high = (result.formats["half"](result, float(x)) for x in (one.value, *one.ci95))
-    return f"at most {high[2:]}" if high.startswith("≤") else f"{value} [{low}, {high}]"
+    high = result.formats["half"](result, float(one.high))
+    if high.startswith("≤"):
+        return f"at most {high[2:]}"
+    return f"{one.value:.1f} [{one.low:.1f}, {high if high[0] == '>' else f'{one.high:.1f}'}]"

@@ -232,6 +232,12 @@ def test_results_alone_make_a_row_of_their_weights(tmp_path):
     assert cells[3] == "–" and cells[header.index("donor's class, %")].endswith("]†")
 
 
+def test_other_recipes_of_a_comparison_have_several_runs():
+    attacked = {row.network.name: row.cells.get("attacked") for row in leaderboard.table()}
+    assert attacked["mnist-slim-em-decoder"].runs == 3  # not the first of its result
+    assert attacked["digits-uniform"].runs == 1
+
+
 def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_path):
     runs(tmp_path / "r", "net", ["aa", "bb"])
     places = [card(tmp_path / "x", "net", "aa"), tmp_path / "r", card(tmp_path / "y", "net", "zz")]
@@ -250,7 +256,8 @@ def test_the_command_prints_and_writes_the_table(tmp_path):
     assert "donor" not in done.stdout
     chosen = compare(place, tmp_path / "r", "--columns", "donor's class").stdout
     assert "| network | donor's class, % |" in chosen and "| one | 70.0 [69.0, 71.0] |" in chosen
-    assert len(compare(place, "--columns", "all").stdout.splitlines()[0].split("|")) == 20
+    header = compare(place, "--columns", "all").stdout.splitlines()[0].split("|")
+    assert len(header) == 1 + len(["network", *leaderboard.TITLES]) + 1
     assert "| one |" in (tmp_path / "table.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
     (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing.needs import BY_DEFINITION
 
-__all__ = ["Row", "caption", "cells", "draw", "read", "rows", "table"]
+__all__ = ["Row", "beside", "caption", "cells", "draw", "read", "rows", "table"]
 BY_DEFINITION_SIGN = "†"
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
@@ -81,7 +81,8 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
             if take is None or any(options.get(name) is not None for name in column.unset):
                 continue
             for name, estimate in take(record.result):
-                runs = estimate.training_runs if name is FIRST else 1  # others: one run each
+                several = name is FIRST or name in record.recipes
+                runs = estimate.training_runs if several else 1
                 if estimate.n is None:  # not recorded with the estimate
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
                 cell, weight = Cell(estimate, runs, record.path), (runs, estimate.n or 0)
@@ -91,6 +92,26 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
                         if best is None or weight > (best.runs, best.estimate.n or 0):
                             row.cells[column.title] = cell
     return table
+
+
+def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
+    """Return a row for each network of results that compare the same ones, by its name there.
+
+    `measured` is of `results.read_result`; accuracy and size are those of the last result.
+    """
+    last, about = measured[-1]
+    seeds = about["runs"]["seeds"] if "runs" in about else [0]
+    table = {
+        name: Row(Network(name, last.dataset, seeds, [], last.clean[k], size, None, None), {})
+        for k, (name, size) in enumerate(zip(last.networks, last.parameters, strict=True))
+    }
+    for column in COLUMNS:
+        for result, about in measured:
+            take = column.kinds.get((about["analysis"], about["kind"]))
+            for name, estimate in take(result) if take else ():
+                cell = Cell(estimate, estimate.training_runs, None)
+                table[last.networks[0] if name is FIRST else name].cells[column.title] = cell
+    return list(table.values())
 
 
 def _is_of(record: Record, name: str | None, network: Network) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate, less
-from capsviz.transforms import MNIST_C
 
 FIRST = None
+ALL = 14  # corruptions, at least: MNIST-C has 15, and 14 of ImageNet-C are of colour images
+BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on those of colour
 
 
 class Column(NamedTuple):
@@ -39,8 +40,8 @@ class Column(NamedTuple):
 
 
 def corruption(result):
-    """Yield the mean error over MNIST-C's corruptions."""
-    if set(result.corruptions) == {*MNIST_C}:
+    """Yield the mean error over all corruptions of MNIST-C, or of those of colour images."""
+    if len(result.corruptions) >= ALL:
         yield from zip(_names(result.networks), result.mean, strict=True)
 
 
@@ -48,6 +49,13 @@ def rotation(result):
     """Yield the mean accuracy over rotations from -90° to 90°."""
     if result.warp == "rotation" and (result.sizes.min(), result.sizes.max()) == (-90, 90):
         yield from zip(_names(result.names), result.area, strict=True)
+
+
+def attack(result):
+    """Yield the accuracy under the worst of all attacks at the first of `BOUNDS` that was tried."""
+    tried = [result.eps.index(eps) for eps in BOUNDS if eps in result.eps]
+    if result.norm == "linf" and tried:
+        yield from zip(_names(result.networks), result.worst[:, tried[0]], strict=True)
 
 
 def detection(result):
@@ -143,11 +151,13 @@ COLUMNS = (
            {("affine", "Result"): partial(affine, 2),
             ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",),
            drawn="accuracy outside\ntraining shifts"),
-    Column("corrupted", "mean error over the corruptions of MNIST-C",
+    Column("corrupted", "mean error over the corruptions of MNIST-C, or of ImageNet-C in colour",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
            drawn="error under\ncorruptions"),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
            {("sweep", "Result"): rotation}, drawn="accuracy,\nrotated"),
+    Column("attacked", "accuracy under the worst of all attacks within 0.1 (L∞; colour: 8/255)",
+           {("attack", "Result"): attack}, drawn="accuracy\nunder attack"),
     Column("undetected", "share of images that the adaptive attack, at its largest bound, "
            "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False,
            drawn="attacks not\ndetected"),

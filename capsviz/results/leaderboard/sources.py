@@ -46,6 +46,11 @@ class Record(NamedTuple):
         runs = self.about.get("runs")
         return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
 
+    @property
+    def recipes(self) -> set[str]:
+        """Names of the other networks of which several runs were measured."""
+        return {one["recipe"] for one in (self.about.get("runs") or {}).get("others", ())}
+
     def digest(self, name: str) -> str | None:
         """Return the digest of another network; if none is recorded, that of shipped weights."""
         known = self.about.get("networks")

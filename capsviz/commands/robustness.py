@@ -1,0 +1,80 @@
+"""Measure robustness against affine maps, rotations, corruptions and attacks, in one table.
+
+Each is measured by the command of its name, whose figures and numbers lie in the folder, too; what
+an earlier call has measured there is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from capsviz.cli import naming, options, writing
+
+ANALYSES = ("affine", "sweep", "corrupt", "attack")
+COLUMNS = ("data", "runs", "accuracy", "inside", "outside", "rotated", "corrupted", "attacked",
+           "parameters")  # fmt: skip
+EXAMPLES = """
+capsviz robustness mnist-resnet mnist-attention --n 200  # about 4 min
+capsviz robustness --network mine.py:build --dataset mnist --n 200  # about 5 min
+"""
+
+
+@click.command(help=__doc__)
+@options.number("Test images. [default: those of each command]")
+@writing.as_json
+@writing.figure
+@options.networks
+@click.pass_context
+def command(context, n, as_json, figure, networks):
+    """Measure what is not there yet, and print, write and draw one table."""
+    from capsviz import results
+    from capsviz.results import leaderboard, tables
+
+    folder = figure["output"]
+    naming.try_folder(folder)
+    measured = [_measured(context, name, folder) for name in ANALYSES]
+    table = leaderboard.beside(measured)
+    header, rows = leaderboard.cells(table, COLUMNS)
+    caption = leaderboard.caption(table, COLUMNS)
+    if as_json:
+        click.echo(writing.to_json([row.network._asdict() | {"cells": row.cells} for row in table]))
+    else:
+        click.echo(f"{tables.markdown(header, rows)}\n{caption}")
+    last, changed = measured[-1][0], naming.changed(context)
+    base, names = f"robustness-{last.dataset}-{last.n}-images", [row.network.name for row in table]
+    stem = folder / naming.stem(base, names, changed)
+    paths = tables.write(stem, header, rows, caption)
+    with writing.looking(figure), results.style():
+        drawn = leaderboard.draw(table, results.inches(writing.width(figure)), COLUMNS)
+        paths += [
+            results.save_figure(drawn, folder / f"{stem.name}.{kind}") for kind in figure["formats"]
+        ]
+    for path in paths:
+        click.echo(f"wrote {path}", err=True)
+
+
+def _measured(context: click.Context, name: str, folder: Path) -> tuple[NamedTuple, dict]:
+    """Return what an analysis finds in these networks, as it is written; run it if it is not."""
+    from capsviz import results
+
+    assert context.parent is not None and isinstance(context.parent.command, click.Group)
+    other = context.parent.command.get_command(context, name)
+    assert other is not None
+    inner = other.make_context(name, [], parent=context)
+    own = context.params.keys() & inner.params.keys() - {"as_json"}
+    inner.params |= {key: context.params[key] for key in own}
+    identity = naming.identity(inner)
+    path = None if inner.params["force"] else naming.repeated(folder, name, identity)
+    if path is None:
+        with contextlib.redirect_stdout(sys.stderr):
+            other.invoke(inner)
+        path = naming.repeated(folder, name, identity)
+        assert path is not None
+    else:
+        writing.line(f"{name} is kept: {path}")
+    return results.read_result(path)
