@@ -278,9 +278,13 @@ WARNINGS = {  # share of images, attack and network, by what `capsviz attack` sa
 
 def attacks() -> str:
     """Return a row for each network and bound of the shipped results of `capsviz attack`."""
-    found = [read_result(path)[0] for path in sorted((ROOT / "figures").glob("attack-*.json"))]
-    rows = [[f"`{name}`", *cells] for one in found for name, *cells in attack.rows(one)]
-    texts, kinds = [text for one in found for text in one.warnings], []
+    places = [ROOT / "figures", ROOT / "figures/leaderboard/attacks"]
+    paths = [path for place in places for path in sorted(place.glob("attack-*.json"))]
+    found = [read_result(path)[0] for path in paths]
+    rows = [(f"`{name}`", *cells) for one in found for name, *cells in attack.rows(one)]
+    rows = list(dict.fromkeys(rows))  # several results begin with the same network
+    texts = list(dict.fromkeys(text for one in found for text in one.warnings))
+    kinds: list[str] = []
     for words, form in WARNINGS.items():
         networks: dict[str, list[str]] = {}
         for match in filter(None, (re.fullmatch(form, text) for text in texts)):
