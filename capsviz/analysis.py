@@ -233,8 +233,8 @@ class Analysis:
             if not panel or len(chosen) > 1:
                 got = len(chosen) if panel else 0
                 raise ValueError(f"axes take one panel, got {got}: {', '.join(self.all_panels)}")
-            (one,) = chosen.values()
-            arrangement.into(axes, one, result)
+            ((name, one),) = chosen.items()
+            arrangement.into(axes, one, name, result)
             return typing.cast("Figure", axes.get_figure(root=True))
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
 

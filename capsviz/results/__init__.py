@@ -25,6 +25,7 @@ from capsviz import arrangement, discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
+from capsviz.results.files import check_fields
 from capsviz.results.files import read_result as read_result
 from capsviz.results.files import to_json as to_json
 from capsviz.results.files import write_result as write_result
@@ -165,6 +166,7 @@ def save(
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
     numbers.rows(result)  # before anything is written
+    check_fields(result)
     for part in parts(analysis, result):
         contract.of_result(analysis, type(result).__name__).caption(result, part)
     about = {

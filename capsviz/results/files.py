@@ -25,6 +25,16 @@ INLINE_BYTES = 1_000_000
 NO_RESULT = "'{}' is not a result of capsviz: expected the JSON beside a figure"
 
 
+def check_fields(result: NamedTuple) -> None:
+    """Raise ValueError, with the name of the field, for one that `write_result` cannot write."""
+    for name, value in result._asdict().items():
+        try:
+            to_json(_encode(value.ravel()[:1] if isinstance(value, np.ndarray) else value))
+        except TypeError as error:
+            kind = type(value).__name__
+            raise ValueError(f"JSON cannot hold the field '{name}', a {kind}: {error}") from error
+
+
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
     """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
     fields = result._asdict()
