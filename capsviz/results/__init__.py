@@ -77,8 +77,7 @@ def caption(
     Of some panels, only what these show. With its `width` it names what the picture has no room
     for.
     """
-    _require_part(analysis, result, part)
-    own = contract.of_result(analysis, type(result).__name__)
+    own = _with_part(analysis, result, part)
     drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()
     if width is not None:
         missing, omitted = arrangement.left_out(drawn, result, inches(width))
@@ -89,9 +88,11 @@ def caption(
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
-def _require_part(analysis: str, result: NamedTuple, part: str) -> None:
-    if part and part not in (known := parts(analysis, result)):
+def _with_part(analysis: str, result: NamedTuple, part: str) -> contract.Analysis:
+    own = contract.of_result(analysis, type(result).__name__)
+    if part and part not in (known := own.parts(result)):
         raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
+    return own
 
 
 def printable(result: NamedTuple) -> NamedTuple:
@@ -116,8 +117,7 @@ def draw(
     texts get a minus, as those at axes have, where Python writes a hyphen. `panel` and `axes` are
     those of `capsviz.analysis.Analysis.draw`; a panel in axes of your own keeps their style.
     """
-    _require_part(analysis, result, part)
-    own = contract.of_result(analysis, type(result).__name__)
+    own = _with_part(analysis, result, part)
     more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)

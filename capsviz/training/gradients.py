@@ -96,16 +96,12 @@ class Gradients:
                     output = self.shared(images)
                     objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()
-            means = means + _means(objective) * share
+            each = (objective.loss, objective.margin, objective.reconstruction)
+            none = objective.loss.new_full((), math.nan)
+            own = [none if one is None else one.detach().mean() for one in each]
+            means = means + torch.stack(own) * share
             right = right + all_right(output.lengths, truth).sum()
         return means, right
-
-
-def _means(objective: models.Objective) -> Tensor:
-    parts = objective.loss, objective.margin, objective.reconstruction
-    return torch.stack(
-        [objective.loss.new_full((), math.nan) if p is None else p.detach().mean() for p in parts]
-    )
 
 
 class Graph:
