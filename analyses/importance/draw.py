@@ -1,7 +1,5 @@
 """Panels of `importance`: one image; groups over many images, pruning curves, dictionaries."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A figure of named panels: rows of those that fit, one key, and names at the ends of lines."""
 
-from __future__ import annotations
-
 import logging
 import textwrap
 from collections.abc import Mapping, Sequence

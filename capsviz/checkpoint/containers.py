@@ -4,8 +4,6 @@ Nothing in a file is run: `torch.load` reads with `weights_only=True`, and an ob
 it does not know, such as a Namespace of arguments, is read as an empty one.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ network has two decoders: "routed" takes the couplings, its control "uniform" do
 NAME.primary.safetensors with the card NAME.primary.json.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Predict the classes of a user's pictures, and whether they are unlike the training data."""
 
-from __future__ import annotations
-
 import glob
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

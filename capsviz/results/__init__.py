@@ -4,8 +4,6 @@ A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, i
 command line and provenance (`results.files`). No torch is needed here.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -3,8 +3,6 @@
 The JSON is strict: NaN is written as null. Fields with a default may be missing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

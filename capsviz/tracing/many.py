@@ -1,7 +1,5 @@
 """Couplings of many images, and pairs of images, for analyses that compare them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

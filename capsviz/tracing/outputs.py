@@ -1,7 +1,5 @@
 """Scores, features and reconstructions of images, by networks with capsules or without."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

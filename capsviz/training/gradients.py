@@ -4,8 +4,6 @@ A CUDA graph launches forward pass, loss and backward pass at once, where a GPU 
 launch some two hundred kernels. The numbers are the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import warnings

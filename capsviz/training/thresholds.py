@@ -5,8 +5,6 @@ largest probability), and the distance to its reconstruction. Together they flag
 image in twenty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

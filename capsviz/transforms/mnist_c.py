@@ -7,8 +7,6 @@ so that images are other draws of the same distribution. Sizes in pixels are MNI
 other image sizes, positions at an edge move with it. Helpers that several share come first.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
