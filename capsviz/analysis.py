@@ -185,7 +185,9 @@ class Analysis:
     def __init_subclass__(cls) -> None:
         """Give results the method `to_frame`; what is no result is refused by `of`."""
         if hasattr(vars(cls).get("Result"), "_fields"):
-            cls.Result.to_frame = _to_frame  # type: ignore[attr-defined]
+            from capsviz.statistics.numbers import to_frame
+
+            cls.Result.to_frame = to_frame  # type: ignore[attr-defined]
 
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
@@ -233,8 +235,8 @@ class Analysis:
             if not panel or len(chosen) > 1:
                 got = len(chosen) if panel else 0
                 raise ValueError(f"axes take one panel, got {got}: {', '.join(self.all_panels)}")
-            (one,) = chosen.values()
-            arrangement.into(axes, one, result)
+            ((name, one),) = chosen.items()
+            arrangement.into(axes, one, name, result)
             return typing.cast("Figure", axes.get_figure(root=True))
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
 
@@ -387,13 +389,6 @@ class Analysis:
             for name, one, hint in _parameters(type(self))
             if hint is not None
         )
-
-
-def _to_frame(result):
-    """Return every number of the result as a pandas data frame; ImportError without pandas."""
-    from capsviz.statistics.numbers import to_frame
-
-    return to_frame(result)
 
 
 def of(name: str) -> tuple[Analysis, ...]:

@@ -8,8 +8,6 @@ A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add pl
     entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

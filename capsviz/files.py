@@ -1,7 +1,5 @@
 """Atomic writing of files, and folders that one process writes at a time."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from contextlib import contextmanager, suppress

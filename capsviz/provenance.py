@@ -1,7 +1,5 @@
 """The provenance of a result: commit, weights, versions, hardware."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

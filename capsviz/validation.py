@@ -1,7 +1,5 @@
 """Check types and ranges of values by pydantic, with errors of one line."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import re

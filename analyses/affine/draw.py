@@ -1,7 +1,5 @@
 """Panels of `affine`: variants of an image, and accuracies with their intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.analysis import Panel

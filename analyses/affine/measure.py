@@ -1,7 +1,5 @@
 """Measures of `affine`: the variants, right answers to them, shares and gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

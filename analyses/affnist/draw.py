@@ -1,7 +1,5 @@
 """Panels of `affnist`: accuracy, gap and losses by network, variants, the table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

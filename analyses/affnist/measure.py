@@ -1,7 +1,5 @@
 """Rows of the table of `affnist`: means over seeds, intervals over digits and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

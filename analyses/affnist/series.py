@@ -1,7 +1,5 @@
 """A series of `affnist`: what is missing is trained and scored, and its results are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

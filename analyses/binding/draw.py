@@ -1,7 +1,5 @@
 """Panels of `binding`: an example, scores against the truth, context, geometry, relevance."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -3,8 +3,6 @@
 The table of `corrupt`: a row for each corruption, a column for each network.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.patches import Rectangle
 

@@ -1,7 +1,5 @@
 """Measures of `corrupt`: wrong answers, and errors, paired differences and ratios from them."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Panels of `curves`: a panel for each quantity, training and validation side by side."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

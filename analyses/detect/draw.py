@@ -1,7 +1,5 @@
 """Panels of `detect`: AUROC with controls and shares; distances; an example of every set."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.analysis import Panel

@@ -1,7 +1,5 @@
 """The sets of images that `detect` gives to a network, and their scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Panels of `equivariance`: R2 by size of each warp, what can be read off, and R2 by law."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Panels of `faithfulness`: one image's maps, curves, and the judgements over many images."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import partial
 from itertools import cycle

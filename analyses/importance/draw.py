@@ -1,7 +1,5 @@
 """Panels of `importance`: one image; groups over many images, pruning curves, dictionaries."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -125,10 +123,6 @@ def _mapped(result) -> bool:
     return result.extent_px is not None and "places" in result.change
 
 
-def _barred(kind: str, result) -> bool:
-    return kind in result.change and not (kind == "places" and _mapped(result))
-
-
 def _change(one: str, result) -> str:
     """Return the caption of the changes of one image."""
     name = result.classes[result.watched]
@@ -141,8 +135,9 @@ PANELS = {
     "map": Panel(_map, 1.5, 0.22, 0.6, shown=_mapped, caption=partial(_change, "position")),
     **{
         kind: Panel(
-            partial(_bars, kind), 1.5, 0.31, shown=partial(_barred, kind),
-            caption=partial(_change, one),
+            partial(_bars, kind), 1.5, 0.31, caption=partial(_change, one),
+            shown=lambda result, kind=kind: kind in result.change
+            and not (kind == "places" and _mapped(result)),
         )
         for kind, one in KINDS.items()
     },

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Range, Seed
-from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import mean, within, within_one
@@ -244,9 +244,13 @@ def evaluate(
         measure.FRESH if len(fresh) == 1 else f"{measure.FRESH}, seed {seed + k}"
         for k in range(len(fresh))
     ]
-    frozen = _frozen(model, images, labels, own, known, others.labels, generator, progress, counts)
+    frozen = measure.under_frozen(
+        model, images, labels, own, known, others.labels, generator, progress, counts
+    )
     trees = measure.class_means(known, others.labels)[labels]
-    moves = _moved((model, *fresh), images, observed, names, trees, seed, progress, counts)
+    moves = measure.of_moved(
+        (model, *fresh), images, observed, names, trees, seed, progress, counts
+    )
     of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
     return Statistics(
         **of_networks,
@@ -266,74 +270,6 @@ def evaluate(
         **frozen,
         **moves,
     )  # fmt: skip
-
-
-def _frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
-    """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
-    import torch
-
-    from capsviz.analyses.parse_tree import measure
-    from capsviz.tracing.many import winners
-
-    try:
-        activations = measure.frozen(model, images, own, known, classes, generator, progress)
-    except ValueError as error:
-        none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
-        return none | {"notes": [f"no frozen couplings: {error}"]}
-    read = winners(activations)
-    true = activations[:, torch.arange(len(labels)), labels]
-    return {
-        "frozen": list(measure.FROZEN),
-        "accuracy": compare_means((read == labels).numpy(), counts),
-        "true_activation": compare_means(true.numpy(), counts, shares=False),
-        "tied": (read < 0).double().mean(1).numpy(),
-        "notes": [],
-    }
-
-
-def _moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
-    """Correlations with the trees of moved images, and why there are none.
-
-    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
-    usual tree of each image's class.
-    """
-    from capsviz.analyses.parse_tree import measure
-
-    own, why = observed[0], ""
-    apart = measure.steps(networks[0], own.grid)
-    if own.grid is None or max(own.grid[1:]) < 3:
-        why = "the grid has fewer than 3 positions to move by"
-    elif not apart:
-        why = "neighbouring positions see the same part of the image"
-    elif measure.is_even(own.couplings):
-        why = "all couplings are uniform, so none has a tree"
-    if why:
-        none = dict.fromkeys(("moves", "trees", "correlation"))
-        return none | {"notes": [f"trees of moved images: {why}"]}
-
-    def correlations(network, seen, less):
-        values = measure.moved(network, images, seen, apart, less, progress)
-        return stack(compare_means(one, counts, shares=False) for one in values.numpy())
-
-    names, networks, observed, notes = [*names], [*networks], [*observed], []
-    try:
-        networks += measure.randomised(networks[0], own.grid, seed)
-        names += measure.RANDOM
-        observed += [measure.observe(one, images) for one in networks[-2:]]
-    except ValueError as error:
-        notes = [f"no random matrices: {error}"]
-    controls = [
-        correlations(network, seen, (0,))[0]
-        for network, seen in zip(networks[1:], observed[1:], strict=True)
-    ]
-    return {
-        "moves": list(measure.MOVED),
-        "trees": list(measure.TREES),
-        "correlation": correlations(networks[0], own, (0, usual)),
-        "controls": names if controls else None,
-        "controlled": stack(controls) if controls else None,
-        "notes": notes,
-    }
 
 
 class Trajectory(NamedTuple):

@@ -1,7 +1,5 @@
 """Panels of `parse_tree`: trees of two images, what decides many, capsules over training."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import partial
 

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz import checkpoint
-from capsviz.statistics.comparison import compare_explained
+from capsviz.statistics.comparison import compare_explained, compare_means
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
 from capsviz.tracing import CHUNK_IMAGES, KEEP, abilities, trace, under_couplings
-from capsviz.tracing.many import couples, last_couplings
+from capsviz.tracing.many import couples, last_couplings, winners
 from capsviz.transforms.augment import cut
 
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
@@ -363,3 +363,64 @@ def _correlation(a: Tensor, b: Tensor) -> Tensor:
     a, b = _own(a).flatten(1), _own(b).flatten(1)
     size = (a.square().sum(1) * b.square().sum(1)).sqrt()
     return (a * b).sum(1) / size.clamp_min(torch.finfo(torch.double).tiny)
+
+
+def under_frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
+    """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
+    try:
+        activations = frozen(model, images, own, known, classes, generator, progress)
+    except ValueError as error:
+        none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
+        return none | {"notes": [f"no frozen couplings: {error}"]}
+    read = winners(activations)
+    true = activations[:, torch.arange(len(labels)), labels]
+    return {
+        "frozen": list(FROZEN),
+        "accuracy": compare_means((read == labels).numpy(), counts),
+        "true_activation": compare_means(true.numpy(), counts, shares=False),
+        "tied": (read < 0).double().mean(1).numpy(),
+        "notes": [],
+    }
+
+
+def of_moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+    """Correlations with the trees of moved images, and why there are none.
+
+    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
+    usual tree of each image's class.
+    """
+    own, why = observed[0], ""
+    apart = steps(networks[0], own.grid)
+    if own.grid is None or max(own.grid[1:]) < 3:
+        why = "the grid has fewer than 3 positions to move by"
+    elif not apart:
+        why = "neighbouring positions see the same part of the image"
+    elif is_even(own.couplings):
+        why = "all couplings are uniform, so none has a tree"
+    if why:
+        none = dict.fromkeys(("moves", "trees", "correlation"))
+        return none | {"notes": [f"trees of moved images: {why}"]}
+
+    def correlations(network, seen, less):
+        values = moved(network, images, seen, apart, less, progress)
+        return stack(compare_means(one, counts, shares=False) for one in values.numpy())
+
+    names, networks, observed, notes = [*names], [*networks], [*observed], []
+    try:
+        networks += randomised(networks[0], own.grid, seed)
+        names += RANDOM
+        observed += [observe(one, images) for one in networks[-2:]]
+    except ValueError as error:
+        notes = [f"no random matrices: {error}"]
+    controls = [
+        correlations(network, seen, (0,))[0]
+        for network, seen in zip(networks[1:], observed[1:], strict=True)
+    ]
+    return {
+        "moves": list(MOVED),
+        "trees": list(TREES),
+        "correlation": correlations(networks[0], own, (0, usual)),
+        "controls": names if controls else None,
+        "controlled": stack(controls) if controls else None,
+        "notes": notes,
+    }

@@ -1,7 +1,5 @@
 """Panels of `parts`: an image in each form and its AUROC; relevance mass."""
 
-from __future__ import annotations
-
 import textwrap
 
 from capsviz.analysis import Panel

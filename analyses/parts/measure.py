@@ -3,8 +3,6 @@
 Quarters and halves are cut at the image's centre.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

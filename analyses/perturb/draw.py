@@ -1,7 +1,5 @@
 """Panels of `perturb`: the sheet of one image, and the effect table of a class."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.patches import Rectangle
 

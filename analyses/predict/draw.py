@@ -1,7 +1,5 @@
 """Panels of `predict`: a row for each picture, a column for each step."""
 
-from __future__ import annotations
-
 from capsviz.analysis import Panel
 from capsviz.arrangement import tallest
 from capsviz.results.panels import mosaic, room, split, wrapped

@@ -1,7 +1,5 @@
 """Panels of `primary`: rows of single capsules, and the errors with their controls."""
 
-from __future__ import annotations
-
 from matplotlib.patches import Rectangle
 
 from capsviz.analysis import Panel

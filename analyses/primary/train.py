@@ -1,7 +1,5 @@
 """`capsviz primary train`: the decoders, their results on held-out images, and their card."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Disentanglement and completeness of a code, from the weights of a lasso (Eastwood & Williams)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Panels of `probes`: R2 by measure, disentanglement, the cycle, paths, and a film strip."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

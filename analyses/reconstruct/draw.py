@@ -1,7 +1,5 @@
 """Panels of `reconstruct`: examples by class, confident failures, SSE per class."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

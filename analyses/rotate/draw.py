@@ -1,7 +1,5 @@
 """Panels of `rotate`: film strip, curves, and the frames of the animation."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg

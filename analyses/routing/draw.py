@@ -1,7 +1,5 @@
 """Panels of `routing`: of one image, and of its statistics over many."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What routing does on many images, for `routing`: each image by itself, then means."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace

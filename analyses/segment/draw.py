@@ -1,7 +1,5 @@
 """Panels of `segment`: pairs of digits in two colours; error and overlap."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

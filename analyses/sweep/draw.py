@@ -1,7 +1,5 @@
 """Panels of `sweep`: curves of all networks on one axis of sizes, and a summary."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from matplotlib.ticker import MaxNLocator

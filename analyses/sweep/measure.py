@@ -1,7 +1,5 @@
 """Measures of `sweep`: networks shown the same warped images, one size at a time and in a grid."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Panels of `transplant`: two images, pairs, single parts, single iterations, and doses."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -204,12 +204,10 @@ def over_doses(
         )  # fmt: skip
         return found, torch.cat(sizes, 1)
 
-    clipped = False
     try:
-        found, deviation = dosed(clipped)
+        (found, deviation), clipped = dosed(False), False
     except NotFiniteError:
-        clipped = True
-        found, deviation = dosed(clipped)
+        (found, deviation), clipped = dosed(True), True
     follow, keep = (found[k].unflatten(0, (-1, len(doses))) for k in ("as_partner", "as_own"))
     counts, above = draw_resamples(deviation.shape[1] // 2, seed=seed), doses > 0
 

@@ -1,7 +1,5 @@
 """Panels of `tsne`: the map of the capsules beside that of the pixels; their scores."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vectors of images by their capsules, their map, which images to show, and scores of the map."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sklearn.decomposition import PCA

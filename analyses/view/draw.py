@@ -1,7 +1,5 @@
 """Panels of `view`: the images in a row; below them the scores and the pose."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.analysis import Panel

@@ -1,7 +1,5 @@
 """A figure of named panels: rows of those that fit, one key, and names at the ends of lines."""
 
-from __future__ import annotations
-
 import logging
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -47,7 +45,7 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
         cells = grid if alike else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
         drawn = [figure.add_subplot(cells[k if alike else 0, c]) for c in range(len(row))]
         for axes, (name, _) in zip(drawn, row, strict=True):
-            ends += panels[name].draw(axes, result) or []
+            ends += _drawn(panels[name], name, axes, result)
         _names_once(drawn)
     lines = _key(figure, width, heading)
     figure.set_size_inches(width, min(tallest(width), sum(heights[:count]) + lines * LINE + 0.05))
@@ -80,11 +78,19 @@ def _fitted(panels, result, width) -> tuple[list, list[float], int]:
     return rows, heights, count
 
 
-def into(axes, panel, result) -> None:
+def _drawn(panel, name: str, axes, result) -> list[tuple]:
+    """Draw a panel, and return names at the ends of lines; a ValueError names the panel."""
+    try:
+        return panel.draw(axes, result) or []
+    except ValueError as error:
+        raise ValueError(f"the panel '{name}' cannot be drawn: {error}") from error
+
+
+def into(axes, panel, name: str, result) -> None:
     """Draw one panel into axes of any figure, with a legend of its own; log what it omits."""
     if omitted := panel.omits(result, room(axes)):
         logging.getLogger(__name__).warning("no room for %s", ", ".join(omitted))
-    ends = panel.draw(axes, result) or []
+    ends = _drawn(panel, name, axes, result)
     for one in (axes, *getattr(axes, "parts", ())):
         if one.get_legend_handles_labels()[0] and one.get_legend() is None:
             one.legend()

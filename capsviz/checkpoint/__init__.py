@@ -6,8 +6,6 @@ provenance and the SHA-256 of the weights. Nothing is unpickled. The state of an
 stopped now.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Nothing in a file is run: `torch.load` reads with `weights_only=True`, and an ob
 it does not know, such as a Namespace of arguments, is read as an empty one.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping
@@ -103,7 +101,10 @@ def fitted(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     best = [one for one, count in zip(found, counts, strict=True) if count == max(counts)]
     best.sort(key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
     (table, tensors), others = best[0], best[1:]
-    differing = [name for name, other in others if not _equal(tensors, other)]
+    differing = [
+        name for name, other in others
+        if other.keys() != tensors.keys() or not all(other[k].equal(v) for k, v in tensors.items())
+    ]  # fmt: skip
     if differing and table not in FIRST:
         raise ValueError(
             f"{path} holds weights that fit in {table} and in {', '.join(differing)}: save one of "
@@ -121,10 +122,6 @@ def _prefixes(longer: Mapping, shorter: Mapping) -> set[str]:
     tried = list(shorter)[:DEEPEST]  # some may be missing
     ends = [(key, long) for key in tried for long in longer if long.endswith(f".{key}")]
     return {"", *(long.removesuffix(key) for key, long in ends)}
-
-
-def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
 def load_into(network: nn.Module, path: Path, called: str) -> None:

@@ -1,7 +1,5 @@
 """Untrained networks like a trained one: controls for the effect of training."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from types import ModuleType

@@ -10,8 +10,6 @@ plug-in has a file for each, in its folder `pitfalls`. docs/check.md has an exam
 parts of a candidate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import nn

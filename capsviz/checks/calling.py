@@ -1,7 +1,5 @@
 """How to call a network: with images in [0, 1], with labels if it needs them, or by its `look`."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import time

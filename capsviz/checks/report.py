@@ -1,7 +1,5 @@
 """The verdicts of all checks, as text, Markdown or JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What a check declares about itself, and what it finds: PASS, FAIL, WARN or SKIPPED."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

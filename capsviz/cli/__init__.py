@@ -1,7 +1,5 @@
 """The command line: one command per file of `capsviz/commands` and `analyses`."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

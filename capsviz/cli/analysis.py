@@ -4,8 +4,6 @@ Options come from the annotations of `measure` (`capsviz.analysis`). Where a com
 analyses, the options that are typed choose one: `--n N` asks for many images in place of one.
 """
 
-from __future__ import annotations
-
 import shutil
 import typing
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ rest, several in their order, and every option that is not the default. Where a 
 lies already, the command is refused before anything is computed, unless `--force` is given.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

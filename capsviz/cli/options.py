@@ -1,7 +1,5 @@
 """Command-line options that commands share. Importing this costs click alone."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Importing this costs click alone.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable, Sequence

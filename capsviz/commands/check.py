@@ -1,7 +1,5 @@
 """Check a capsule network for the mistakes of published code."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import click

@@ -1,7 +1,5 @@
 """Compare networks in a table, from their cards and results; nothing is computed."""
 
-from __future__ import annotations
-
 import click
 
 from capsviz.cli import naming, options, writing

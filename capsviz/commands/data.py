@@ -1,7 +1,5 @@
 """Show what capsviz sees in a folder, a file or a data set, before a network is trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """List the layers, parameters, multiply-adds and memory of a network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """Print accuracy with its interval, per-class accuracy, confusion and losses on a split."""
 
-from __future__ import annotations
-
 import click
 
 from capsviz.cli import options, writing

@@ -1,7 +1,5 @@
 """Draw a digit, rotate it, and watch its routing: a page in your browser."""
 
-from __future__ import annotations
-
 import click
 
 from capsviz.cli import options

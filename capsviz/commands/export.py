@@ -1,7 +1,5 @@
 """Write a network for other programs: ONNX, `torch.export`, or a folder with a model card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Draw the figure set of one network: figures, numbers, manifest and LaTeX in one folder."""
 
-from __future__ import annotations
-
 import click
 
 from capsviz.analysis import Analysis

@@ -1,7 +1,5 @@
 """Write the skeleton of your own analysis, routing, data set or check, with its test."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

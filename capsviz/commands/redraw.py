@@ -1,7 +1,5 @@
 """Draw a figure again from its JSON, or print its numbers; no network is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Write one HTML file on one or several networks: figures, numbers, discussion, checks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Reproduce a published table or a finding: train or measure, and print the numbers."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Train a network by a recipe, resume it, and write its weights and card."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

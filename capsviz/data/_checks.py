@@ -1,7 +1,5 @@
 """What is said of a `Dataset` before it is used: a line for each split, and WARN lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import Tensor

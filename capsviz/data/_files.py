@@ -1,7 +1,5 @@
 """Files of data sets: found in the folders for data or downloaded, read, and made into a split."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import threading

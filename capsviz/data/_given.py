@@ -1,7 +1,5 @@
 """Images and labels of any usual kind, made into those of a `Dataset`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import isqrt
 

@@ -1,7 +1,5 @@
 """Data sets that are made of MNIST's images: several of each, drawn from a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Splits of a user's data, by the words in their names, and splits that are drawn from them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

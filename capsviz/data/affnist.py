@@ -5,8 +5,6 @@ folder `test_batches` with `1.mat` ... `32.mat`, into the folder affNIST of the 
 other splits `training_batches` and `validation_batches`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.data import search_path

@@ -7,8 +7,6 @@ position uniform over all at which no foreground pixel leaves the canvas. One bi
 outside. Transforms and images are made on the CPU, so that they depend on the seed alone.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import NamedTuple

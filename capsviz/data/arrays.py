@@ -1,7 +1,5 @@
 """Arrays and tables of images: .npz, .npy, .csv, .mat and Parquet files, named by --data-dir."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -10,8 +10,6 @@ A whole has a position, an angle and a scale, each part a jitter and a brightnes
 parts overlap, the brighter one is seen. Further parts, the distractors, belong to no whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, astuple

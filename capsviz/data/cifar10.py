@@ -1,7 +1,5 @@
 """CIFAR-10: 60,000 photographs of ten kinds of things, 3x32x32 (Krizhevsky 2009)."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import tarfile

@@ -5,8 +5,6 @@ draws them, stratified, with the seed 0, so that results can be compared. Neighb
 presumably by one writer, are then in both training and test images; splits by `block` avoid that.
 """
 
-from __future__ import annotations
-
 import gzip
 from functools import cache
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Your own pictures in class folders (torchvision's ImageFolder convention), any size, resized."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ data folder, so that `mnist_c/fog/test_images.npy` and `test_labels.npy` lie the
 corruption. `identity` is MNIST itself.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.data import mnist, search_path

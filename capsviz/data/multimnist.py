@@ -9,8 +9,6 @@ research/capsules, mnist_shift.py). The shifts are the paper's; the authors' tra
 comes first.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -5,8 +5,6 @@ https://cs.nyu.edu/~ylclab/data/norb-v1.0-small. The files are not downloaded: p
 in the folder smallNORB of the data folder. They are no MATLAB files but a binary format.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.data import search_path

@@ -1,7 +1,5 @@
 """Networks as ONNX files, exported programs, and folders with a model card."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -5,8 +5,6 @@ over capsule types. In pixels, the value of a position is divided among those in
 in proportion to their brightness, because black is the baseline.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple

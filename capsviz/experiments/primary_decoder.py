@@ -6,8 +6,6 @@ network has two decoders: "routed" takes the couplings, its control "uniform" do
 NAME.primary.safetensors with the card NAME.primary.json.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math
@@ -88,9 +86,8 @@ class Contributions(NamedTuple):
 
 def look(model, images: Tensor) -> Contributions:
     """Return primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
-    traced = trace(model, images, keep=("primary", "couplings", "lengths"))
-    primary, couplings, lengths = traced.primary, traced.couplings, traced.lengths
-    assert primary is not None and couplings is not None and lengths is not None  # they are kept
+    names = ("primary", "couplings", "lengths")
+    primary, couplings, lengths = map(trace(model, images, keep=names).require, names)
     predicted = predict(lengths)
     to_predicted = predicted[:, None, None].expand(-1, primary.shape[1], 1)
     own = couplings[-1].gather(2, to_predicted)[..., 0]

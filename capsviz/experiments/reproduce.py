@@ -5,8 +5,6 @@ it stopped, and a run of several tables is made once. Weights are chosen on held
 test set is evaluated once. A table has a row for each network, averaged over seeds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

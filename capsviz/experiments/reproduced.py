@@ -4,8 +4,6 @@ Weights of single networks are shipped, so their commands measure at once. Of se
 the statistics are shipped, in trained/seeds; `capsviz train NAME --seed S` trains such a run again.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

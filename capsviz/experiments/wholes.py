@@ -1,7 +1,5 @@
 """Images of `assemblies` in pairs and series, and what each position of a network sees in them."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

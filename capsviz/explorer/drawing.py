@@ -4,8 +4,6 @@ Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours ar
 `capsviz.results`; text takes the page's own, so that a dark page stays readable.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import io

@@ -1,7 +1,5 @@
 """Draw what the page shows as figures with numbers, as the commands do. No Gradio."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import shutil

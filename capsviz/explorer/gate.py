@@ -1,7 +1,5 @@
 """Who may enter the page, how often, and with how much: every request passes here first."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import time

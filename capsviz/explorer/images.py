@@ -1,7 +1,5 @@
 """The image that a visitor looks at: drawn, uploaded, or from a link."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

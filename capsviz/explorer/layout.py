@@ -1,7 +1,5 @@
 """Where the parts of the page stand: its controls and panels, in Gradio. `page` says what runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """What happens inside the network: from an image and an intervention to numbers. No Gradio."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from math import prod

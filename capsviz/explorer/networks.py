@@ -1,7 +1,5 @@
 """The networks of the page: which can be chosen, and the two that a visitor looks at."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Sequence

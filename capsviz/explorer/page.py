@@ -4,8 +4,6 @@
 or setting than its neighbour. What takes longer than a moment is on buttons, in a queue.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

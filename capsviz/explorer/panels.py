@@ -1,7 +1,5 @@
 """The panels of the page: from the values of its controls to HTML. No Gradio."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

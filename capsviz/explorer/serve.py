@@ -1,7 +1,5 @@
 """Serve the page: offline, without analytics, until Ctrl+C; on this machine unless asked."""
 
-from __future__ import annotations
-
 import atexit
 import errno
 import ipaddress

@@ -3,8 +3,6 @@
 The values of the controls are a dictionary by the names that stand in a link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode

@@ -1,7 +1,5 @@
 """What the `measure` of an analysis is given by name, and the measurement with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast

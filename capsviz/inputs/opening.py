@@ -1,7 +1,5 @@
 """What a command looks at: one network or several, data that fit them, and images of these."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 A glob names folders of runs, or .safetensors files; other files that it matches are passed over.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os

@@ -5,8 +5,6 @@ exporters cannot see into. The literal way is made of PyTorch's own operations a
 by itself inside a transform of `torch.func` and in forward mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar

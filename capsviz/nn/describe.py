@@ -6,8 +6,6 @@ is computed, it counts once. They are counted for convolutions, linear layers, v
 agreement; `not_counted` says what is left out, such as another routing.
 """
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 from math import prod

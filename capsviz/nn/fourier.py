@@ -14,8 +14,6 @@ CapsNet, 9 x 9 taps of stride 2 on 20 x 20 numbers, has N = 10 and takes 592 pro
 where 2,916 are written.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Check batches of images, as every network, transform and attack takes them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """What the evidence of a routing is, in words and signs. No torch: drawings take it from here."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Prepare a user's own picture for a network as its training data were prepared."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

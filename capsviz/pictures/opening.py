@@ -1,7 +1,5 @@
 """Find pictures, and read any of them: upright, on an opaque ground, in [0, 1]."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """Predict the classes of a user's pictures, and whether they are unlike the training data."""
 
-from __future__ import annotations
-
 import glob
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +53,7 @@ def predict(
     decoded = None
     if reconstructs(model):
         traced = trace(model, images, keep=("lengths", "reconstruction"))
-        assert traced.lengths is not None and traced.reconstruction is not None  # they are kept
-        lengths, decoded = traced.lengths, traced.reconstruction
+        lengths, decoded = traced.require("lengths"), traced.require("reconstruction")
         errors = reconstruction_loss(traced.images, decoded).tolist()
         distances = distance_of(traced.images, decoded).tolist()
     else:

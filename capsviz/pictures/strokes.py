@@ -5,8 +5,6 @@ with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/
 that the strokes are found, on paper that may be lit unevenly.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 from scipy import ndimage

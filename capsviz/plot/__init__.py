@@ -10,8 +10,6 @@ is saved and no style is set. Whole figures, with their numbers and controls, ar
 draw.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, i
 command line and provenance (`results.files`). No torch is needed here.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import re
@@ -25,6 +23,7 @@ from capsviz import arrangement, discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 from capsviz.results import tables
+from capsviz.results.files import check_fields
 from capsviz.results.files import read_result as read_result
 from capsviz.results.files import to_json as to_json
 from capsviz.results.files import write_result as write_result
@@ -76,8 +75,7 @@ def caption(
     Of some panels, only what these show. With its `width` it names what the picture has no room
     for.
     """
-    _require_part(analysis, result, part)
-    own = contract.of_result(analysis, type(result).__name__)
+    own = _with_part(analysis, result, part)
     drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()
     if width is not None:
         missing, omitted = arrangement.left_out(drawn, result, inches(width))
@@ -88,9 +86,11 @@ def caption(
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
-def _require_part(analysis: str, result: NamedTuple, part: str) -> None:
-    if part and part not in (known := parts(analysis, result)):
+def _with_part(analysis: str, result: NamedTuple, part: str) -> contract.Analysis:
+    own = contract.of_result(analysis, type(result).__name__)
+    if part and part not in (known := own.parts(result)):
         raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
+    return own
 
 
 def printable(result: NamedTuple) -> NamedTuple:
@@ -115,8 +115,7 @@ def draw(
     texts get a minus, as those at axes have, where Python writes a hyphen. `panel` and `axes` are
     those of `capsviz.analysis.Analysis.draw`; a panel in axes of your own keeps their style.
     """
-    _require_part(analysis, result, part)
-    own = contract.of_result(analysis, type(result).__name__)
+    own = _with_part(analysis, result, part)
     more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
@@ -165,6 +164,7 @@ def save(
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
     numbers.rows(result)  # before anything is written
+    check_fields(result)
     for part in parts(analysis, result):
         contract.of_result(analysis, type(result).__name__).caption(result, part)
     about = {

@@ -3,8 +3,6 @@
 The JSON is strict: NaN is written as null. Fields with a default may be missing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -23,6 +21,16 @@ from capsviz.statistics.estimate import FIELDS, Estimate
 
 INLINE_BYTES = 1_000_000
 NO_RESULT = "'{}' is not a result of capsviz: expected the JSON beside a figure"
+
+
+def check_fields(result: NamedTuple) -> None:
+    """Raise ValueError, with the name of the field, for one that `write_result` cannot write."""
+    for name, value in result._asdict().items():
+        try:
+            to_json(_encode(value.ravel()[:1] if isinstance(value, np.ndarray) else value))
+        except TypeError as error:
+            kind = type(value).__name__
+            raise ValueError(f"JSON cannot hold the field '{name}', a {kind}: {error}") from error
 
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:

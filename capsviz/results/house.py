@@ -1,7 +1,5 @@
 """The house style of figures, what a user changes of it, and the widths of venues."""
 
-from __future__ import annotations
-
 import logging
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Maps of couplings and of evidence: their colours, their scales, and one over its image."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

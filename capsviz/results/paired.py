@@ -1,7 +1,5 @@
 """Training runs of two recipes, paired by seed: read their accuracies, and say what they show."""
 
-from __future__ import annotations
-
 import glob
 import json
 from collections.abc import Iterable, Sequence

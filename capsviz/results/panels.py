@@ -1,7 +1,5 @@
 """Parts that the drawings of several analyses share: images, a mosaic of many, names of lines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.arrangement import room as room

@@ -3,8 +3,6 @@
 An analysis takes part unless its `figure_set` is None.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Text for pages and papers: tables in Markdown and LaTeX, and LaTeX that includes figures."""
 
-from __future__ import annotations
-
 import functools
 import re
 import textwrap

@@ -7,8 +7,6 @@ may be added (Shapley 1953; Lipovetsky & Conklin 2001, doi:10.1002/asmb.446). Th
 cost of all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from math import factorial

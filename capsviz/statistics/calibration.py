@@ -1,7 +1,5 @@
 """Calibration: how far scores of the winning class are from the share of right answers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from capsviz.statistics.comparison import of_resamples

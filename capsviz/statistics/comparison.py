@@ -5,8 +5,6 @@ are 95 %: Wilson's of a share, elsewhere percentiles of resamples of the images 
 1993, chapter 13), the same ones for all networks, so that a difference is paired.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -4,8 +4,6 @@ Frosst, Sabour & Hinton (2018), arXiv:1811.06969: the winning capsule reconstruc
 class; where that is far from the image, the image is suspect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ Two one-sided tests (TOST): Schuirmann 1987, Journal of Pharmacokinetics and Bio
 difference lies inside the margins.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache

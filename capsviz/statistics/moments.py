@@ -5,8 +5,6 @@ threshold, and does not depend on contrast. The background must be dark. Central
 Hu (1962); the perimeter of a grey picture is its total variation (coarea formula).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

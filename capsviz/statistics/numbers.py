@@ -17,8 +17,6 @@ fields, by class attributes:
                                                               not the first along an axis
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

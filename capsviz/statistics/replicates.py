@@ -1,7 +1,5 @@
 """Results of several training runs made one, and what is said of the runs behind a result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@ under the same resamples of the images; elsewhere 1. Simulated (tests/statistics
 more where k is not known. Of shares near 1 that one run in a few falls far below it covers less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers in words, alike in the findings of every analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import isfinite
 

@@ -1,7 +1,5 @@
 """`assert_capsnet`, for the tests of your own project: a failed check fails the test."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from capsviz.checks import Report, run

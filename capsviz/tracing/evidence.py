@@ -1,7 +1,5 @@
 """Evidence for a class: additive maps over positions, and in pixels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

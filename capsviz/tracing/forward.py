@@ -1,7 +1,5 @@
 """Run a network over images, a chunk at a time, and keep what happened inside."""
 
-from __future__ import annotations
-
 import hashlib
 import weakref
 from collections.abc import Callable, Sequence

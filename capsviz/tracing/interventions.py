@@ -14,8 +14,6 @@ most networks (less wide than those of self-attention), so that what they spoil 
 parents is changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

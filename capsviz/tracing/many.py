@@ -1,7 +1,5 @@
 """Couplings of many images, and pairs of images, for analyses that compare them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -25,11 +23,11 @@ def last_couplings(
         traced = trace(
             model, batch, layer=layer, iterations=iterations, keep=("couplings", "lengths")
         )
-        assert traced.couplings is not None and traced.lengths is not None
-        require_all_to_all(traced.couplings)
-        own.append(traced.couplings[-1].clone())
-        read.append(traced.lengths.argmax(1))
-        even = even_couplings(traced.couplings)
+        couplings = traced.require("couplings")
+        require_all_to_all(couplings)
+        own.append(couplings[-1].clone())
+        read.append(traced.require("lengths").argmax(1))
+        even = even_couplings(couplings)
     return torch.cat(own), even, torch.cat(read)
 
 

@@ -4,8 +4,6 @@ Shapes as in `capsviz.tracing`: votes (B,I,J,E), couplings (R,B,I,J), poses (R,B
 the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
 """
 
-from __future__ import annotations
-
 from math import log
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ An analysis names its needs: parts of a trace, "grid" (its children have positio
 without capsules will do. `required` adds classes, and images unless it has `any_input`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

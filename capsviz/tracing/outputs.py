@@ -1,7 +1,5 @@
 """Scores, features and reconstructions of images, by networks with capsules or without."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -105,13 +103,10 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
     if not linear:
         raise ValueError("this network has neither capsules nor a linear layer at its end")
     inputs: list[Tensor] = []
-    hook = linear[-1].register_forward_pre_hook(
+    with linear[-1].register_forward_pre_hook(
         lambda module, arguments: inputs.append(arguments[0].flatten(1).cpu().double())
-    )
-    try:
+    ):
         scores(model, images)
-    finally:
-        hook.remove()
     return torch.cat(inputs)
 
 

@@ -1,7 +1,5 @@
 """Trace: the parts of one forward pass, which of them are kept, and that they are finite."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 

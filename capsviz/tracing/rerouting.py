@@ -5,8 +5,6 @@ once for a chunk of images, and routes them as often as there are couplings. Any
 anew for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ not the norms of the poses), "sums" (couplings of a child do not sum to 1), "vot
 follow the weighted sum of the votes), "couplings" (an intervention is not taken).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """The files of a trained network: weights, their card and, of a run, the recipe."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ first process alone reads the state of a run, evaluates, decides and writes, so 
 common folder. Each host needs the data.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import socket

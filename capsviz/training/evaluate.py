@@ -1,7 +1,5 @@
 """Evaluation on a whole split: accuracy with its interval, confusion, and losses per image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

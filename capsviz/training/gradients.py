@@ -4,8 +4,6 @@ A CUDA graph launches forward pass, loss and backward pass at once, where a GPU 
 launch some two hundred kernels. The numbers are the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import warnings
@@ -96,16 +94,12 @@ class Gradients:
                     output = self.shared(images)
                     objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()
-            means = means + _means(objective) * share
+            each = (objective.loss, objective.margin, objective.reconstruction)
+            none = objective.loss.new_full((), math.nan)
+            own = [none if one is None else one.detach().mean() for one in each]
+            means = means + torch.stack(own) * share
             right = right + all_right(output.lengths, truth).sum()
         return means, right
-
-
-def _means(objective: models.Objective) -> Tensor:
-    parts = objective.loss, objective.margin, objective.reconstruction
-    return torch.stack(
-        [objective.loss.new_full((), math.nan) if p is None else p.detach().mean() for p in parts]
-    )
 
 
 class Graph:

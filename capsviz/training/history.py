@@ -4,8 +4,6 @@ The state holds the weights, Adam's moments and averaged weights, if any; with t
 precision and the records of all finished epochs. It can be opened as a checkpoint, too.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

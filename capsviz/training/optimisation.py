@@ -1,7 +1,5 @@
 """Adam's groups of weights, learning rate schedules, and averaged weights."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator

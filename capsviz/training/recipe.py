@@ -1,7 +1,5 @@
 """Recipes: everything that fixes a training run, as a TOML file or as flags."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A whole run: recipe and options -> training -> one evaluation on the test set -> checkpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext

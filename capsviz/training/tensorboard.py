@@ -1,7 +1,5 @@
 """TensorBoard: scalars and histograms of every epoch, and reconstructions below their inputs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import asdict

@@ -5,8 +5,6 @@ largest probability), and the distance to its reconstruction. Together they flag
 image in twenty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch
@@ -40,9 +38,8 @@ def _measures(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     if not reconstructs(model):
         return {"length": scores(model, images).amax(1)}
     traced = trace(model, images, keep=("lengths", "reconstruction"))
-    assert traced.lengths is not None and traced.reconstruction is not None  # they are kept
-    distance = distance_of(images.cpu(), traced.reconstruction)
-    return {"length": traced.lengths.amax(1), "distance": distance}
+    distance = distance_of(images.cpu(), traced.require("reconstruction"))
+    return {"length": traced.require("lengths").amax(1), "distance": distance}
 
 
 def limits(model) -> tuple[Limits | None, str | None]:

@@ -1,7 +1,5 @@
 """The training loop: epochs of optimiser steps, resumed to the same weights, recorded on disk."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -8,8 +8,6 @@ twice. A kind is a function of images (B, 3, H, W) in [0, 1], a generator on the
 numbers, of which `KINDS` has five, one for each severity.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from functools import partial

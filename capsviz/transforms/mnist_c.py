@@ -7,14 +7,14 @@ so that images are other draws of the same distribution. Sizes in pixels are MNI
 other image sizes, positions at an edge move with it. Helpers that several share come first.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
+import numpy as np
 import torch
+from scipy.ndimage import binary_propagation
 from torch import Tensor
-from torch.nn.functional import max_pool2d, pad
+from torch.nn.functional import pad
 
 from capsviz.transforms import MNIST_C, warps
 from capsviz.transforms.augment import cut
@@ -90,7 +90,9 @@ def canny_edges(images, generator):
     down, right = _sobel(smooth)
     length = pad(torch.hypot(down, right), (1, 1, 1, 1))
     thin = _longest(length, pad(down, (1, 1, 1, 1)), pad(right, (1, 1, 1, 1)))
-    return _connected(thin & (length >= 0.1), thin & (length >= 0.2)).float()
+    weak, strong = (thin & (length >= least) for least in (0.1, 0.2))
+    corners = np.ones((1, 1, 3, 3))  # a path may go over them
+    return torch.from_numpy(binary_propagation(strong, corners, weak)).float()
 
 
 def _sobel(images):
@@ -118,15 +120,6 @@ def _longest(length, down, right):
         diagonal = torch.where(same, at(side, side), other)
         largest &= diagonal * weight + straight * (1 - weight) <= length
     return largest
-
-
-def _connected(weak, strong):
-    """Weak pixels that a path of weak ones, also over corners, joins to a strong one."""
-    while True:
-        grown = (max_pool2d(strong.float(), 3, 1, 1) > 0) & weak
-        if torch.equal(grown, strong):
-            return grown
-        strong = grown
 
 
 def dotted_line(images, generator):

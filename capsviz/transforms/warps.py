@@ -1,7 +1,5 @@
 """Affine warps: one matrix per image from its parameters, one bilinear warp (kornia)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

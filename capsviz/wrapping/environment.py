@@ -3,8 +3,6 @@
 Some of this changes the whole process, so its threads share it (`Shared`).
 """
 
-from __future__ import annotations
-
 import inspect
 import random
 import sys

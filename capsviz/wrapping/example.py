@@ -5,8 +5,6 @@ are one tensor (N, ...), as images are (N, C, H, W): like that of the example, o
 tensors, with all their numbers in a row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 from typing import Any

@@ -5,8 +5,6 @@ axis: B image, I child, J parent, E number of a parent's pose, D number of a chi
 size 1 or of repeated numbers. Several axes may share I, E or D.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import prod
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Check what is given to `wrap`, and read parts that a function, variable or module gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import chain, combinations

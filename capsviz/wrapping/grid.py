@@ -4,8 +4,6 @@ Capsules that change with the same rows and the same columns share a position. T
 the positions are all pairs of some row ranges and some column ranges, with equally many capsules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod

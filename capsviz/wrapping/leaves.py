@@ -1,7 +1,5 @@
 """Tensors inside nested arguments and outputs: find them, put others in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """Open a network from the command line: `--network FILE.py:FUNCTION --weights FILE`."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import inspect

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from capsviz.discovery import some
 from capsviz.wrapping.environment import TORCH, as_written, follow, uncompiled
 from capsviz.wrapping.leaves import mapped, named_tensors, replaced, tensors
 
@@ -258,7 +259,8 @@ def find_variable(network: nn.Module, name: str) -> Variable:
     if not colon or not variable or not method:
         raise ValueError(f"expected 'module.method:variable', got '{name}'")
     if module not in modules:
-        raise ValueError(f"there is no module '{module}', expected one of: {listed(modules)}")
+        known = some(filter(None, modules), 12)
+        raise ValueError(f"there is no module '{module}', expected one of: {known}")
     owner = as_written(modules[module])
     function = getattr(as_written(getattr(owner, method, None)), "__func__", None)
     if function is None or not hasattr(function, "__code__"):
@@ -266,15 +268,9 @@ def find_variable(network: nn.Module, name: str) -> Variable:
         raise ValueError(f"{kind} '{module}' has no method '{method}' written in Python")
     code = function.__code__
     if variable not in code.co_varnames + code.co_cellvars:
-        known = listed(code.co_varnames[1:])  # without `self`
+        known = some(code.co_varnames[1:], 12)  # without `self`
         raise ValueError(f"{method} has no variable '{variable}', it has {known}")
     return Variable(name, owner, code, variable)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return the first twelve names with commas between."""
-    names = [name for name in names if name]
-    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
 
 
 @contextmanager
@@ -326,8 +322,5 @@ def outputs_of(module: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
     def hook(_, __, out):
         outputs.append({name: one.clone() for name, one in named_tensors(out)})
 
-    handle = module.register_forward_hook(hook)
-    try:
+    with module.register_forward_hook(hook):
         yield outputs
-    finally:
-        handle.remove()

@@ -1,7 +1,5 @@
 """Run a pass of a network, read named tensors from it, and put others in, without editing it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext

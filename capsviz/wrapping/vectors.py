@@ -4,8 +4,6 @@ A squash can be written in many ways, so the sum is followed by value: through n
 parallel to it, capsule by capsule, however they were made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import permutations
 from math import prod

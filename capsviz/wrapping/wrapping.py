@@ -8,8 +8,6 @@ What is not given is inferred, and the report gives the evidence. Two candidates
 The result is a `network.Wrapped`, which reads parts of any pass by `taps`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

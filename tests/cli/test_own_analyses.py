@@ -26,6 +26,9 @@ WRONG = {
                        FAILS + r"AttributeError: .*, line \d+\)"),
     "nothing drawn": ("    def verdict", "    draw = lambda *_, **__: None\n\n    def verdict",
                       "`draw` of {} gives a NoneType, expected a Figure"),
+    "a panel": ("axes.bar(", "axes.plot([1], [1, 2]), axes.bar(",
+                "the panel 'lengths' cannot be drawn: x and y must have same first dimension.*"),
+    "a set": ("images), dataset)", "images), {dataset})", "the field 'dataset', a set: .*"),
     "a dict": ("return Result(", "return {'n': 1} or Result(", "'mine' .* a dict, expected a .*"),
 }  # fmt: skip
 
@@ -41,8 +44,8 @@ def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case
     path = plugin("analyses/mine.py", GOOD.replace(old, new))
     done = mine(tmp_path)
     assert done.exit_code == 2, done.exception
-    words = words.replace("{}", re.escape(str(path)))
-    assert re.search(f"^Error: .*{words}$", done.stderr, re.MULTILINE)
+    assert re.search(f"^Error: .*{words.format(re.escape(str(path)))}$", done.stderr, re.MULTILINE)
+    assert case == "an error later" or not [*tmp_path.glob("out/*")]
 
 
 def test_an_analysis_that_was_just_written_is_a_command_and_can_be_ended(plugin, tmp_path):

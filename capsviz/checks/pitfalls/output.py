@@ -171,10 +171,9 @@ def label_leak(candidate: Candidate) -> Judgement:
 def _given(candidate: Candidate) -> bool:
     """Whether call= gives the network more than images."""
     counts: list[int] = []
-    hook = candidate.network.register_forward_pre_hook(
+    with candidate.network.register_forward_pre_hook(
         lambda _, args, kwargs: counts.append(len(args) + len(kwargs)), with_kwargs=True
-    )
-    with hook:
+    ):
         candidate.call(candidate.images(2))
     return counts != [1]
 

@@ -9,8 +9,6 @@ checks above a line: compare networks by shifted test images. Every result is a 
 an interrupted series goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable

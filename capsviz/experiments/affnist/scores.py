@@ -1,7 +1,5 @@
 """Scores of the affNIST protocol: on shifted MNIST, affnist_like, and affNIST if available."""
 
-from __future__ import annotations
-
 import base64
 import functools
 from dataclasses import replace

@@ -29,8 +29,6 @@ To add one, add a file: its name is what `--routing` takes. The law tests find i
 ask for plain loops of that name in tests/helpers/literal_routing.py.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial

@@ -14,8 +14,6 @@ a block's temporaries fit the processor's cache. On a GPU `_attend_gpu` keeps th
 Second derivatives are those of the literal sum, on votes that are held.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 from types import ModuleType
 from warnings import warn

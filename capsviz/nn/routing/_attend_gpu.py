@@ -9,8 +9,6 @@ Axes are those of `_attend`: u (I, D, B), W (I, J, E, D), what is of parents (J,
 and what is like them (I, J, B).
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """Networks side by side, from files alone: their cards and results of analyses, nothing is run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

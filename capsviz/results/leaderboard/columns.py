@@ -4,8 +4,6 @@ Each function yields (network, estimate) pairs from a result. The network is giv
 is `FIRST`: the network, or the training runs of one recipe, that was measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple

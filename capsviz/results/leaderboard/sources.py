@@ -1,7 +1,5 @@
 """Where the numbers of a leaderboard come from: cards of networks, and files of results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -5,8 +5,6 @@ images. `collect` computes the contents, `render` writes them as one HTML file, 
 pictures and its style and fetches nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

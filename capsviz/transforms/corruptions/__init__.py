@@ -3,8 +3,6 @@
 A plugin is a file with a function `corrupt(images, generator) -> images`, as those of `mnist_c`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
