@@ -269,16 +269,17 @@ def detection() -> str:
     return markdown(header, rows).rstrip()
 
 
-WARNINGS = {  # share of images, attack and network, by what `capsviz attack` says of them
-    "More steps would fool more, as some images fell in the last tenth": "(.*) of images fell in "
-    "the last tenth of (.*) in (.*): more steps would fool more",
-    "No gradient reached some images": "(.*) of images gave (.*) no gradient in (.*)",
-}
+WARNINGS = {  # share of images, and network, by what `capsviz attack` says of them
+    "More steps would fool more, as some images fell in the last tenth of an attack (most)":
+    "(.*) of images fell in the last tenth of .* in (.*): more steps would fool more",
+    "No gradient reached some images in an attack (most)":
+    "(.*) of images gave .* no gradient in (.*)",
+}  # fmt: skip
 
 
 def attacks() -> str:
     """Return a row for each network and bound of the shipped results of `capsviz attack`."""
-    places = [ROOT / "figures", ROOT / "figures/leaderboard/attacks"]
+    places = [ROOT / "figures", ROOT / "figures/attacks"]
     paths = [path for place in places for path in sorted(place.glob("attack-*.json"))]
     found = [read_result(path)[0] for path in paths]
     rows = [(f"`{name}`", *cells) for one in found for name, *cells in attack.rows(one)]
@@ -286,10 +287,11 @@ def attacks() -> str:
     texts = list(dict.fromkeys(text for one in found for text in one.warnings))
     kinds: list[str] = []
     for words, form in WARNINGS.items():
-        networks: dict[str, list[str]] = {}
+        most: dict[str, float] = {}  # of a network
         for match in filter(None, (re.fullmatch(form, text) for text in texts)):
-            networks.setdefault(match[3], []).append(f"{match[2]} {match[1]}")
-        each = [f"`{network}` ({', '.join(some)})" for network, some in networks.items()]
+            share = float(match[1].removesuffix("%"))
+            most[match[2]] = max(share, most.get(match[2], 0))
+        each = [f"`{network}` ({share:g} %)" for network, share in most.items()]
         kinds += [f"- {words}: {'; '.join(each)}."] * bool(each)
         texts = [text for text in texts if not re.fullmatch(form, text)]
     kinds += [f"- {text}." for text in texts]

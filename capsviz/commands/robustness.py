@@ -1,4 +1,4 @@
-"""Measure robustness against affine maps, rotations, corruptions and attacks, in one table.
+"""Measure robustness to affine maps, rotations, corruptions and attacks, in one table.
 
 Each is measured by the command of its name, whose figures and numbers lie in the folder, too; what
 an earlier call has measured there is kept.

@@ -131,12 +131,12 @@ def _of_shipped(name: str) -> str | None:
 
 
 def shipped() -> list[Path]:
-    """Return the folders of shipped results: of seeds, of figures, and of single networks."""
+    """Return the folders of shipped results: of seeds, of figures, single networks and attacks."""
     trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
     seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
     figures = discovery.root() / "figures"
-    singles = sorted(path for path in figures.glob("leaderboard/*") if path.is_dir())
-    return [*seeds, *([figures] if figures.is_dir() else []), *singles]
+    others = [figures, *sorted(figures.glob("leaderboard/*")), figures / "attacks"]
+    return [*seeds, *(path for path in others if path.is_dir())]
 
 
 def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
