@@ -299,6 +299,12 @@ def attacks() -> str:
     return f"{markdown(attack.HEADER, rows)}\nWarnings of the checks:\n\n{said}"
 
 
+def robustness() -> str:
+    """Return the shipped table of `capsviz robustness`."""
+    (path,) = (ROOT / "figures").glob("robustness-*.md")
+    return path.read_text(encoding="utf-8").partition("\n\n")[0]
+
+
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
@@ -368,7 +374,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
-    "detection": detection, "affnist": affnist, "reproduced": reproduced,
+    "detection": detection, "robustness": robustness, "affnist": affnist, "reproduced": reproduced,
     "binding": binding.table, "attacks": attacks, "couplings": couplings,
     "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip

@@ -19,8 +19,8 @@ ANALYSES = ("affine", "sweep", "corrupt", "attack")
 COLUMNS = ("data", "runs", "accuracy", "inside", "outside", "rotated", "corrupted", "attacked",
            "parameters")  # fmt: skip
 EXAMPLES = """
-capsviz robustness mnist-resnet mnist-attention --n 200  # about 4 min
-capsviz robustness --network mine.py:build --dataset mnist --n 200  # about 5 min
+capsviz robustness digits digits-uniform --n 60                 # about 30 s
+capsviz robustness mnist mnist-attention mnist-resnet --n 1000  # about 18 min
 """
 
 
