@@ -951,7 +951,7 @@ def binding() -> Finding:
                    "not shown with k-means", known, lambda one: one.follows.low[0, -1] <= 0.5),
             search("evidence is behind with uniform couplings", "a little worse", known,
                    lambda one: _less_uniform(one).low > 0),
-            search("evidence is ahead with uniform couplings", "a little better", known,
+            search("evidence is ahead with uniform couplings", "a little worse or better", known,
                    lambda one: _less_uniform(one).high < 0),
         ],
         drawn=list(rows.values()),
