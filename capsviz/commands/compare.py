@@ -1,5 +1,8 @@
 """Compare networks in a table, from their cards and results; nothing is computed."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import click
 
 from capsviz.cli import naming, options, writing
@@ -48,8 +51,7 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
 @writing.as_json
 def command(places, columns, output, paired, margin, printed, as_json):
     """Print and write the table."""
-    from capsviz import results
-    from capsviz.results import leaderboard, tables
+    from capsviz.results import leaderboard
     from capsviz.results import paired as pairs
 
     if paired:
@@ -75,18 +77,25 @@ def command(places, columns, output, paired, margin, printed, as_json):
             "the networks of these results are not known: name their cards too, or print the "
             "numbers of several results side by side by `capsviz redraw A.json B.json --table csv`"
         )
+    publish(table, names, output, KINDS, printed, as_json=as_json)
+
+
+def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *, as_json: bool):
+    """Print some columns of networks, or all as JSON; write and draw them where there is a stem."""
+    from capsviz import results
+    from capsviz.results import leaderboard, tables
+
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
     if as_json:
         click.echo(writing.to_json([row.network._asdict() | {"cells": row.cells} for row in table]))
     else:
-        click.echo(tables.markdown(header, rows))
-        click.echo(caption)
-    if output is not None:
-        for path in tables.write(output, header, rows, caption):
-            click.echo(f"wrote {path}", err=True)
-        with writing.looking(printed), results.style():
-            figure = leaderboard.draw(table, results.inches(writing.width(printed)), names)
-            for kind in KINDS:
-                path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
-                click.echo(f"wrote {path}", err=True)
+        click.echo(f"{tables.markdown(header, rows)}\n{caption}")
+    if stem is None:
+        return
+    paths = tables.write(stem, header, rows, caption)
+    with writing.looking(look), results.style():
+        figure = leaderboard.draw(table, results.inches(writing.width(look)), names)
+        paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
+    for path in paths:
+        click.echo(f"wrote {path}", err=True)

@@ -4,16 +4,15 @@ Each is measured by the command of its name, whose figures and numbers lie in th
 an earlier call has measured there is kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import click
 
 from capsviz.cli import naming, options, writing
+from capsviz.commands.compare import publish
 
 ANALYSES = ("affine", "sweep", "corrupt", "attack")
 COLUMNS = ("data", "runs", "accuracy", "inside", "outside", "rotated", "corrupted", "attacked",
@@ -32,33 +31,18 @@ capsviz robustness mnist mnist-attention mnist-resnet --n 1000  # about 18 min
 @click.pass_context
 def command(context, n, as_json, figure, networks):
     """Measure what is not there yet, and print, write and draw one table."""
-    from capsviz import results
-    from capsviz.results import leaderboard, tables
+    from capsviz.results import leaderboard
 
     folder = figure["output"]
     naming.try_folder(folder)
     measured = [_measured(context, name, folder) for name in ANALYSES]
-    table = leaderboard.beside(measured)
-    header, rows = leaderboard.cells(table, COLUMNS)
-    caption = leaderboard.caption(table, COLUMNS)
-    if as_json:
-        click.echo(writing.to_json([row.network._asdict() | {"cells": row.cells} for row in table]))
-    else:
-        click.echo(f"{tables.markdown(header, rows)}\n{caption}")
-    last, changed = measured[-1][0], naming.changed(context)
+    table, last = leaderboard.beside(measured), measured[-1][0]
     base, names = f"robustness-{last.dataset}-{last.n}-images", [row.network.name for row in table]
-    stem = folder / naming.stem(base, names, changed)
-    paths = tables.write(stem, header, rows, caption)
-    with writing.looking(figure), results.style():
-        drawn = leaderboard.draw(table, results.inches(writing.width(figure)), COLUMNS)
-        paths += [
-            results.save_figure(drawn, folder / f"{stem.name}.{kind}") for kind in figure["formats"]
-        ]
-    for path in paths:
-        click.echo(f"wrote {path}", err=True)
+    stem = folder / naming.stem(base, names, naming.changed(context))
+    publish(table, COLUMNS, stem, figure["formats"], figure, as_json=as_json)
 
 
-def _measured(context: click.Context, name: str, folder: Path) -> tuple[NamedTuple, dict]:
+def _measured(context: click.Context, name: str, folder: Path) -> tuple[Any, dict]:
     """Return what an analysis finds in these networks, as it is written; run it if it is not."""
     from capsviz import results
 
