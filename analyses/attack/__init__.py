@@ -35,7 +35,8 @@ class Result(NamedTuple):
     square_alone: Estimate  # (K, E) images that Square fools and no APGD, less the reverse
     zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
     stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient
-    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts
+    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts; not
+    # of transfer, as of `margin`: its steps are another network's
     margin: np.ndarray  # (K, A, E, T) largest margin of another class so far, over those attacked
     fooled: np.ndarray  # (K, A, N) number of the first bound that fools; E: none, -1: misclassified
     warnings: list[str]  # what is suspect of the attacks

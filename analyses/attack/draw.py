@@ -64,6 +64,9 @@ def by_step(field, label, axes, result):
     percent(axes.xaxis)
     if field == "curve":
         percent(axes.yaxis)
+    else:  # lengths lie within 1, logits do not
+        axes.set_yscale("symlog", linthresh=1)
+        axes.yaxis.set_major_formatter("{x:g}")
 
 
 def without_gradient(axes, result):
@@ -99,7 +102,8 @@ PANELS = {
     ),
     "margin": Panel(
         partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks",
-        caption=f"{BY_STEP}the largest margin of another class so far",
+        caption=f"{BY_STEP}the largest margin of another class so far, "
+        "logarithmic beyond 1",
     ),
     "without_gradient": Panel(
         without_gradient, share=1 / 3, figure="checks", shown=lambda result: bool(_steep(result))

@@ -69,6 +69,7 @@ class Work:
         for (_, name), why in lacks.items():
             if strict and name not in self.names:
                 raise ValueError(f"{name}: {why}")
+        self.transferred: dict[tuple[Ball, int, int], torch.Tensor] = {}
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
         self.held_out = None
         for row, (k, model) in enumerate(networks.items()):
@@ -176,32 +177,44 @@ class Work:
             name = "apgd-ce" if k in self.steep else "square"
         if name == "square":
             plan = plan._replace(steps=plan.queries, restarts=1)
-        source = self.networks[self.source] if name == "transfer" else model
         if name == "vote":
             look = attacks.on_votes(model)
         elif name == "adaptive":
             look = attacks.on_detector(model, self.limits[k])
         else:
-            look = attacks.on_scores(source, LOSSES.get(name, LOSSES["apgd-ce"]))
+            look = attacks.on_scores(model, LOSSES.get(name, LOSSES["apgd-ce"]))
 
         def once(chosen, ball, restart):
+            if name == "transfer":
+                return self._transfer(model, places[chosen], ball, restart)
             some, true, seed = images[chosen], labels[chosen], plan.seed + restart
             start = attacks.noise(self.images.shape, seed)[places][chosen]
             if name == "square":
                 how = {"queries": plan.queries, "start": start, "seed": seed}
                 return attacks.square(model, some, true, ball, **how)
-            leave = name != "transfer"  # what is made for another network goes on
-            how = {"steps": plan.steps, "start": start, "leave": leave}
-            found = attacks.apgd(source, look, some, true, ball, **how)
-            if leave:
-                return found
-            fooled = torch.from_numpy(~_right(model, found.images, true))
-            return found._replace(done=fooled, when=torch.where(fooled, plan.steps, -1))
+            return attacks.apgd(model, look, some, true, ball, steps=plan.steps, start=start)
 
         found = at_growing_bounds(once, len(places), plan)
         if name in LOSSES:
             found["zero"] = attacks.flat(model, look, images, labels)
         return {name: one.numpy() for name, one in found.items()}
+
+    def _transfer(self, model, places: torch.Tensor, ball: Ball, restart: int) -> attacks.Found:
+        """Show a network images that APGD made of the source, which it attacks once for all."""
+        source, labels, keys = self.networks[self.source], self.labels[places], places.tolist()
+        new = places[[(ball, restart, place) not in self.transferred for place in keys]]
+        if len(new):
+            start = attacks.noise(self.images.shape, self.plan.seed + restart)[new]
+            how = {"steps": self.plan.steps, "start": start, "leave": False}
+            look = attacks.on_scores(source, LOSSES["apgd-ce"])
+            made = attacks.apgd(source, look, self.images[new], self.labels[new], ball, **how)
+            for place, image in zip(new.tolist(), made.images.cpu(), strict=True):
+                self.transferred[ball, restart, place] = image
+        images = torch.stack([self.transferred[ball, restart, place] for place in keys])
+        fooled = torch.from_numpy(~_right(model, images, labels))
+        unseen = torch.full((self.plan.steps + 1, len(places)), torch.nan)
+        when = torch.where(fooled, self.plan.steps, -1)
+        return attacks.Found(images, fooled, when, unseen, torch.zeros_like(fooled))
 
 
 def at_growing_bounds(once, P: int, plan: Plan) -> dict[str, torch.Tensor]:
@@ -250,9 +263,11 @@ def statistics(work: Work, found: Found) -> dict[str, Any]:
         k, a = [*work.networks].index(network), names.index(name)
         fooled[k, a, one["places"]] = one["level"]
         held[k, a] = fooled[k, a] > np.arange(E)[:, None]
-        curve[k, a] = (one["fell"][:, None] > SHARES[:, None]).sum(-1) / n
-        tried = ~np.isnan(one["gaps"])
-        margin[k, a] = np.nansum(one["gaps"], -1) / np.maximum(tried.sum(-1), 1)
+        tried = (~np.isnan(one["gaps"])).sum(-1)  # none if steps are those on another network
+        with np.errstate(invalid="ignore"):
+            margin[k, a] = np.nansum(one["gaps"], -1) / tried
+        left = (one["fell"][:, None] > SHARES[:, None]).sum(-1) / n
+        curve[k, a] = np.where(tried, left, np.nan)
         stuck[k, a] = one["stuck"].mean()
         zero[k, a] = one["zero"].mean() if "zero" in one else np.nan
     plain = np.array([name != "adaptive" for name in names])
@@ -283,7 +298,7 @@ def statistics(work: Work, found: Found) -> dict[str, Any]:
 
 def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iterator[str]:
     """Yield what is suspect, in words."""
-    late = (curve[..., -3] - curve[..., -1]).max(-1)
+    late = np.fmax.reduce(curve[..., -3] - curve[..., -1], -1)
     for k, network in enumerate(work.networks):
         e = int(square_alone.low[k].argmax())
         if square_alone.value[k, e] > 0 and square_alone.low[k, e] > 0:
@@ -299,7 +314,7 @@ def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iter
         for a, name in enumerate(work.names):
             if stuck[k, a] >= SUSPECT:
                 yield f"{stuck[k, a]:.1%} of images gave {name} no gradient in {network}"
-            if late[k, a] >= SUSPECT and name != "transfer":
+            if late[k, a] >= SUSPECT:
                 yield (
                     f"{late[k, a]:.1%} of images fell in the last tenth of {name} in {network}: "
                     "more steps would fool more"

@@ -85,6 +85,26 @@ def test_what_does_not_apply_is_said_with_the_reason(result):
     assert "transfer is left out for linear: it is the network that is attacked" in told
 
 
+def test_transfer_attacks_its_source_once_for_all_networks(inputs, monkeypatch):
+    """Each network meets the images that it would meet alone; steps of the source draw no curve."""
+    source, given = linear(inputs), {"only": ("transfer",), "eps": (0.05, 0.2)}
+    others = {"digits": inputs.model, "loud": OfScores(inputs.model, lambda one: 2 * one)}
+    alone = [run({"linear": source, k: one}, inputs, **given) for k, one in others.items()]
+    attacked, apgd = [], measure.attacks.apgd
+
+    def counted(model, look, images, *rest, **how):
+        attacked.extend([how["steps"]] * len(images) * (not how.get("leave", True)))
+        return apgd(model, look, images, *rest, **how)
+
+    monkeypatch.setattr(measure.attacks, "apgd", counted)
+    found = run({"linear": source, **others}, inputs, **given)
+    for k, one in enumerate(alone):
+        assert (found.fooled[k + 1] == one.fooled[1]).all() and (one.fooled[1] >= 0).any()
+    left = [(found.fooled[1:, 0] >= e).any(0).sum() for e in range(2)]
+    assert len(attacked) == sum(left)
+    assert np.isnan(found.curve).all() and np.isnan(found.margin).all()
+
+
 def test_restarts_only_lower_the_accuracy(inputs):
     found = run({"digits": inputs.model}, inputs, only=("apgd-ce",), restarts=3, eps=(0.1,))
     curve = found.curve[0, 0, 0]
