@@ -280,7 +280,7 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     """Write RGB frames (h, w, 3) uint8 as a GIF that loops.
 
     All have one palette, of greys, the colour map and the house colours: with one for each frame,
-    the colours of the legend would flicker.
+    the colours of the legend would flicker. Of a later frame only what changes is written.
     """
     from imageio.v3 import imwrite
     from PIL import Image
@@ -288,15 +288,19 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
     scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
     house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
+    colours = [*greys.astype(int), *scale.astype(int), *house]
+    clear = len(colours) // 3  # the number of a colour that stands for no change
     palette = Image.new("P", (1, 1))
-    palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
-    flat = (
-        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in frames
-    )
-    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
+    palette.putpalette(colours)
+    before, changes = None, []
+    for frame in frames:
+        numbers = Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        now = np.asarray(numbers)
+        changes.append(now if before is None else np.where(now == before, np.uint8(clear), now))
+        before = now
     content = imwrite(
-        "<bytes>", pictures, plugin="pillow", extension=".gif", duration=round(1000 / fps), loop=0
-    )
+        "<bytes>", changes, plugin="pillow", extension=".gif", duration=round(1000 / fps), loop=0,
+        palette=bytes([*colours, 1, 2, 3]), transparency=clear, disposal=1, optimize=False,
+    )  # fmt: skip
     write_bytes(path, content)
     return path

@@ -13,6 +13,7 @@ from helpers.plain_capsnet import Foreign
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from PIL import Image, ImageSequence
 from skimage.color import colorconv, deltaE_ciede2000
 
 from capsviz import analysis as contract
@@ -101,6 +102,22 @@ def test_files_that_hold_no_result_are_refused(tmp_path):
         results.read_result(path)
     with pytest.raises(ValueError, match="there is no file"):
         results.read_result(tmp_path / "none.json")
+
+
+def test_an_animation_plays_the_frames_that_it_was_given(result, tmp_path):
+    """To the nearest colour of its palette; frames that repeat last longer."""
+    drawn = [*frames(result, 240)]
+    path = results.animate([*drawn, drawn[-1], drawn[0]], tmp_path / "one.gif", fps=10)
+    with Image.open(path) as gif:
+        played = [np.array(one.convert("RGB")) for one in ImageSequence.Iterator(gif)]
+        lasting = [one.info["duration"] for one in ImageSequence.Iterator(gif)]
+    assert lasting == [100] * len(drawn) + [100, 100]
+    expected = [*drawn, drawn[-1], drawn[0]]
+    for given, one in zip(expected, played, strict=True):
+        apart = abs(given.astype(int) - one).max(-1)
+        assert (one[(given == 255).all(-1)] == 255).all() and np.median(apart) == 0
+        assert (apart <= 8).mean() > 0.97
+    assert (played[-1] == played[0]).all() and (played[-2] == played[-3]).all()
 
 
 def test_widths_are_columns_or_inches():
