@@ -104,12 +104,13 @@ def frames(result, size):
         parts = _moving(figure, result)
         canvas.draw()
         background = canvas.copy_from_bbox(figure.bbox)
+        moving = figure.findobj(lambda one: one.get_animated())
         whole = np.isclose((result.angles_deg[-1] - result.angles_deg[0]) % 360, 0)
         count = len(result.angles_deg) - (1 if whole and len(result.angles_deg) > 1 else 0)
         for i in range(0, count, -(-count // FRAMES)):  # a full turn's last angle is its first
             canvas.restore_region(background)
             _move(parts, result, i)
-            for artist in figure.findobj(lambda one: one.get_animated()):
+            for artist in moving:
                 figure.draw_artist(artist)
             yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
 

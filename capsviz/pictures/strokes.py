@@ -6,8 +6,8 @@ that the strokes are found, on paper that may be lit unevenly.
 """
 
 import numpy as np
+import scipy
 from PIL import Image
-from scipy import ndimage
 
 from capsviz.discovery import unknown
 
@@ -67,14 +67,14 @@ def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
     A pen on paper is finer, for its size, than the strokes of MNIST.
     """
     scale = max(strokes.shape) / box
-    depth = ndimage.distance_transform_edt(np.pad(strokes > 0.5, 1))
-    ridge = depth[(depth == ndimage.maximum_filter(depth, 3)) & (depth > 0)]
+    depth = scipy.ndimage.distance_transform_edt(np.pad(strokes > 0.5, 1))
+    ridge = depth[(depth == scipy.ndimage.maximum_filter(depth, 3)) & (depth > 0)]
     missing = FINEST * scale - 2 * float(np.median(ridge)) if len(ridge) else 0
     by = round(missing / 2)
     if by < 1:
         return strokes
     y, x = np.mgrid[-by : by + 1, -by : by + 1]
-    return ndimage.grey_dilation(np.pad(strokes, by), footprint=y**2 + x**2 <= by**2)
+    return scipy.ndimage.grey_dilation(np.pad(strokes, by), footprint=y**2 + x**2 <= by**2)
 
 
 def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -133,7 +133,7 @@ def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
         return bool(np.median(border) > (grey.min() + grey.max()) / 2)
     coarse = average(grey, FINE)
     side = max(5, round(PAPER * max(coarse.shape)))
-    off = coarse - ndimage.median_filter(coarse, side, mode="nearest")
+    off = coarse - scipy.ndimage.median_filter(coarse, side, mode="nearest")
     return bool((off**3).sum() < 0)
 
 
@@ -142,11 +142,11 @@ def find_sheet(grey: np.ndarray) -> tuple[slice, slice] | None:
 
     The sheet is the largest light piece of a picture (h, w), and surrounds its content.
     """
-    labels, count = ndimage.label(grey > otsu(grey))
+    labels, count = scipy.ndimage.label(grey > otsu(grey))
     if count == 0:
         return None
     largest = int(np.bincount(labels.ravel())[1:].argmax())
-    rows, columns = ndimage.find_objects(labels)[largest]
+    rows, columns = scipy.ndimage.find_objects(labels)[largest]
     inner = _shrink(rows), _shrink(columns)
     sheet = grey[inner]
     if sheet.size < SHEET * grey.size or np.ptp(sheet) < CONTRAST:
@@ -173,7 +173,7 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     threshold = otsu(above)
     mask = _without_dirt(above > threshold)
     full = np.median(above[mask])
-    near = ndimage.binary_dilation(mask, iterations=2)
+    near = scipy.ndimage.binary_dilation(mask, iterations=2)
     strokes = np.clip((above - threshold / 2) / max(full - threshold / 2, 1e-6), 0, 1) * near
     return strokes.astype(np.float32), mask
 
@@ -181,11 +181,13 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def stands_out(bright: np.ndarray) -> np.ndarray:
     """Return each pixel's (h, w) difference to its ground, which is a wide grey opening."""
     smooth = (
-        ndimage.median_filter(bright, 3, mode="nearest") if max(bright.shape) >= FINE else bright
+        scipy.ndimage.median_filter(bright, 3, mode="nearest")
+        if max(bright.shape) >= FINE
+        else bright
     )
     side = max(5, round(PAPER * max(bright.shape)))
     around = np.pad(smooth, side, mode="reflect", reflect_type="odd")  # light goes on as it changes
-    return smooth - ndimage.grey_opening(around, (side, side))[side:-side, side:-side]
+    return smooth - scipy.ndimage.grey_opening(around, (side, side))[side:-side, side:-side]
 
 
 def otsu(values: np.ndarray, bins: int = 256) -> float:
@@ -201,7 +203,7 @@ def otsu(values: np.ndarray, bins: int = 256) -> float:
 
 def _without_dirt(mask: np.ndarray) -> np.ndarray:
     """Keep large pieces, and only those off the border if one of them is large enough."""
-    labels, _ = ndimage.label(mask, np.ones((3, 3)))
+    labels, _ = scipy.ndimage.label(mask, np.ones((3, 3)))
     areas = np.bincount(labels.ravel())
     areas[0] = 0
     inside = areas.copy()
@@ -213,7 +215,7 @@ def _without_dirt(mask: np.ndarray) -> np.ndarray:
 
 def pieces(strokes: np.ndarray) -> int:
     """Count unconnected pieces of bright strokes (h, w) in [0, 1], without dirt."""
-    return ndimage.label(_without_dirt(strokes > FULL), np.ones((3, 3)))[1]
+    return scipy.ndimage.label(_without_dirt(strokes > FULL), np.ones((3, 3)))[1]
 
 
 def _border(image: np.ndarray) -> np.ndarray:
