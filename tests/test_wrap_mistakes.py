@@ -232,6 +232,7 @@ class Labelled(zoo.Unsqueezed):
         (zoo.Unsqueezed, {"classes": True}, "expected a number of classes, at least 2"),
         (zoo.Plain, {}, "no capsules found in Plain.*evaluate, sweep and corrupt can be run"),
         (zoo.TwoHeads, {}, "2 softmaxes have an equal claim: .* in left.* in right, .*pair="),
+        (zoo.OneLoop, {}, "one line of one module, .*public_layouts.py.* routes several layers"),
         (zoo.TwoHeads, {"pair": "middle"}, "pair 'middle' names 0 of the softmaxes"),
         (zoo.Shared, {}, "scores depend on the batch: an image's change by"),
         (

@@ -215,6 +215,24 @@ class TwoHeads(Base):
         return (self.left(u) + self.right(u)).norm(dim=-1).sigmoid()
 
 
+class OneLoop(Base):
+    """Two layers, routed by the same lines of one module."""
+
+    def __init__(self):
+        super().__init__()
+        self.above = nn.Parameter(torch.randn(J, J, self.W.shape[2], self.W.shape[2]))
+
+    def forward(self, x):
+        v = self.encode(x)
+        for matrices in (self.W, self.above):
+            votes = torch.einsum("ijed,bid->bije", matrices, v)
+            b = torch.zeros(votes.shape[:3])
+            for _ in range(3):
+                v = squash(torch.einsum("bij,bije->bje", b.softmax(2), votes))
+                b = b + torch.einsum("bije,bje->bij", votes, v)
+        return v.norm(dim=-1)
+
+
 class Shared(Unsqueezed):
     """Scores depend on the batch: an image's are divided by the largest of all."""
 
