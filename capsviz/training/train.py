@@ -109,6 +109,8 @@ def fit(
         with seeded(recipe.seed):
             verify_once(model, to_float(train.first(2).crop(recipe.crop_px).images))
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
+    if bf16 and resolve_precision("auto", device) == "fp32":
+        report("bf16 is emulated on this processor: --precision fp32 is likely to be much faster")
     in_precision = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
     with in_precision:  # memory depends on it
         part = _images_at_a_time(recipe, model, len(train), team, device, report)
