@@ -27,6 +27,7 @@ from capsviz.tracing import (
     control_couplings,
     coupling_sd,
     even_couplings,
+    fit_at_a_time,
     from_children,
     images_at_a_time,
     reconstructs,
@@ -40,7 +41,7 @@ from capsviz.tracing.record import NotFiniteError
 from capsviz.transforms.augment import to_uint8
 
 EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is rounding
-DOSED_IMAGES = 64  # at a time: each has couplings for every condition and dose
+COPIES = 16  # of couplings in memory, about: those of conditions, and of doses
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
 DRAWS = 4  # of as many children at random
 MOST = 64  # groups of children that have no positions
@@ -132,8 +133,9 @@ def transplant(
             control_couplings("shuffled", own[None, there], others)[-1],
         )
 
+    at_once = min(CHUNK_IMAGES, fit_at_a_time(own[:1], COPIES))
     return outcomes(
-        model, images, read, pairs_of(read, generator), replaced, at_once=CHUNK_IMAGES,
+        model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
         iterations=iterations, progress=progress,
     )  # fmt: skip
 
@@ -198,8 +200,9 @@ def over_doses(
             every = (uniform + d * one for one in deviations for d in doses.tolist())
             return [(_clipped(one) if clipped else one).to(own) for one in every]
 
+        at_once = min(CHUNK_IMAGES, fit_at_a_time(own[:1], COPIES))
         found = outcomes(
-            model, images, read, pairs_of(read, generator), replaced, at_once=DOSED_IMAGES,
+            model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
             iterations=iterations, progress=progress,
         )  # fmt: skip
         return found, torch.cat(sizes, 1)

@@ -218,6 +218,11 @@ def images_at_a_time(model, votes: bool = False) -> int:
     return min(most, max(1, PASS_BYTES // abilities(model).image_bytes))
 
 
+def fit_at_a_time(of_one: Tensor, copies: int = 1) -> int:
+    """Return of how many images to hold votes, or couplings, at a time, from those of one."""
+    return max(1, CHUNK_BYTES // (copies * _bytes(of_one)))
+
+
 def _bytes(value) -> int:
     return value.numel() * value.element_size() if isinstance(value, Tensor) else 0
 

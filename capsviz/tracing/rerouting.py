@@ -14,7 +14,7 @@ from torch import Tensor
 from capsviz.nn.functional import lengths
 from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
-from capsviz.tracing.forward import images_at_a_time, trace
+from capsviz.tracing.forward import fit_at_a_time, images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.needs import require
 from capsviz.tracing.network import abilities, check_layer, evaluating, inference, inputs_of
@@ -163,12 +163,17 @@ def from_children(
 def chunks(
     model, images: Tensor, progress: Callable = iter, *, votes: bool = False
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield rows, children (B, I, D), activations (B, I) or None by chunks: half with `votes`."""
+    """Yield rows, children (B, I, D), activations (B, I) or None by chunks, whose votes are few."""
     like, size = next(model.parameters()), images_at_a_time(model, votes)
     with inference(model):
         for start in progress(range(0, len(images), size)):
-            rows = slice(start, start + size)
-            yield rows, *model.encode(images[rows].to(like))
+            children, active = model.encode(images[start : start + size].to(like))
+            few = fit_at_a_time(model.capsules.votes(children[:1])) if votes else size
+            parts = children.split(few)
+            each = [None] * len(parts) if active is None else active.split(few)
+            for own, its in zip(parts, each, strict=True):
+                yield slice(start, start + len(own)), own, its
+                start += len(own)
 
 
 def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

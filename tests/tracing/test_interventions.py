@@ -9,7 +9,7 @@ from helpers.fixtures import build_strong
 from helpers.plain_capsnet import Foreign
 
 from capsviz.nn.functional import lengths, random_couplings, squash
-from capsviz.tracing import control_couplings, coupling_sd, from_children, trace
+from capsviz.tracing import control_couplings, coupling_sd, from_children, parents_under, trace
 
 
 def test_uniform_couplings_are_one_over_parents_in_every_iteration(network, tiny_images):
@@ -61,6 +61,21 @@ def test_couplings_can_be_given(network, tiny_images, shape, chunk):
 def test_couplings_that_do_not_fit_are_refused(network, tiny_images, given, message):
     with pytest.raises(ValueError, match=message):
         trace(network, tiny_images, couplings=given)
+
+
+def test_large_votes_are_made_of_few_images_at_a_time(tiny, tiny_images, monkeypatch):
+    """By the memory of one image's votes, whatever else a pass takes; results are the same."""
+    traced = trace(tiny, tiny_images)
+    given = [None, traced.couplings[0], torch.full(traced.couplings.shape[2:], 0.3)]
+    whole = parents_under(tiny, tiny_images, given)
+    votes, made = tiny.capsules.votes, []
+    size = traced.votes[0].numel() * traced.votes.element_size()
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_BYTES", 3 * size + 1)
+    monkeypatch.setattr(tiny.capsules, "votes", lambda own: made.append(len(own)) or votes(own))
+    parts = parents_under(tiny, tiny_images, given)
+    assert made == [1, 3, 3, 2]
+    for one, other in zip(parts, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5])
