@@ -93,12 +93,14 @@ def compare(
     height, width = data.images.shape[2:]
     for row, (name, each) in zip(errors, by_size.items(), strict=True):
         matrices = [family_matrix(name, size, (height, width)) for size in each[1:]]
-        with torch.inference_mode():
-            warped = [warp(data.images, matrix, fill).clamp(0, 1) for matrix in matrices]
         for s, k in progress(turns):
+            source = kinds[s][k]
             if (s, k) not in before:
-                before[s, k] = vectors(kinds[s][k], data.images, data.labels)
-            after = [vectors(kinds[s][k], one, data.labels) for one in warped]
+                before[s, k] = vectors(source, data.images, data.labels)
+            after = [  # warped anew for each source: all sizes at once take much memory
+                vectors(source, warp(data.images, matrix, fill).clamp(0, 1), data.labels)
+                for matrix in matrices
+            ]
             row[s].append(errors_of(np.stack([before[s, k], *after]), data, each, pose))
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
     counts = draw_resamples(len(images), seed=seed)
