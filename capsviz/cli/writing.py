@@ -12,6 +12,7 @@ import click
 
 from capsviz.cli import naming
 from capsviz.cli.options import path_option, stack
+from capsviz.nn import allocator
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
@@ -204,7 +205,15 @@ def report(result, findings: str, paths, as_json: bool) -> None:
 
 
 def progress(label: str) -> Callable:
-    """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal."""
+    """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal.
+
+    Freed memory that lies in pieces, which the next step may not fit into, is given back.
+    """
     from tqdm import tqdm
 
-    return lambda steps: tqdm(steps, desc=label, disable=None, leave=False, delay=2)
+    def each(steps):
+        for step in tqdm(steps, desc=label, disable=None, leave=False, delay=2):
+            yield step
+            allocator.trim(allocator.GROWTH_BYTES)
+
+    return each

@@ -5,12 +5,15 @@ tensor. A training step of CapsNet can spend more time on that than on the arith
 """
 
 import ctypes
+import os
 import sys
+from pathlib import Path
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
+GROWTH_BYTES = 256 << 20  # of a process, after which a step of a progress bar trims
 LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # of a block that goes back at once, and of these
-_kept = False
+_kept, _least = False, 0
 
 
 def keep_freed_memory() -> bool:
@@ -40,10 +43,17 @@ def give_back_large() -> None:
         ctypes.CDLL(None).mallopt(ctypes.c_int(M_MMAP_MAX), ctypes.c_int(MOST_LARGE))
 
 
-def trim() -> None:
-    """Give what is free back to the system, where this process keeps it."""
-    if _kept:
+def trim(grown: int = 0) -> None:
+    """Give what is free back to the system, where this process keeps it and has grown by bytes."""
+    global _least
+    if _kept and _held() >= _least + grown:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+        _least = _held()
+
+
+def _held() -> int:
+    """Return the bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kept() -> bool:
