@@ -8,6 +8,7 @@ fit into the free memory is left out and says so.
 
 import argparse
 import json
+from collections.abc import Iterable
 
 from benchmarks import RESULTS
 from benchmarks.clock import about, python
@@ -42,7 +43,7 @@ def points() -> list[dict]:
     ]
 
 
-def measure(network: str, sweep: str, value: int, rounds: int) -> dict:
+def measure(network: str, sweep: str, value: int) -> dict:
     """One point; `refused` says why it was not run."""
     sizes = {"batch": BATCH.get(sweep, 128), "size": 28, "classes": 10, "iterations": 3}
     sizes[sweep] = value
@@ -52,59 +53,75 @@ def measure(network: str, sweep: str, value: int, rounds: int) -> dict:
         if VOTE_TENSORS * votes > memory.available():
             return {"refused": f"the votes alone are {memory.gib(votes)}"}
     flags = [word for name, x in sizes.items() for word in (f"--{name}", str(x))]
-    words = ["-m", "benchmarks.steps", "--network", network, "--rounds", str(rounds)]
+    words = ["-m", "benchmarks.steps", "--network", network, "--rounds", str(ROUNDS)]
     return json.loads(python(*words, *flags))
 
 
-def draw(lines: list[dict]) -> None:
-    """docs/scaling.pdf and .png."""
+def fill(path, points: Iterable[dict], measure, *, again: bool) -> list[dict]:
+    """Measure the points that are not in a result file yet, and write it after each."""
+    result = {"points": []}
+    if path.exists() and not again:
+        result = json.loads(path.read_text())
+    known = [{key: line[key] for key in ("network", "sweep", "value")} for line in result["points"]]
+    for point in points:
+        if point not in known:
+            result["points"].append(point | measure(**point))
+            write_text(path, json.dumps({"about": about(), **result}, indent=1) + "\n")
+            print(result["points"][-1], flush=True)
+    return result["points"]
+
+
+def draw(name: str, lines: list[dict], labels: dict[str, str], rows) -> None:
+    """docs/NAME.pdf and .png: a column for each sweep; rows are (key, factor, label)."""
     import matplotlib.pyplot as plt
 
     from capsviz import results
+    from capsviz.results.panels import look
 
-    def curve(ax, network, sweep, key, scale, **how):
-        chosen = [x for x in lines if x["network"] == network and x["sweep"] == sweep and key in x]
-        ax.plot([x["value"] for x in chosen], [x[key] * scale for x in chosen], **how)
-
+    networks = list(dict.fromkeys(line["network"] for line in lines))
     with results.style():
-        figure, axes = plt.subplots(2, len(SWEEPS), figsize=(7.16, 3.6), sharey="row")
-        for column, sweep in zip(axes.T, SWEEPS, strict=True):
-            for colour, network in zip(results.COLOURS[:2], ("capsviz", "literal"), strict=True):
-                how = {"color": colour, "marker": "o", "markersize": 3, "label": network}
-                curve(column[0], network, sweep, "median_ms", 1e-3, **how)
-                curve(column[1], network, sweep, "transient_bytes", 1e-9, **how)
-            for ax in column:
-                ax.set_xscale("log")
-                ax.set_yscale("log")
-                ax.set_xticks(SWEEPS[sweep], [str(v) for v in SWEEPS[sweep]])
+        figure, axes = plt.subplots(len(rows), len(labels), figsize=(7.16, 3.6), sharey="row")
+        for column, (sweep, label) in zip(axes.T, labels.items(), strict=True):
+            of_sweep = sorted(
+                (line for line in lines if line["sweep"] == sweep), key=lambda line: line["value"]
+            )
+            values = sorted({line["value"] for line in of_sweep})
+            for ax, (key, factor, _) in zip(column, rows, strict=True):
+                for k, network in enumerate(networks):
+                    chosen = [x for x in of_sweep if x["network"] == network and key in x]
+                    place, size = [x["value"] for x in chosen], [x[key] * factor for x in chosen]
+                    ax.plot(place, size, **look(k) | {"markersize": 3}, label=network)
+                ax.set(xscale="log", yscale="log")
+                turned = 30 if values[-1] >= 10000 else 0
+                ax.set_xticks(values, [f"{value:,}" for value in values], rotation=turned)
                 ax.minorticks_off()
                 ax.grid(alpha=0.3)
-            column[0].tick_params(labelbottom=False)
-            column[1].set_xlabel(LABELS[sweep])
-        axes[0, 0].set_ylabel("time of a step (s)")
-        axes[1, 0].set_ylabel("memory of a step (GB)")
-        axes[0, 0].legend(loc="upper left")
+                ax.tick_params(labelbottom=ax is column[-1])
+            column[-1].set_xlabel(label)
+        for ax, (_, _, label) in zip(axes[:, 0], rows, strict=True):
+            ax.set_ylabel(label)
+        figure.align_xlabels()
+        lines, names = axes[0, 0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside upper center", ncols=len(names))
         for kind in ("pdf", "png"):
-            results.save_figure(figure, discovery.root() / "docs" / f"scaling.{kind}")
+            results.save_figure(figure, discovery.root() / "docs" / f"{name}.{kind}")
         plt.close(figure)
+
+
+def options(text: str | None) -> argparse.Namespace:
+    """Read the command line of a series of measurements."""
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--draw", action="store_true", help="only draw what was measured")
+    parser.add_argument("--again", action="store_true", help="measure everything anew")
+    return parser.parse_args()
 
 
 def main() -> None:
     """Measure what is missing, then draw."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--draw", action="store_true", help="only draw what was measured")
-    options.add_argument("--again", action="store_true", help="measure everything anew")
-    arguments = options.parse_args()
-    result = {"points": []}
-    if RESULT.exists() and not arguments.again:
-        result = json.loads(RESULT.read_text())
-    if not arguments.draw:
-        known = {(x["network"], x["sweep"], x["value"]) for x in result["points"]}
-        for point in points():
-            if tuple(point.values()) not in known:
-                result["points"].append(point | measure(**point, rounds=ROUNDS))
-                write_text(RESULT, json.dumps({"about": about(), **result}, indent=1) + "\n")
-    draw(result["points"])
+    given = options(__doc__)
+    lines = fill(RESULT, [] if given.draw else points(), measure, again=given.again)
+    rows = ("median_ms", 1e-3, "time of a step (s)"), ("transient_bytes", 1e-9, "its memory (GB)")
+    draw("scaling", lines, LABELS, rows)
 
 
 if __name__ == "__main__":

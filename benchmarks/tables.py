@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -208,6 +209,20 @@ def analyses() -> str:
     return markdown(["command", "time"], rows) + _machine(next(iter(known.values()))["about"])
 
 
+def growing() -> str:
+    """Return time and largest memory of commands by the number of images."""
+    known, cells = _read("growth"), defaultdict[str, dict[int, str]](dict)
+    for line in known["points"]:
+        if line["sweep"] == "n":
+            size = f"{line['bytes'] / 1e9:.2f} GB" if "bytes" in line else "refused"
+            time = f"{line['seconds']:.0f} s, " if "bytes" in line else ""
+            cells[line["network"]][line["value"]] = time + size
+    counts = sorted({n for row in cells.values() for n in row})
+    rows = [[name, *(row.get(n, "–") for n in counts)] for name, row in cells.items()]
+    header = ["command", *(f"{n:,} images" for n in counts)]
+    return markdown(header, rows) + _machine(known["about"])
+
+
 def gpu() -> str:
     """Return steps and epochs on a GPU."""
     contenders = {
@@ -373,7 +388,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "finding": findings.table,
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
-    "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
+    "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "robustness": robustness, "affnist": affnist, "reproduced": reproduced,
     "binding": binding.table, "attacks": attacks, "couplings": couplings,
     "verdicts": preregistered.verdicts, "networks": registered.networks,
