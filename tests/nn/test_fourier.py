@@ -126,5 +126,6 @@ def test_kernels_that_learn_are_transformed_where_memory_is_kept_for_it_takes_mo
     images, weight, bias = (draw(*shape).float() for shape in (PAPER[0], PAPER[1], (256,)))
     found = convolve(images, weight.requires_grad_(), bias, 2)
     expected = conv2d(images, weight, bias, 2)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    size = float(expected.detach().std())  # of sums of 20,736 products, in another order
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-5 * size)
     assert torch.equal(found, expected) is not kept

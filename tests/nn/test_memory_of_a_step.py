@@ -120,7 +120,7 @@ print(allocator._held())
 def test_free_memory_is_given_back_where_a_process_has_grown():
     out = subprocess.check_output([sys.executable, "-c", PIECES], text=True)
     glibc, grown, same, less = map(int, out.split())
-    assert same == grown and less <= same
+    assert same == grown and less < same + 1_000_000
     assert grown < 110_000_000 or not glibc  # without: 166 MB, of which 100 are free
 
 
