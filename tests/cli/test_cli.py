@@ -64,14 +64,14 @@ def test_every_command_is_in_the_docs():
     assert [line for line in lines if line not in text] == []
 
 
-def test_help_takes_at_most_fifteen_hundredths_of_a_second_of_processor_time():
-    code = (
-        "import resource, sys, subprocess as s; s.run([sys.executable, '-m', 'capsviz', '--help'],"
-    )
-    code += " stdout=-3); u = resource.getrusage(resource.RUSAGE_CHILDREN)"
-    code += "; print(u.ru_utime + u.ru_stime)"
-    taken = (float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
-    assert any(seconds <= 0.15 for seconds in taken), "0.08 s on an idle core"
+def test_help_takes_little_more_processor_time_than_importing_click():
+    """Of the least of seven, in turn: twice on an idle core, 40 times if torch were imported."""
+    code = "import resource, sys, subprocess as s; s.run([sys.executable, *{}], stdout=-3)"
+    code += "; u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime)"
+    words = ["-m", "capsviz", "--help"], ["-c", "import click"]
+    runs = ([sys.executable, "-c", code.format(each)] for _ in range(7) for each in words)
+    taken = [float(subprocess.check_output(run)) for run in runs]
+    assert min(taken[::2]) <= 4 * min(taken[1::2])
 
 
 def test_evaluate_prints_the_promised_json(run):
