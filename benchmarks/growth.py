@@ -144,11 +144,11 @@ def measure(network: str, sweep: str, value: int) -> dict:
             [sys.executable, *words], cwd=ROOT, env=os.environ | {POINT: json.dumps(at)}, text=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        told = process.stderr.read() if process.stderr else ""
+        errors = process.stderr.read() if process.stderr else ""
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - start
     if os.waitstatus_to_exitcode(status) > (network == "check"):  # 1: a check fails
-        return {"refused": told.strip().splitlines()[-1]}
+        return {"refused": errors.strip().splitlines()[-1]}
     return {"seconds": round(seconds, 1), "bytes": 1024 * used.ru_maxrss}
 
 

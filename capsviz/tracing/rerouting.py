@@ -165,10 +165,12 @@ def chunks(
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
     """Yield rows, children (B, I, D), activations (B, I) or None by chunks, whose votes are few."""
     like, size = next(model.parameters()), images_at_a_time(model, votes)
+    few = None  # images whose votes are made at a time
     with inference(model):
         for start in progress(range(0, len(images), size)):
             children, active = model.encode(images[start : start + size].to(like))
-            few = fit_at_a_time(model.capsules.votes(children[:1])) if votes else size
+            if few is None:
+                few = fit_at_a_time(model.capsules.votes(children[:1])) if votes else size
             parts = children.split(few)
             each = [None] * len(parts) if active is None else active.split(few)
             for own, its in zip(parts, each, strict=True):

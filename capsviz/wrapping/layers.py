@@ -570,8 +570,8 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
     here = [e for e in flow.events if (e.site, e.name) == (entry.site, entry.name)]
     if len({tuple(each.shape for each in one.inputs) for one in here}) > 1:
         raise ValueError(
-            f"one line of one module, {entry.place}, routes several layers; they are told apart by "
-            "their modules, so make each layer a module of its own"
+            f"one line of one module, {entry.place}, routes several layers, which "
+            "capsviz distinguishes by their modules: make each layer a module of its own"
         )
     return last
 
