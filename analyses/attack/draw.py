@@ -64,7 +64,7 @@ def by_step(field, label, axes, result):
     percent(axes.xaxis)
     if field == "curve":
         percent(axes.yaxis)
-    else:  # lengths lie within 1, logits do not
+    elif np.nanmax(abs(values)) > 1:  # lengths lie within 1, logits do not
         axes.set_yscale("symlog", linthresh=1)
         axes.yaxis.set_major_formatter("{x:g}")
 
