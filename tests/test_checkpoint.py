@@ -188,8 +188,8 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     assert all(
         torch.equal(a, b) for a, b in zip(bare.parameters(), fresh.parameters(), strict=True)
     )
-    networks, _ = checkpoint.controls(model, [1], images)
-    (one,) = networks["freshly initialised (paper)"]
+    networks, _ = checkpoint.controls(model, 1, images)
+    one = networks["freshly initialised (paper)"]
     assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
 
 

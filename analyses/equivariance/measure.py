@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,50 +75,62 @@ def compare(
     """
     begin = time.perf_counter()
     require_two(len(images))
-    by_size, before = {name: sizes(name) for name in warps}, {}
+    by_size = {name: sizes(name) for name in warps}
     training = training_images(inputs, fit)
     data = gather(images, labels, fit, **training)
-    models, names = list(networks.values()), list(networks)
-    fresh, lacking = checkpoint.controls(models[0], range(seed, seed + seeds), images)
-    kinds: list[list] = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [PIXELS]]
-    sources = [names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"]
-    looking = sum(map(len, kinds)) - 1  # nothing looks at the pixels
-    pose = features(models[0], images[:1], labels[:1]).shape[1]
-    if directions:
-        sources.append(RANDOM)
-        draws = [np.random.default_rng(seed + k) for k in range(max(1, seeds))]
-        shape = images[0].numel(), pose
-        kinds.append([draw.standard_normal(shape, np.float32) for draw in draws])
-    turns = [(s, k) for s, kind in enumerate(kinds) for k in range(len(kind))]
-    errors: list[list[list]] = [[[] for _ in kinds] for _ in by_size]
+    (first, model), *others = networks.items()
+    pose = features(model, images[:1], labels[:1]).shape[1]
+    notes, looking = list(data.notes), 0
+
+    def untrained(seed):  # networks of one seed in memory after those of the other
+        fresh, lacking = checkpoint.controls(model, seed, images)
+        notes.extend(one for one in lacking if one not in notes)
+        return {f"{first} {name}": one for name, one in fresh.items()}
+
+    def random(seed):
+        draw, shape = np.random.default_rng(seed), (images[0].numel(), pose)
+        return {RANDOM: draw.standard_normal(shape, np.float32)}
+
+    draws = range(seed, seed + (max(1, seeds) if directions else 0))
+    turns: list[Callable[[], dict[str, Any]]] = [
+        lambda: {first: model},
+        *(partial(untrained, one) for one in range(seed, seed + seeds)),
+        lambda: {**dict(others), "pixels": PIXELS},
+        *(partial(random, one) for one in draws),
+    ]
     height, width = data.images.shape[2:]
-    for row, (name, each) in zip(errors, by_size.items(), strict=True):
-        matrices = [family_matrix(name, size, (height, width)) for size in each[1:]]
-        for s, k in progress(turns):
-            source = kinds[s][k]
-            if (s, k) not in before:
-                before[s, k] = vectors(source, data.images, data.labels)
-            after = [  # warped anew for each source: all sizes at once take much memory
-                vectors(source, warp(data.images, matrix, fill).clamp(0, 1), data.labels)
-                for matrix in matrices
-            ]
-            row[s].append(errors_of(np.stack([before[s, k], *after]), data, each, pose))
+    errors: dict[str, list[list]] = {}  # of each kind of vectors: of each draw, by warp
+    dimensions = {}
+    for turn in progress(turns):
+        for kind, source in turn().items():
+            before = vectors(source, data.images, data.labels)
+            errors.setdefault(kind, []).append([])
+            dimensions[kind] = before.shape[1]
+            looking += isinstance(source, torch.nn.Module)
+            for name, each in by_size.items():
+                values = np.empty((len(each), *before.shape), before.dtype)
+                values[0] = before
+                for row, size in zip(values[1:], each[1:], strict=True):
+                    warped = warp(data.images, family_matrix(name, size, (height, width)), fill)
+                    row[:] = vectors(source, warped.clamp(0, 1), data.labels)
+                errors[kind][-1].append(errors_of(values, data, each, pose))
+    by_warp = [[[one[f] for one in of] for of in errors.values()] for f in range(len(by_size))]
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
     counts = draw_resamples(len(images), seed=seed)
     fields = {
-        **explained(errors, over, counts),
+        **explained(by_warp, over, counts),
         "warps": list(by_size),
         "units": [family(name).unit for name in by_size],
         "sizes": np.stack([each[1:] for each in by_size.values()]),
-        "sources": sources,
-        "dimensions": [before[s, 0].shape[1] for s in range(len(kinds))],
+        "sources": list(errors),
+        "dimensions": list(dimensions.values()),
         "n": len(images),
         "fill": fill,
         "dataset": dataset,
         "resamples": RESAMPLES,
         "fit_of": "training images" if training else "images (the halves take turns)",
-        "seeds": seeds if fresh else 0,
-        "notes": [*data.notes, *lacking],
+        "seeds": seeds if any(name.startswith(f"{first} freshly") for name in errors) else 0,
+        "notes": notes,
         "looks": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
     }

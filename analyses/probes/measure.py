@@ -133,8 +133,8 @@ def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter
     for seed in progress([*seeds, None]):  # one network in memory after the other
         networks = baselines
         if seed is not None:
-            fresh, notes = checkpoint.controls(model, [seed], data.images)
-            networks = {f"{name} {what}": some for what, (some,) in fresh.items()}
+            fresh, notes = checkpoint.controls(model, seed, data.images)
+            networks = {f"{name} {what}": one for what, one in fresh.items()}
         for what, network in networks.items():
             looked[what].append(features(network, data.images, classes).numpy())
     return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes

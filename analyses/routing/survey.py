@@ -68,7 +68,7 @@ def survey(
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, CHUNK_IMAGES))):
         look(images[rows], labels[rows])
-    each = {name: torch.cat(some) for name, some in parts.items()}
+    each = {name: torch.cat(parts.pop(name)) for name in list(parts)}  # the pieces go at once
     activations, types = each.pop("activations"), each.pop("types")  # (N, M + K, J), types: by J
     fields = {name: mean(one, share="polarisation" in name) for name, one in each.items()}
     present = labels.unique()
@@ -118,7 +118,7 @@ def mean(values: Tensor, *, share: bool = False) -> Estimate:
     """
     if len(values) == 1:
         return Estimate(values[0].double().numpy(), np.full((*values.shape[1:], 2), np.nan), 1)
-    one = Estimate(*mean_interval(values.double().numpy()), len(values))
+    one = Estimate(*mean_interval(values.numpy()), len(values))
     inside = share and values.min() >= 0 and values.max() <= 1
     return replace(one, ci95=np.clip(one.ci95, 0, 1)) if inside else one
 

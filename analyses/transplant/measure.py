@@ -34,7 +34,14 @@ from capsviz.tracing import (
     trace,
     under_couplings,
 )
-from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
+from capsviz.tracing.many import (
+    OwnCouplings,
+    couples,
+    last_couplings,
+    of_like_class,
+    require_all_to_all,
+    winners,
+)
 from capsviz.tracing.needs import missing, reason, require
 from capsviz.tracing.network import abilities, below_classes, check_look
 from capsviz.tracing.record import NotFiniteError
@@ -117,23 +124,25 @@ def transplant(
 
     Of images (N, C, H, W) that have donors of another and of their own class.
     """
-    own, even, read = last_couplings(model, images, iterations=iterations)
+    own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
-    like, mean = of_like_class(read), own.mean(0)
+    even, read, like = own.even, own.read, of_like_class(own.read)
+    mean = own.mean(torch.arange(len(images)))
 
     def replaced(here, there):
+        its, donors, alike = own[torch.cat([here, there, like[here]])].chunk(3)
         return (
-            own[here],
-            own[there],
-            own[like[here]],
+            its,
+            donors,
+            alike,
             mean.expand(len(here), *mean.shape),
-            control_couplings("shuffled", own[None, here], generator)[-1],
-            control_couplings("matched", own[None, here], generator)[-1],
+            control_couplings("shuffled", its[None], generator)[-1],
+            control_couplings("matched", its[None], generator)[-1],
             even.expand(len(here), *even.shape),
-            control_couplings("shuffled", own[None, there], others)[-1],
+            control_couplings("shuffled", donors[None], others)[-1],
         )
 
-    at_once = min(CHUNK_IMAGES, fit_at_a_time(own[:1], COPIES))
+    at_once = min(CHUNK_IMAGES, fit_at_a_time(even, COPIES))
     return outcomes(
         model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
         iterations=iterations, progress=progress,
@@ -170,9 +179,12 @@ def over_doses(
     direction is left out. For one that computes no finite activations of negative couplings, as a
     mixture of Gaussians, these are set to 0, each child's total kept.
     """
-    own, even, read = last_couplings(model, images, iterations=iterations)
-    uniform, means = even.double(), {int(k): own[read == k].mean(0) for k in read.unique()}
-    if coupling_sd(own).max() <= EVEN * uniform.mean():
+    own = OwnCouplings(model, images, iterations=iterations)
+    even, read = own.even, own.read
+    means = {int(k): own.mean((read == k).nonzero().flatten()) for k in read.unique()}
+    uniform, at_once = even.double(), min(CHUNK_IMAGES, fit_at_a_time(even, COPIES))
+    deviations = (coupling_sd(own[rows]) for rows in torch.arange(len(images)).split(at_once))
+    if max(float(one.max()) for one in deviations) <= EVEN * uniform.mean():
         raise ValueError(
             "the couplings of this network are uniform in every image: there is nothing to scale"
         )
@@ -182,7 +194,7 @@ def over_doses(
         sizes = []
 
         def replaced(here, there):
-            donor = own[None, there]
+            donor = own[there][None]
             conditions = (
                 donor[0],
                 control_couplings("shuffled", donor, others)[-1],
@@ -198,9 +210,8 @@ def over_doses(
                 deviations.insert(-1, steepest.double() * norm)
             sizes.append(torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations]))
             every = (uniform + d * one for one in deviations for d in doses.tolist())
-            return [(_clipped(one) if clipped else one).to(own) for one in every]
+            return [(_clipped(one) if clipped else one).to(even) for one in every]
 
-        at_once = min(CHUNK_IMAGES, fit_at_a_time(own[:1], COPIES))
         found = outcomes(
             model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
             iterations=iterations, progress=progress,

@@ -1,7 +1,6 @@
 """Untrained networks like a trained one: controls for the effect of training."""
 
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -105,17 +104,17 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
 
 
 def controls(
-    model: nn.Module, seeds: Sequence[int], images: Tensor | None = None
-) -> tuple[dict[str, list], list[str]]:
-    """Return `fresh` networks of each of `presets`, one a seed, by name; and notes on failures.
+    model: nn.Module, seed: int, images: Tensor | None = None
+) -> tuple[dict[str, nn.Module], list[str]]:
+    """Return `fresh` networks of each of `presets`, by name; and notes on failures.
 
     Names begin with "freshly initialised". `images` are as for `fresh`.
     """
     networks, notes = {}, []
-    for preset in presets(model) if seeds else ():
+    for preset in presets(model):
         name = "freshly initialised" + (f" ({preset})" if preset else "")
         try:
-            networks[name] = [fresh(model, seed, images=images, preset=preset) for seed in seeds]
+            networks[name] = fresh(model, seed, images=images, preset=preset)
         except ValueError as error:
             notes.append(f"no control {name}: {error}")
     return networks, notes

@@ -43,8 +43,8 @@ def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the first axis, at least 2 long, and its interval (..., 2) by Student's t."""
     require_two(len(values))
-    mean, n = values.mean(0), len(values)
-    half = student(n) * values.std(0, ddof=1) / np.sqrt(n)
+    mean, n = values.mean(0, dtype=float), len(values)
+    half = student(n) * values.std(0, ddof=1, dtype=float) / np.sqrt(n)
     return mean, np.stack([mean - half, mean + half], -1)
 
 

@@ -1,10 +1,12 @@
 """Couplings of many images, and pairs of images, for analyses that compare them."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from capsviz.statistics.words import TIE
-from capsviz.tracing.forward import CHUNK_IMAGES, trace
+from capsviz.tracing.forward import CHUNK_IMAGES, fit_at_a_time, trace
 from capsviz.tracing.interventions import even_couplings
 
 ROUNDS = 100  # of attempts to part pairs of equal class
@@ -29,6 +31,35 @@ def last_couplings(
         read.append(traced.require("lengths").argmax(1))
         even = even_couplings(couplings)
     return torch.cat(own), even, torch.cat(read)
+
+
+class OwnCouplings:
+    """Couplings of the last iteration of N images, by rows; of many images traced again each time.
+
+    `even` are uniform ones (I, J), `read` the predictions (N,).
+    """
+
+    def __init__(self, model, images: Tensor, *, iterations: int | None = None):
+        self.images, self.kept = images, None
+        self.trace = partial(trace, model, iterations=iterations)
+        one, self.even, _ = last_couplings(model, images[:1], iterations=iterations)
+        self.at_a_time = fit_at_a_time(one)
+        if len(images) <= self.at_a_time:
+            self.kept, _, self.read = last_couplings(model, images, iterations=iterations)
+        else:
+            self.read = self.trace(images, keep=("lengths",)).require("lengths").argmax(1)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """Couplings (B, I, J) of rows (B,)."""
+        if self.kept is not None:
+            return self.kept[rows]
+        some, places = rows.unique(return_inverse=True)
+        return self.trace(self.images[some], keep=("couplings",)).require("couplings")[-1][places]
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Mean couplings (I, J) of rows (B,)."""
+        parts = rows.split(min(self.at_a_time, CHUNK_IMAGES))
+        return (sum(self[part].double().sum(0) for part in parts) / len(rows)).to(self.even)
 
 
 def winners(activations: Tensor) -> Tensor:

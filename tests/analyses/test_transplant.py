@@ -176,6 +176,19 @@ def test_intervals_are_those_of_couples(model, images, many):
     assert float(estimate.high - estimate.low) == pytest.approx(width, rel=0.15)
 
 
+def test_couplings_that_are_made_again_for_each_couple_say_the_same(model, images, monkeypatch):
+    def found():
+        run = {"iterations": None, "seed": 0, "progress": iter}
+        doses = measure.over_doses(model, images, np.array([0.5, 2.0]), "own", **run)
+        return measure.transplant(model, images, seed=0), doses["follow"].value
+
+    kept, of_doses = found()
+    monkeypatch.setattr("capsviz.tracing.many.fit_at_a_time", lambda of_one: 2)
+    again, of_doses_again = found()
+    torch.testing.assert_close(again, kept)
+    np.testing.assert_array_equal(of_doses_again, of_doses)
+
+
 def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(generator):
     class Bare(Foreign):
         decoder = None
