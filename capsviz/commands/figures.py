@@ -16,8 +16,8 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @options.inputs
 @options.only
 @options.number(
-    f"Test images. [default: {USUAL:,}, and {FEW} of analyses that look at each dozens of "
-    "times; or all if fewer]",
+    f"Test images. [default: {USUAL:,}, {FEW} if each is evaluated dozens of times, at most 50 in "
+    "detect; or all if fewer]",
 )
 @options.example
 @options.seed
