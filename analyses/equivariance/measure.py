@@ -98,22 +98,13 @@ def compare(
         lambda: {**dict(others), "pixels": PIXELS},
         *(partial(random, one) for one in draws),
     ]
-    height, width = data.images.shape[2:]
     errors: dict[str, list[list]] = {}  # of each kind of vectors: of each draw, by warp
     dimensions = {}
     for turn in progress(turns):
         for kind, source in turn().items():
-            before = vectors(source, data.images, data.labels)
-            errors.setdefault(kind, []).append([])
-            dimensions[kind] = before.shape[1]
+            own, dimensions[kind] = _errors(source, data, by_size, errors_of, pose, fill)
+            errors.setdefault(kind, []).append(own)
             looking += isinstance(source, torch.nn.Module)
-            for name, each in by_size.items():
-                values = np.empty((len(each), *before.shape), before.dtype)
-                values[0] = before
-                for row, size in zip(values[1:], each[1:], strict=True):
-                    warped = warp(data.images, family_matrix(name, size, (height, width)), fill)
-                    row[:] = vectors(source, warped.clamp(0, 1), data.labels)
-                errors[kind][-1].append(errors_of(values, data, each, pose))
     by_warp = [[[one[f] for one in of] for of in errors.values()] for f in range(len(by_size))]
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
     counts = draw_resamples(len(images), seed=seed)
@@ -135,6 +126,20 @@ def compare(
         "seconds": round(time.perf_counter() - begin, 1),
     }
     return fields, pose, data.fit
+
+
+def _errors(source, data: Data, by_size, errors_of, pose: int, fill: Fill) -> tuple[list, int]:
+    """Return the errors of a source's vectors by warp, and the numbers in a vector."""
+    before, size = vectors(source, data.images, data.labels), data.images.shape[2:]
+    errors = []
+    for name, sizes in by_size.items():
+        values = np.empty((len(sizes), *before.shape), before.dtype)
+        values[0] = before
+        for row, one in zip(values[1:], sizes[1:], strict=True):
+            warped = warp(data.images, family_matrix(name, one, size), fill).clamp(0, 1)
+            row[:] = vectors(source, warped, data.labels)
+        errors.append(errors_of(values, data, sizes, pose))
+    return errors, before.shape[1]
 
 
 def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:
