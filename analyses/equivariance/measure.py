@@ -130,14 +130,14 @@ def compare(
 
 def _errors(source, data: Data, by_size, errors_of, pose: int, fill: Fill) -> tuple[list, int]:
     """Return the errors of a source's vectors by warp, and the numbers in a vector."""
-    before, size = vectors(source, data.images, data.labels), data.images.shape[2:]
-    errors = []
+    before, errors = vectors(source, data.images, data.labels), []
+    height, width = data.images.shape[2:]
     for name, sizes in by_size.items():
         values = np.empty((len(sizes), *before.shape), before.dtype)
         values[0] = before
         for row, one in zip(values[1:], sizes[1:], strict=True):
-            warped = warp(data.images, family_matrix(name, one, size), fill).clamp(0, 1)
-            row[:] = vectors(source, warped, data.labels)
+            warped = warp(data.images, family_matrix(name, one, (height, width)), fill)
+            row[:] = vectors(source, warped.clamp(0, 1), data.labels)
         errors.append(errors_of(values, data, sizes, pose))
     return errors, before.shape[1]
 

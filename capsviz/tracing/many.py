@@ -58,8 +58,10 @@ class OwnCouplings:
 
     def mean(self, rows: Tensor) -> Tensor:
         """Mean couplings (I, J) of rows (B,)."""
-        parts = rows.split(min(self.at_a_time, CHUNK_IMAGES))
-        return (sum(self[part].double().sum(0) for part in parts) / len(rows)).to(self.even)
+        total = torch.zeros_like(self.even, dtype=torch.double)
+        for part in rows.split(min(self.at_a_time, CHUNK_IMAGES)):
+            total += self[part].sum(0)
+        return (total / len(rows)).to(self.even)
 
 
 def winners(activations: Tensor) -> Tensor:
