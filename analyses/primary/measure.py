@@ -54,7 +54,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     from capsviz.experiments.primary_decoder import look
     from capsviz.statistics.comparison import student_means
     from capsviz.statistics.intervals import require_two
-    from capsviz.tracing import CHUNK_IMAGES
+    from capsviz.tracing import DRAWN_IMAGES
 
     images = images.cpu()
     n = len(images)
@@ -62,7 +62,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     generator = torch.Generator().manual_seed(seed)
     chunks = [
         errors(model, decoders, batch, capsules=capsules, generator=generator)
-        for batch in progress(images.split(CHUNK_IMAGES))
+        for batch in progress(images.split(DRAWN_IMAGES))
     ]
     every, spread = (torch.cat(part).numpy() for part in zip(*chunks, strict=True))
     traced = look(model, images[:1])

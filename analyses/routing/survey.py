@@ -12,7 +12,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval, paired_each, require_two, wilson_each
-from capsviz.tracing import CHUNK_IMAGES, INTERVENTIONS, fit_at_a_time, trace
+from capsviz.tracing import DRAWN_IMAGES, INTERVENTIONS, fit_at_a_time, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
@@ -66,7 +66,7 @@ def survey(
         parts["child_activation"].append(traced.require("child_activations"))
         parts["activations"].append(torch.cat([activations, replaced.activations]).movedim(1, 0))
 
-    for rows in progress(torch.arange(len(images)).split(min(at_once, CHUNK_IMAGES))):
+    for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
         look(images[rows], labels[rows])
     each = {name: torch.cat(parts.pop(name)) for name in list(parts)}  # the pieces go at once
     activations, types = each.pop("activations"), each.pop("types")  # (N, M + K, J), types: by J

@@ -24,6 +24,7 @@ from capsviz.statistics.comparison import compare_means, compare_shares, draw_re
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import (
     CHUNK_IMAGES,
+    DRAWN_IMAGES,
     control_couplings,
     coupling_sd,
     even_couplings,
@@ -142,7 +143,7 @@ def transplant(
             control_couplings("shuffled", donors[None], others)[-1],
         )
 
-    at_once = min(CHUNK_IMAGES, fit_at_a_time(even, COPIES))
+    at_once = min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
     return outcomes(
         model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
         iterations=iterations, progress=progress,
@@ -182,7 +183,7 @@ def over_doses(
     own = OwnCouplings(model, images, iterations=iterations)
     even, read = own.even, own.read
     means = {int(k): own.mean((read == k).nonzero().flatten()) for k in read.unique()}
-    uniform, at_once = even.double(), min(CHUNK_IMAGES, fit_at_a_time(even, COPIES))
+    uniform, at_once = even.double(), min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
     deviations = (coupling_sd(own[rows]) for rows in torch.arange(len(images)).split(at_once))
     if max(float(one.max()) for one in deviations) <= EVEN * uniform.mean():
         raise ValueError(

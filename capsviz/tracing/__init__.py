@@ -7,6 +7,7 @@ capsviz, on wrapped ones and on hand-written ones alike.
 """
 
 from capsviz.tracing.forward import CHUNK_IMAGES as CHUNK_IMAGES
+from capsviz.tracing.forward import DRAWN_IMAGES as DRAWN_IMAGES
 from capsviz.tracing.forward import fit_at_a_time as fit_at_a_time
 from capsviz.tracing.forward import images_at_a_time as images_at_a_time
 from capsviz.tracing.forward import remember as remember

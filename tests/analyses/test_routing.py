@@ -119,7 +119,7 @@ def test_statistics_are_those_of_all_images_traced_at_once(
 ):
     monkeypatch.setattr(routing, "MOST", 4)
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
-    monkeypatch.setattr("capsviz.analyses.routing.survey.CHUNK_IMAGES", 7)
+    monkeypatch.setattr("capsviz.analyses.routing.survey.DRAWN_IMAGES", 7)
     result, labels = many(foreign, images)
     seen = trace(foreign, images)
     predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
