@@ -102,7 +102,7 @@ def maps() -> str:
     """Return how well maps find the whole among distractors, with two routings."""
     results = [bound()[name].result for name in ("dynamic", "uniform")]
     rows = [
-        [name.removesuffix(" (pixels)").replace("ink", "brightness"),
+        [name.removesuffix(" (pixels)"),
          "pixels" if name.endswith("(pixels)") else "positions",
          *(plain(one.relevance[m]) for one in results)]
         for m, name in enumerate(results[0].maps)

@@ -43,12 +43,12 @@ from capsviz.results.tables import markdown
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import UNTRAINED, untrained_of
 
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
 BY_DOSE = "couplings-by-dose-*-images.json"
-FRESH = "freshly initialised"
 
 
 class Finding(NamedTuple):
@@ -337,7 +337,7 @@ def _accuracy(path: Path) -> float:
 def by_class() -> Finding:
     """Variance between classes, of couplings and of what they are made of."""
     one = shipped("parse-tree-mnist-*-images.json")
-    result, untrained = one.result, one.result.networks.index(FRESH)
+    result, untrained = one.result, one.result.networks.index(UNTRAINED)
     labels = {
         "couplings": "couplings",
         "votes": "votes",
@@ -414,7 +414,7 @@ def stays() -> Finding:
         found = {name: (OWN not in name, one.result.correlation[0])}
         controls, controlled = one.result.controls or (), one.result.controlled or ()
         for control, values in zip(controls, controlled, strict=True):
-            if control == FRESH:
+            if control == UNTRAINED:
                 found[f"{name}, untrained"] = OWN not in name, values
             elif name == f"`mnist`, {OWN}":  # random matrices of one network are enough
                 found[f"`mnist`, {control}"] = control.endswith("shared"), values
@@ -689,10 +689,10 @@ def lawful() -> Finding:
     one = shipped(LAWS)
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
-    fresh = next(k for k, name in enumerate(names) if "freshly initialised" in name)
+    control = untrained_of(names)[0]
     labels = {
         0: "`mnist`, pose of the true class",
-        fresh: "control: the same network, untrained",
+        control: "control: the same network, untrained",
         names.index("pixels"): "control: 16 principal components of the pixels",
         names.index(
             "pixels along random directions"
@@ -703,15 +703,17 @@ def lawful() -> Finding:
     rows = [[label, plain(mean[k]), str(one.runs)] for k, label in labels.items()]
     gains = {}
     for name in _slim():
-        ((_, gain),) = columns.over_fresh(over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result)
+        ((_, gain),) = columns.over_untrained(
+            over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result
+        )
         gains[name] = gain
     higher = all(gain.low > 0 for gain in gains.values())
     small = [
-        next(gain for _, gain in columns.over_fresh(over_runs(name, "equivariance").result))
+        next(gain for _, gain in columns.over_untrained(over_runs(name, "equivariance").result))
         for name in ("digits-dynamic", "digits-self-attention")
     ]
     return Finding(
-        bool(mean[fresh].high < mean[0].low and mean[0].high < mean[names.index("pixels")].low)
+        bool(mean[control].high < mean[0].low and mean[0].high < mean[names.index("pixels")].low)
         and higher
         and all(gain.low <= 0 <= gain.high for gain in small),
         "R² of an affine map under rotation",
@@ -726,7 +728,7 @@ def lawful() -> Finding:
 def _against_lawful() -> list[Search]:
     """Networks of which the pose of the true class is the first source."""
     known = dict(everywhere("equivariance-*", "Result"))
-    gains = {name: gain for name, one in known.items() for _, gain in columns.over_fresh(one)}
+    gains = {name: gain for name, one in known.items() for _, gain in columns.over_untrained(one)}
     less_pixels = {
         name: (one.mean.low[0, turn], one.mean.high[one.sources.index("pixels"), turn])
         for name, one in known.items()

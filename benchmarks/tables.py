@@ -279,7 +279,7 @@ def detection() -> str:
     for k, (name, kind) in enumerate(zip(result.sets, result.kinds, strict=True)):
         if kind != "clean":
             areas = [plain(result.auroc[k - 1, score]) for score in (0, average)]
-            rows.append([name.replace("turned", "rotated"), *areas, percent(result.undetected[k])])
+            rows.append([name, *areas, percent(result.undetected[k])])
     header = ["images", "AUROC, winning capsule", "control: AUROC, class average", "undetected"]
     return markdown(header, rows).rstrip()
 

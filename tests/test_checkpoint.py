@@ -157,17 +157,17 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
 
 def test_a_fresh_network_is_of_the_same_kind_with_other_weights():
     model, state = build_tiny(), torch.get_rng_state()
-    fresh = checkpoint.fresh(model, 1)
+    fresh = checkpoint.untrained_like(model, 1)
     assert fresh.config == model.config and not fresh.training
     assert not torch.equal(fresh.capsules.weight, model.capsules.weight)
-    again, other = checkpoint.fresh(model, 1), checkpoint.fresh(model, 2)
+    again, other = checkpoint.untrained_like(model, 1), checkpoint.untrained_like(model, 2)
     assert torch.equal(fresh.capsules.weight, again.capsules.weight)
     assert not torch.equal(fresh.capsules.weight, other.capsules.weight)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset():
-    fresh = checkpoint.fresh(build_tiny().double(), preset="authors")
+    fresh = checkpoint.untrained_like(build_tiny().double(), preset="authors")
     assert {p.dtype for p in fresh.parameters()} == {torch.float64}
     assert torch.allclose(fresh.conv1.bias, torch.tensor(0.1).double())
     assert checkpoint.presets(fresh) == ("paper", "authors")
@@ -176,7 +176,10 @@ def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset()
 def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     model = models.build("capsnet", (1, 28, 28), 3, stem="slim").eval()
     images = torch.rand(128, *model.config["image_shape"])
-    bare, fresh = checkpoint.fresh(model, 1), checkpoint.fresh(model, 1, images=images)
+    bare, fresh = (
+        checkpoint.untrained_like(model, 1),
+        checkpoint.untrained_like(model, 1, images=images),
+    )
     features = []
     norm = next(one for one in fresh.modules() if isinstance(one, torch.nn.BatchNorm2d))
     norm.register_forward_hook(lambda _, __, output: features.append(output))
@@ -189,7 +192,7 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
         torch.equal(a, b) for a, b in zip(bare.parameters(), fresh.parameters(), strict=True)
     )
     networks, _ = checkpoint.controls(model, 1, images)
-    one = networks["freshly initialised (paper)"]
+    one = networks["untrained (paper)"]
     assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
 
 
@@ -197,12 +200,12 @@ def test_what_cannot_be_built_anew_is_refused():
     from helpers.plain_capsnet import Foreign
 
     with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
-        checkpoint.fresh(Foreign())
+        checkpoint.untrained_like(Foreign())
     assert checkpoint.presets(Foreign()) == (None,)
     changed = build_tiny()
     changed.extra = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="other weights than it has"):
-        checkpoint.fresh(changed)
+        checkpoint.untrained_like(changed)
 
 
 def test_a_device_that_is_not_here_is_refused_in_a_line():

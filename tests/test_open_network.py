@@ -219,7 +219,7 @@ def test_a_network_is_built_anew_by_its_function_without_its_weights(file):
     for name, grid in (("dynamic", (2, 4, 3)), ("wrapped_anew", None)):
         model = open_network(f"{file}:{name}", file.parent / "x.pt", **SMALL)
         before = torch.get_rng_state()
-        first, again, other = (untrained.fresh(model, seed) for seed in (1, 1, 2))
+        first, again, other = (untrained.untrained_like(model, seed) for seed in (1, 1, 2))
         assert torch.equal(before, torch.get_rng_state())
         assert torch.equal(first.network.W, again.network.W)
         assert not torch.equal(first.network.W, other.network.W)
@@ -240,4 +240,4 @@ def test_a_function_that_gives_the_same_weights_each_time_gives_no_control(file)
 def test_a_network_wrapped_in_python_says_what_would_build_it_anew():
     net = capsviz.wrap(zoo.Unsqueezed(), zoo.SHAPE, zoo.CLASSES)
     with pytest.raises(ValueError, match="a wrapped Unsqueezed cannot be built anew: expect"):
-        untrained.fresh(net)
+        untrained.untrained_like(net)

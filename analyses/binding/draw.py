@@ -20,7 +20,6 @@ SHORT = {
     "votes from the true poses": "true poses (ceiling)",
     "votes from part types alone": "part types (floor)",
     "couplings of another image at the position": "another image's coupling",
-    "ink (pixels)": "brightness, pixels",
     "positions of the other part": "other part of the whole",
     "positions of a distractor": "distractor",
     "positions of the other part, untrained": "untrained network",
@@ -34,7 +33,7 @@ def short(names) -> list[str]:
 
 def is_control(name: str) -> bool:
     """Whether a row is a control, and grey."""
-    return name.startswith(CONTROLS) or "untrained" in name or name == "ink (pixels)"
+    return name.startswith(CONTROLS) or "untrained" in name or name == "brightness (pixels)"
 
 
 def example(k: int, axes, result):

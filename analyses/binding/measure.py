@@ -398,16 +398,16 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     known = assemblies.make("train", max(n, 100), objects=2, **options, seed=seed)
     left_out = []
     try:
-        fresh = checkpoint.fresh(model, seed, images=to_float(one.images[:64]))
+        untrained = checkpoint.untrained_like(model, seed, images=to_float(one.images[:64]))
     except ValueError as error:
-        fresh, left_out = None, [f"no untrained network: {error}"]
+        untrained, left_out = None, [f"no untrained network: {error}"]
 
     seen, found = see(two, grid), of_positions(model, two, progress=progress)
     elsewhere = of_positions(model, known, (COUPLING,))
     scores = {name: found[name] for name in OF_ROUTING}
     scores[PRIOR] = elsewhere[COUPLING].sum(0).expand_as(found[COUPLING])
-    if fresh is not None:
-        scores[UNTRAINED] = of_positions(fresh, two, (COUPLING,))[COUPLING]
+    if untrained is not None:
+        scores[UNTRAINED] = of_positions(untrained, two, (COUPLING,))[COUPLING]
     scores[ALONE] = alone(elsewhere[CAPSULES], known, see(known, grid), found[CAPSULES], grid, seed)
     areas = {name: right(between(one, two.classes), *seen, two) for name, one in scores.items()}
     for name, poses in ((CEILING, True), (FLOOR, False)):
@@ -426,10 +426,10 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         return [before, within, after]
 
     said_of = {"pose": said(model, own)}
-    if fresh is not None:
-        (change, _), spread, _, other = context(fresh, one, seen, grid)
+    if untrained is not None:
+        (change, _), spread, _, other = context(untrained, one, seen, grid)
         pairs[f"{SEES[0]}, untrained"] = change, spread
-        said_of["pose, untrained network"] = said(fresh, other)
+        said_of["pose, untrained network"] = said(untrained, other)
     rounds = changes.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = true_context(one, parts, apart, poses)

@@ -17,11 +17,6 @@ LINE, NAMES = 0.12, 0.62  # inches: a line; names of the rows
 CELL, NARROWEST = 0.72, 0.5  # inches of an example, at most and at least
 
 
-def shown(sets):
-    """Return the names of sets as they are drawn; shipped results call rotated images turned."""
-    return [name.replace("turned", "rotated") for name in sets]
-
-
 def _distances(axes, result):
     """Draw the distance of every image, with median, quartiles and the threshold."""
     height = np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
@@ -31,7 +26,7 @@ def _distances(axes, result):
         axes.plot([low, high], [y, y], color=COLOURS[0], linewidth=3, solid_capstyle="butt")
         axes.plot(middle, y, "o", color=COLOURS[0], markerfacecolor="white", markersize=4)
     axes.axvline(result.threshold, color=COLOURS[1], linewidth=0.9, label="threshold")
-    name_rows(axes, shown(result.sets))
+    name_rows(axes, result.sets)
     axes.set_xlim(0, None)
     text = "L2 distance to the reconstruction; bars: quartiles, rings: median"
     axes.set_xlabel(wrapped(text, 0.75 * room(axes)))
@@ -51,7 +46,7 @@ def _examples(axes, result):
         f"{result.classes[k]}\n{far:.1f}{' *' if far > result.threshold else ''}"
         for k, far in zip(result.predicted[:, 0], result.values[:, 0, 0], strict=True)
     ]
-    above = [name.replace(" ", "\n", 1) for name in shown(result.sets)]
+    above = [name.replace(" ", "\n", 1) for name in result.sets]
     rows = ("input", "recon-\nstruction")
     under = album(axes, result.examples.swapaxes(0, 1), columns, rows, above, below)
     under.set_xlabel("predicted class, below it the distance; *: flagged")
@@ -64,7 +59,7 @@ def _tall_examples(result, width: float) -> float:
 
 def _areas(axes, result):
     """Draw AUROC of the distance to the winning reconstruction against the unchanged images."""
-    name_rows(axes, shown(result.sets))
+    name_rows(axes, result.sets)
     each = [result.auroc[:, s] for s in range(len(result.scores))]
     kinds = zip(each, MARKS, result.scores, strict=True)
     dots(axes, ((one, *mark, f"distance: {name}") for one, mark, name in kinds), 0.145, start=1)
@@ -76,7 +71,7 @@ def _shares(axes, result):
     """Draw shares of images that are misclassified, flagged, and misclassified but not flagged."""
     dots(axes, ((100 * getattr(result, field), *look) for field, look in SHARES.items()), 0.22)
     axes.set(xlim=(-3, 103), xlabel="% of images")
-    name_rows(axes, shown(result.sets))
+    name_rows(axes, result.sets)
 
 
 PANELS = {

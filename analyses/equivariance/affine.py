@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean
-from capsviz.statistics.words import in_a_row, sentence
+from capsviz.statistics.words import in_a_row, sentence, untrained_of
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
@@ -65,7 +65,7 @@ class Result(NamedTuple):
     fit_counts: list[int]  # T images a class, ascending; the last: of all fits above
     by_count: Estimate  # (S, F, T) `mean` of fits on so many
     fit_of: str  # what the fits are on
-    seeds: int  # of a freshly initialised network
+    seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
     looks: int  # images of any size, warped or not, times networks that saw them
     seconds: float
@@ -135,9 +135,9 @@ class AffineMaps(Analysis):
 
     def verdict(self, result) -> str:
         """Say under which warps the pose is predicted better, or worse, than untrained poses."""
-        if not (fresh := untrained(result)):
+        if not (untrained := untrained_of(result.sources)):
             return " ".join(map(sentence, result.notes))
-        less = result.mean.difference[fresh]
+        less = result.mean.difference[untrained]
         above, below = (
             [name for name, shown in zip(result.warps, each, strict=True) if shown]
             for each in ((less.high < 0).all(0), (less.low > 0).any(0))
@@ -161,9 +161,3 @@ class AffineMaps(Analysis):
 def reach(result, f: int) -> str:
     """Return the range of a warp's sizes."""
     return f"{result.sizes[f, 0]:g} to {result.sizes[f, -1]:g}{result.units[f]}"
-
-
-def untrained(result) -> list[int]:
-    """Return which kinds of vectors are of the first network, untrained."""
-    start = f"{result.sources[0]} freshly"
-    return [s for s, name in enumerate(result.sources) if name.startswith(start)]

@@ -37,7 +37,7 @@ def _look(s: int) -> dict:
 def _labels(result) -> list[str]:
     """Kinds of vectors as the key has them."""
     return [
-        f"{name.replace('freshly initialised', 'untrained')}, {count:,} numbers"
+        f"{name}, {count:,} numbers"
         for name, count in zip(result.sources, result.dimensions, strict=True)
     ]
 

@@ -7,11 +7,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analyses.equivariance import affine
-from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW, untrained
+from capsviz.analyses.equivariance.affine import FIT_LAW, REACH, SEEDS_LAW
 from capsviz.analysis import Analysis, Fill, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
-from capsviz.statistics.words import in_a_row, sentence
+from capsviz.statistics.words import in_a_row, sentence, untrained_of
 
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 LAWS = (
@@ -46,7 +46,7 @@ class Law(NamedTuple):
     resamples: int
     fit_count: int  # images of each class that a map is fitted on
     fit_of: str  # what they are
-    seeds: int  # of a freshly initialised network
+    seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
     looks: int  # images of any size, warped or not, times networks that saw them
     seconds: float
@@ -107,17 +107,17 @@ class Laws(Analysis):
 
 def _holds(result, f: int) -> str:
     """Which laws of a warp explain more than in untrained networks, of vector and change alike."""
-    name, fresh, both = result.warps[f], untrained(result), (result.explained, result.change)
+    name, both = result.warps[f], (result.explained, result.change)
     if np.isnan(result.change.value[0, f]).any():
         return f"Under {name}, all images of a class change alike: one shift is the whole law."
-    if not fresh:
+    if not (untrained := untrained_of(result.sources)):
         return ""
     above = [
         words
         for law, words in enumerate(result.laws)
         if law not in BASELINES
         and all(one.low[0, f, law] > 0 for one in both)
-        and all((one.difference.high[fresh, f, law] < 0).all() for one in both)
+        and all((one.difference.high[untrained, f, law] < 0).all() for one in both)
     ]
     which = in_a_row(above) if above else "no law"
     return f"Under {name}, {which} explains clearly more than in untrained networks."

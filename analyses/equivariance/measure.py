@@ -17,6 +17,7 @@ from capsviz.analyses.equivariance.fits import LEAST, explained
 from capsviz.inputs.samples import training_images
 from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
+from capsviz.statistics.words import untrained_of
 from capsviz.tracing import features
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import family, family_matrix, warp
@@ -83,9 +84,9 @@ def compare(
     notes, looking = list(data.notes), 0
 
     def untrained(seed):  # networks of one seed in memory after those of the other
-        fresh, lacking = checkpoint.controls(model, seed, images)
+        networks, lacking = checkpoint.controls(model, seed, images)
         notes.extend(one for one in lacking if one not in notes)
-        return {f"{first} {name}": one for name, one in fresh.items()}
+        return {f"{first} {name}": one for name, one in networks.items()}
 
     def random(seed):
         draw, shape = np.random.default_rng(seed), (images[0].numel(), pose)
@@ -120,7 +121,7 @@ def compare(
         "dataset": dataset,
         "resamples": RESAMPLES,
         "fit_of": "training images" if training else "images (the halves take turns)",
-        "seeds": seeds if any(name.startswith(f"{first} freshly") for name in errors) else 0,
+        "seeds": seeds if untrained_of(list(errors)) else 0,
         "notes": notes,
         "looks": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),

@@ -209,7 +209,7 @@ class OverImages(Analysis):
         )
 
     def verdict(self, result) -> str:
-        return compared(result, ("routing map, uniform", "ink", "|u| map"))
+        return compared(result, ("routing map, uniform", "brightness", "|u| map"))
 
 
 def compared(result, rivals) -> str:

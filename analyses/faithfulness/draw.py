@@ -14,9 +14,8 @@ from capsviz.results import COLOURS
 from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped
 
 GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
-CONTROLS = ("random order", "ink", "|u| map", "constant map", "random map",
+CONTROLS = ("random order", "brightness", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
-LABELS = {"ink": "brightness"}
 WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
 
@@ -53,7 +52,7 @@ def _maps(axes, result):
         block, column = divmod(place, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
         name = result.names[k]
-        upper.set_title(textwrap.fill(LABELS.get(name, name), 11), fontsize=6, pad=2)
+        upper.set_title(textwrap.fill(name, 11), fontsize=6, pad=2)
         signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
         _map(upper, result.maps[k], signed)
         upper.set_xlabel(
@@ -94,7 +93,7 @@ def _curve(part: int, field: str, label: str, axes, result):
     """Draw the score when units are removed, or shown alone, in the order of each map."""
     estimate = getattr(result, field, None)
     for m, (name, (colour, line)) in enumerate(_styles(_names(result)).items()):
-        look = {"color": colour, "linewidth": 1, "label": LABELS.get(name, name)}
+        look = {"color": colour, "linewidth": 1, "label": name}
         if estimate is not None:
             band(axes, result.shares, estimate[part, m], line, **look)
         else:  # of one image
@@ -143,7 +142,7 @@ def _apart(axes, result):
 def _points(axes, result, several, title, label, reference=0.0):
     """Draw one estimate for each map, or two side by side, and a line that means nothing."""
     names = _names(result)
-    name_rows(axes, [LABELS.get(name, name) for name in names], fontsize=6)
+    name_rows(axes, names, fontsize=6)
     rule(axes)
     dots(axes, zip(several, COLOURS, "os", strict=False), 0.28)
     axes.axvline(reference, color=GREY, linewidth=0.5)

@@ -18,7 +18,7 @@ OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
 LABELS = {  # of the kinds of groups
     "types": "capsule types",
-    "places": "positions",
+    "positions": "positions",
     "children": "groups of capsules",
     "dimensions": "pose dimensions",
 }
@@ -27,7 +27,7 @@ UNORDERED = dict.fromkeys(("types", "dimensions", "children"))
 
 
 class Result(NamedTuple):
-    """One image without each group of children, by kind: types, places, dimensions."""
+    """One image without each group of children, by kind: types, positions, dimensions."""
 
     image: np.ndarray  # (C, H, W) uint8
     label: int | None  # true class, if it is known
@@ -90,7 +90,7 @@ class Statistics(NamedTuple):
     child_bits: np.ndarray  # (K,) entropy of a single child's rounded coupling, mean
     bound_bits: float  # log2 of the images of a class, mean
     apart_bits: Estimate  # (K,) children varied apart from each other
-    fresh_bits: Estimate | None  # (K,) untrained network; None: it cannot be built anew
+    untrained_bits: Estimate | None  # (K,) untrained network; None: it cannot be built anew
     rounded_accuracy: Estimate  # (1 + K,) own couplings, then rounded; difference: less the first
     grid: tuple[int, int, int] | None  # types, rows, columns
     how: str  # what the children that are left do
@@ -107,7 +107,7 @@ class Statistics(NamedTuple):
         "curve_accuracy": ("orders", None),
         "curve_activation": ("orders", None),
         **dict.fromkeys(("area_accuracy", "area_activation"), ("orders",)),
-        **dict.fromkeys(("entropy_bits", "apart_bits", "fresh_bits"), ("levels",)),
+        **dict.fromkeys(("entropy_bits", "apart_bits", "untrained_bits"), ("levels",)),
         "first_activation_change": (("most important group", "random ones of its norm"),),
     }
     titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",

@@ -12,7 +12,7 @@ from capsviz.results.maps import colour_bar, halfrange, one_map
 from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
-KINDS = {"types": "type", "places": "position", "children": "group", "dimensions": "dimension"}
+KINDS = {"types": "type", "positions": "position", "children": "group", "dimensions": "dimension"}
 AT_RANDOM = "random removals of equal norm"
 RANDOM = "#7F7F7F"
 CHANGE = "change of activation"
@@ -28,10 +28,10 @@ def _image(axes, result):
 
 def _map(axes, result):
     """Draw the change of activation without each position, on the image."""
-    change = result.change["places"].reshape(result.grid[1:])
+    change = result.change["positions"].reshape(result.grid[1:])
     scale = CenteredNorm(0, halfrange(change))
     drawn = one_map(axes, result.image, result.extent_px, change, scale)
-    low, high = result.control["places"]
+    low, high = result.control["positions"]
     axes.set_title("change without\na position", fontsize=6.5)
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
@@ -88,7 +88,7 @@ def _entropies(axes, result):
     for estimate, colour, style, name in (
         (result.entropy_bits, COLOURS[0], "o-", "this network"),
         (result.apart_bits, COLOURS[2], "D:", "capsules varied apart"),
-        (result.fresh_bits, RANDOM, "s--", "untrained network"),
+        (result.untrained_bits, RANDOM, "s--", "untrained network"),
     ):
         if estimate is not None:
             band(axes, result.levels, estimate, style, color=colour, label=name)
@@ -120,7 +120,7 @@ def _at_levels(axes, levels):
 
 
 def _mapped(result) -> bool:
-    return result.extent_px is not None and "places" in result.change
+    return result.extent_px is not None and "positions" in result.change
 
 
 def _change(one: str, result) -> str:
@@ -137,7 +137,7 @@ PANELS = {
         kind: Panel(
             partial(_bars, kind), 1.5, 0.31, caption=partial(_change, one),
             shown=lambda result, kind=kind: kind in result.change
-            and not (kind == "places" and _mapped(result)),
+            and not (kind == "positions" and _mapped(result)),
         )
         for kind, one in KINDS.items()
     },

@@ -33,7 +33,7 @@ from capsviz.tracing.many import last_couplings, require_all_to_all, winners
 from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
-TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
+TYPES, POSITIONS, CHILDREN, DIMENSIONS = "types", "positions", "children", "dimensions"
 ORDERS = ("random", "least important first", "most important first")
 STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
 RANDOM = 2  # orders of each image that the random curve is the mean of
@@ -113,7 +113,7 @@ def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]
         numbers = {CHILDREN: each * min(I, MOST) // I}
     else:
         places = grid[1] * grid[2]
-        numbers = {TYPES: each // places, PLACES: each % places}
+        numbers = {TYPES: each // places, POSITIONS: each % places}
     members = {kind: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in numbers.items()}
     if state.primary is not None:
         members[DIMENSIONS] = torch.eye(state.primary.shape[2], dtype=torch.bool)
@@ -326,16 +326,16 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
         several = [rounded(own[batch], count) for count in LEVELS]
         activations = under_couplings(model, images[batch], [None, *several])
         rows.append(winners(activations) == labels[batch])
-    fresh = None
+    untrained = None
     with suppress(ValueError):  # of a user-defined network, which cannot be built anew
-        network = checkpoint.fresh(model, seed, images=images)
+        network = checkpoint.untrained_like(model, seed, images=images)
         couplings, _, answers = last_couplings(network, images)
-        fresh = dictionary(couplings, answers)["entropy_bits"]
+        untrained = dictionary(couplings, answers)["entropy_bits"]
     return {
         **dictionary(own, predicted),
         "levels": list(LEVELS),
         "apart_bits": dictionary(apart(own, predicted, generator), predicted)["entropy_bits"],
-        "fresh_bits": fresh,
+        "untrained_bits": untrained,
         "rounded_accuracy": compare_means(torch.cat(rows, 1).numpy(), counts),
     }
 

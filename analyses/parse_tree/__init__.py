@@ -17,7 +17,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import mean, within, within_one
-from capsviz.statistics.words import sentence, word_for
+from capsviz.statistics.words import UNTRAINED, sentence, word_for
 
 OTHERS = 500  # images that means are of, at most
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
@@ -34,7 +34,7 @@ class Result(NamedTuple):
     images: np.ndarray  # (S, C, H, W) uint8
     read: np.ndarray  # (S,) predicted classes
     labels: list[int | None]  # (S,) true ones, where they are known
-    networks: list[str]  # (S,) "trained", "this network" or "freshly initialised"
+    networks: list[str]  # (S,) "trained", "this network" or "untrained"
     favourites: np.ndarray  # (S, I) parent with each child's largest coupling; -1: all the same
     margins: np.ndarray  # (S, I) that coupling less the mean of the child's
     grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
@@ -87,15 +87,15 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     from capsviz.transforms.augment import to_uint8
 
     images = images.cpu()
-    fresh, _ = measure.untrained(model, images, 1, seed)
+    untrained, _ = measure.untrained(model, images, 1, seed)
     observed = [measure.observe(model, images)]
-    observed += [measure.observe(other, images[:1]) for other in fresh]
+    observed += [measure.observe(other, images[:1]) for other in untrained]
     couplings = torch.cat([one.couplings for one in observed])
     return Result(
-        images=to_uint8(torch.cat([images, *(images[:1] for _ in fresh)])),
+        images=to_uint8(torch.cat([images, *(images[:1] for _ in untrained)])),
         read=torch.cat([one.read for one in observed]).numpy(),
-        labels=[*labels, *(labels[0] for _ in fresh)],
-        networks=[*[measure.known_as(model)] * 2, *(measure.FRESH for _ in fresh)],
+        labels=[*labels, *(labels[0] for _ in untrained)],
+        networks=[*[measure.known_as(model)] * 2, *(UNTRAINED for _ in untrained)],
         favourites=measure.favourites(couplings).numpy(),
         margins=measure.preferences(couplings).amax(-1).numpy(),
         grid=observed[0].grid,
@@ -221,10 +221,10 @@ def evaluate(
     images, labels = images.cpu(), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    fresh, notes = measure.untrained(model, images, seeds, seed)
+    untrained, notes = measure.untrained(model, images, seeds, seed)
     known = measure.observe(model, others.images)
     observed, rows = [], []
-    for network in (model, *fresh):
+    for network in (model, *untrained):
         here = measure.observe(network, images)
         elsewhere = known if network is model else measure.observe(network, others.images)
         usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
@@ -241,15 +241,15 @@ def evaluate(
     own = observed[0]
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [
-        measure.FRESH if len(fresh) == 1 else f"{measure.FRESH}, seed {seed + k}"
-        for k in range(len(fresh))
+        UNTRAINED if len(untrained) == 1 else f"{UNTRAINED}, seed {seed + k}"
+        for k in range(len(untrained))
     ]
     frozen = measure.under_frozen(
         model, images, labels, own, known, others.labels, generator, progress, counts
     )
     trees = measure.class_means(known, others.labels)[labels]
     moves = measure.of_moved(
-        (model, *fresh), images, observed, names, trees, seed, progress, counts
+        (model, *untrained), images, observed, names, trees, seed, progress, counts
     )
     of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
     return Statistics(
@@ -409,5 +409,5 @@ def opened(files: dict[int, Path], images, device, progress=iter):
         model = checkpoint.load(path, device=device)
         if epoch == 0:
             seed = checkpoint.read_card(path)["recipe"]["seed"]
-            model = checkpoint.fresh(model, seed, images=images)
+            model = checkpoint.untrained_like(model, seed, images=images)
         yield epoch, model

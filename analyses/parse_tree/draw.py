@@ -12,27 +12,15 @@ from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import MARKERS, dots, name_rows, percent, room, rule, show
 from capsviz.statistics.estimate import stack
+from capsviz.statistics.words import UNTRAINED
 
-FRESH = "freshly initialised"  # of the networks of a result
-WORDS = {  # of these names, on pictures
-    "differ, unlike classes": "differs, other class",
-    "differ, same class": "differs, same class",
-    "the class that is read": "the predicted class",
-    "another image's class": "another image's prediction",
-    "mean of the class it reads": "mean of its predicted class",
-    "even": "uniform",
-    "at the place that it moved to": "at the position it moved to",
-    "at the same place": "at the same position",
-    "one place the other way": "one position the other way",
-    "freshly initialised": "untrained",
-}
 OTHER, NONE = "#8C8C8C", "#E4E4E4"  # of another class, and of a child that favours none
 LEAVES = 40  # branches of a tree at most
 NARROW = 3.4  # inches: below it a key of long names has one column
 MOST = 4  # images that a result has at most
 
 NAMES = {
-    "parents": "same: class capsules", "places": "same: positions", "types": "same: types",
+    "parents": "same: class capsules", "positions": "same: positions", "types": "same: types",
     "children": "same: single capsules", "classes": "class: all capsules alike",
     "by child": "class: each capsule", "images": "between images of a class",
 }  # fmt: skip
@@ -42,7 +30,7 @@ GREY = "#7F7F7F"
 
 def _image(s: int, axes, result):
     """Draw an image and its predicted class."""
-    show(axes, result.images[s], "untrained\nnetwork" if result.networks[s] == FRESH else None)
+    show(axes, result.images[s], "untrained\nnetwork" if result.networks[s] == UNTRAINED else None)
     name = result.classes[result.read[s]]
     axes.set_xlabel(f"predicted: {name}", fontsize=6.5, labelpad=2)
 
@@ -73,7 +61,7 @@ def _tall_map(result, width: float) -> float:
 def _palette(result) -> dict[int, str]:
     """Colours of the classes that are predicted of the images; all others are grey."""
     read = dict.fromkeys(int(j) for j, name in zip(result.read, result.networks, strict=True)
-                         if name != FRESH)  # fmt: skip
+                         if name != UNTRAINED)  # fmt: skip
     return dict(zip(read, COLOURS, strict=False))
 
 
@@ -159,7 +147,7 @@ def _shares(axes, result):
         away = np.abs(interval[6] - row[6])[::-1, None]
         bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
         axes.errorbar(row[:6].sum(), y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
-    sd = zip([*map(_word, result.networks), "labels shuffled"],
+    sd = zip([*result.networks, "labels shuffled"],
              [*result.coupling_sd, result.coupling_sd[0]], strict=True)  # fmt: skip
     name_rows(axes, [f"{name}\n(sd {value:.2g})" for name, value in sd], fontsize=6)
     axes.set(xlim=(0, 1), xlabel="mean square of preferences")
@@ -169,7 +157,7 @@ def _shares(axes, result):
 def _dots(axes, title, unit, rows, series):
     """Values with intervals in named rows; of a series its name, colour and estimate."""
     kinds = zip(series, MARKERS, strict=False)
-    dots(axes, ((one, colour, mark, _word(name)) for (name, colour, one), mark in kinds), 0.22)
+    dots(axes, ((one, colour, mark, name) for (name, colour, one), mark in kinds), 0.22)
     name_rows(axes, [_folded(name) for name in rows], fontsize=6)
     low = min(np.fmin.reduce(one.low - 0.05, None, initial=-0.03) for *_, one in series)  # no NaN
     axes.set(xlim=(low, 1.03), xlabel=unit)
@@ -206,7 +194,7 @@ def _moved(axes, result):
     untrained networks and with random matrices (own ones of each position, or one of all).
     """
     own = result.networks[0]
-    rows = [own, f"{_word(own)}, {result.trees[1]} tree", *(result.controls or ())]
+    rows = [own, f"{own}, {result.trees[1]} tree", *(result.controls or ())]
     values = stack([*result.correlation, *(result.controlled or ())])
     series = [
         (name, colour, values[:, k])
@@ -215,15 +203,8 @@ def _moved(axes, result):
     _dots(axes, "image moved by one position", "correlation of couplings", rows, series)
 
 
-def _word(name: str) -> str:
-    """A name as pictures have it: "untrained, seed 1"."""
-    first, comma, rest = name.partition(", seed")
-    return f"{WORDS.get(first, first)}{comma}{rest}"
-
-
 def _folded(name: str) -> str:
-    """A name as pictures have it, a long one in two lines."""
-    name = _word(name)
+    """A name, a long one in two lines."""
     return name if len(name) < 19 else textwrap.fill(name, max(14, len(name) // 2 + 5))
 
 

@@ -4,7 +4,7 @@ A preference is a coupling less the mean of the couplings of its child (primary 
 square over images, children and parents is a sum of means of squares, exactly:
 
     parents      what all children favour a parent by, in every image
-    places       what those of a position add to that, in every image
+    positions    what those of a position add to that, in every image
     types        what those of a type add, in every image
     children     what a single child adds, in every image
     classes      what all children add alike in the images of a class
@@ -33,25 +33,25 @@ from capsviz.tracing import CHUNK_IMAGES, KEEP, abilities, trace, under_coupling
 from capsviz.tracing.many import couples, last_couplings, winners
 from capsviz.transforms.augment import cut
 
-COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
-TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
+COMPONENTS = ("parents", "positions", "types", "children", "classes", "by child", "images")
+TRAINED, UNKNOWN = "trained", "this network"
 CHOICES = (
-    "differ, unlike classes",
-    "differ, same class",
+    "differs, other class",
+    "differs, same class",
     "not the usual one",
-    "the class that is read",
-    "another image's class",
+    "the predicted class",
+    "another image's prediction",
 )
 FROZEN = (
     "its own",
     "mean of other images",
     "one tree: each class's column",
-    "mean of the class it reads",
+    "mean of its predicted class",
     "mean of another class",
-    "even",
+    "uniform",
 )
 TREES = ("whole tree", "less its class's")
-MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
+MOVED = ("at the position it moved to", "at the same position", "one position the other way")
 RANDOM = ("random matrices, own", "random matrices, shared")  # in the trained network
 SOURCES = {  # whose variance goes with the class, and the parts of a trace that they are
     "couplings": "couplings",
@@ -81,7 +81,7 @@ def known_as(model) -> str:
 def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
     """Return untrained networks, and a note where the network cannot be built anew."""
     try:
-        return [checkpoint.fresh(model, seed + k, images=images) for k in range(seeds)], []
+        return [checkpoint.untrained_like(model, seed + k, images=images) for k in range(seeds)], []
     except ValueError as error:
         return [], [f"no untrained network: {error}"]
 

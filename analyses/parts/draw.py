@@ -27,8 +27,7 @@ def _auroc(axes, result):
         drawn = kind(result.auroc[:, b], b, f"{name} (control)" if control else name)
         fill = "none" if control else "full"
         points(axes, *drawn, (b - (B - 1) / 2) * 0.14, fillstyle=fill)
-    names = [name.replace("pixels: ink", "pixels: brightness") for name in result.scores]
-    rows_from(axes, names, 0, "AUROC, intact against broken", at=0.5, fontsize=6)
+    rows_from(axes, result.scores, 0, "AUROC, intact against broken", at=0.5, fontsize=6)
 
 
 def _masses(result) -> list:

@@ -13,7 +13,7 @@ from capsviz.analyses.probes.dci import LEAST
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
-from capsviz.statistics.words import in_a_row, sentence
+from capsviz.statistics.words import in_a_row, sentence, untrained_of
 
 FIT = 500  # training images of each class that a probe is fitted on
 
@@ -204,13 +204,12 @@ class Probes(Analysis):
     def verdict(self, result) -> str:
         from capsviz.analyses.probes.draw import NAMES
 
-        fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
         difference, parts = result.r2.difference, []
-        if fresh:
+        if untrained := untrained_of(result.sources):
             known = [
                 NAMES.get(measure, measure)
                 for j, measure in enumerate(result.measures)
-                if all(difference.high[s, j] < 0 for s in fresh)
+                if all(difference.high[s, j] < 0 for s in untrained)
             ]
             what = in_a_row(known) if known else "no measure"
             parts.append(f"The pose tells {what} clearly better than untrained networks do.")

@@ -24,7 +24,7 @@ PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
 def _kinds(result, estimate, names, named=True):
     """Yield estimates of codes with their looks, and names and counts of numbers for the key."""
     for one, name in zip(estimate, names, strict=True):
-        text = name.replace("freshly initialised", "untrained").replace("turned", "rotated")
+        text = name
         if name in result.sources and "components" not in name:
             text += f": {result.dimensions[result.sources.index(name)]} numbers"
         yield kind(one, result.codes.index(name), text if named else None)

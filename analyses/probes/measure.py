@@ -24,6 +24,7 @@ from capsviz.statistics.comparison import (
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
+from capsviz.statistics.words import untrained_of
 from capsviz.tracing import decode, features, parents, reconstructs, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
 from capsviz.transforms import Fill
@@ -133,8 +134,8 @@ def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter
     for seed in progress([*seeds, None]):  # one network in memory after the other
         networks = baselines
         if seed is not None:
-            fresh, notes = checkpoint.controls(model, seed, data.images)
-            networks = {f"{name} {what}": one for what, one in fresh.items()}
+            untrained, notes = checkpoint.controls(model, seed, data.images)
+            networks = {f"{name} {what}": one for what, one in untrained.items()}
         for what, network in networks.items():
             looked[what].append(features(network, data.images, classes).numpy())
     return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes
@@ -168,8 +169,8 @@ def evaluate(
             f"the network predicts no class often enough: expected {LEAST} images of one to fit on "
             "and 2 to measure"
         )
-    draws, fresh = range(max(1, seeds)), range(seed, seed + seeds)
-    every, notes = kinds(model, name, baselines, data, seeds=fresh, progress=progress)
+    draws, of_untrained = range(max(1, seeds)), range(seed, seed + seeds)
+    every, notes = kinds(model, name, baselines, data, seeds=of_untrained, progress=progress)
     kept = data.poses.shape[1]
     probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
     most = {"pixels": kept}
@@ -209,7 +210,7 @@ def evaluate(
         "measures": list(Moments._fields),
         "sources": names,
         "dimensions": widths,
-        "codes": [name, f"{name} turned at random", *names[1:]],
+        "codes": [name, f"{name} rotated at random", *names[1:]],
         "spread": np.sqrt(tested[0][0][0].spread.mean(0)),
         "n": measured,
         "fitted": sum(len(rows) for _, rows, _ in groups) // len(data.folds),
@@ -217,7 +218,7 @@ def evaluate(
         "probed": len(set(probed)),
         "shift_px": shift_px,
         "fill": fill,
-        "seeds": seeds if any("freshly" in one for one in names) else 0,
+        "seeds": seeds if untrained_of(names) else 0,
         "notes": notes,
         "seconds": round(time.perf_counter() - begin, 1),
     }

@@ -119,7 +119,7 @@ def _activations(axes, result):
 def _positions(axes, result):
     """Draw the change of both activations by position, and that of random capsules."""
     _, rows, columns = result.grid
-    changes = (result.partner_change["places"], result.own_change["places"])
+    changes = (result.partner_change["positions"], result.own_change["positions"])
     scale = CenteredNorm(0, max(maps.halfrange(one.value[1:]) for one in changes))
     grid = panels.split(axes, 1, 2)[0]
     for one, change, (colour, _, name) in zip(grid, changes, CLASSES, strict=True):
@@ -151,7 +151,7 @@ def _changes(kind: str, axes, result):
 def _shares(axes, result):
     """Draw predictions by the share that is exchanged."""
     for k, (kind, share) in enumerate(result.some_partner.items()):
-        colour, name = COLOURS[2 + k], kind.split()[-1].replace("places", "positions")
+        colour, name = COLOURS[2 + k], kind.split()[-1]
         shares = result.shares[kind]
         if kind.startswith("single"):  # the control of whole ones
             colour, name = NEITHER, f"{name} at random"
@@ -228,7 +228,7 @@ MANY = {
 }  # fmt: skip
 PARTS = {
     "positions": Panel(
-        _positions, 1.6, 0.38, shown="kinds:places", caption=partial(_one_part, "position")
+        _positions, 1.6, 0.38, shown="kinds:positions", caption=partial(_one_part, "position")
     ),
     "types": Panel(
         partial(_changes, "types"), 1.5, 0.3, 1 / 2, shown="kinds:types", marks="bars",

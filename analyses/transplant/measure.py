@@ -53,8 +53,8 @@ COPIES = 16  # of couplings in memory, about: those of conditions, and of doses
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
 DRAWS = 4  # of as many children at random
 MOST = 64  # groups of children that have no positions
-TYPES, PLACES, SINGLE = "whole capsule types", "whole places", "single capsules"
-NAMES = {TYPES: "types", PLACES: "places", SINGLE: "children"}
+TYPES, POSITIONS, SINGLE = "whole capsule types", "whole positions", "single capsules"
+NAMES = {TYPES: "types", POSITIONS: "positions", SINGLE: "children"}
 COUPLINGS, CHILDREN, POSES = OF = ("couplings", "children", "poses")
 LEAST = 4  # couples: parts are ranked on one half of them, and measured on the other
 READINGS = ("own", "partner", "neither", "own_change", "partner_change")  # fields of results
@@ -446,7 +446,7 @@ def partitions(grid: tuple[int, int, int] | None, children: int) -> dict[str, Te
     if grid is None or grid[0] == 1 or prod(grid[1:]) == 1:
         return {SINGLE: each}
     places = grid[1] * grid[2]
-    return {TYPES: each // places, PLACES: each % places, SINGLE: each}
+    return {TYPES: each // places, POSITIONS: each % places, SINGLE: each}
 
 
 def masks(groups: Tensor, share: float, count: int, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,7 @@ from capsviz.statistics.words import part_name, word_for
 
 DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
-NOUNS = {"types": "capsule type", "places": "position", "children": "group of capsules"}
+NOUNS = {"types": "capsule type", "positions": "position", "children": "group of capsules"}
 WHAT = {
     "couplings": "their couplings are a donor's, and their votes are kept",
     "children": "they are a donor's, and routing runs by itself",
@@ -39,7 +39,7 @@ class Parts(NamedTuple):
     of: str  # what is exchanged: couplings, children or poses
     layer: int | None  # a layer below the classes, by its number; None: that of the classes
     grid: tuple[int, int, int] | None  # types, rows, columns of its children; None: no positions
-    kinds: list[str]  # "types" and "places", or "children": groups by number
+    kinds: list[str]  # "types" and "positions", or "children": groups by number
     sizes: dict[str, int]  # children of a part
     own: dict[str, Estimate]  # (1 + G,) share classified as the recipient
     partner: dict[str, Estimate]  # (1 + G,) share classified as the donor

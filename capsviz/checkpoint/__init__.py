@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from capsviz import discovery
 from capsviz.checkpoint.untrained import controls as controls
-from capsviz.checkpoint.untrained import fresh as fresh
 from capsviz.checkpoint.untrained import is_trained as is_trained
 from capsviz.checkpoint.untrained import presets as presets
+from capsviz.checkpoint.untrained import untrained_like as untrained_like
 from capsviz.files import write_bytes, write_text
 from capsviz.nn import models
 

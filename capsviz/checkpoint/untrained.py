@@ -11,6 +11,7 @@ from capsviz import discovery
 from capsviz.nn import models
 from capsviz.nn.computation import seeded
 from capsviz.nn.images import like_of
+from capsviz.statistics.words import UNTRAINED
 
 NORMALISED, BATCH = 512, 128  # images for batch norm statistics, in batches of
 
@@ -33,7 +34,7 @@ def _file(model: nn.Module) -> ModuleType:
     return own if name is None else discovery.load(models.PACKAGE, name, what="model")
 
 
-def fresh(
+def untrained_like(
     model: nn.Module, seed: int = 0, *, images: Tensor | None = None, preset: str | None = None
 ) -> nn.Module:
     """Return an untrained network (random initialisation) with the same architecture.
@@ -106,15 +107,16 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
 def controls(
     model: nn.Module, seed: int, images: Tensor | None = None
 ) -> tuple[dict[str, nn.Module], list[str]]:
-    """Return `fresh` networks of each of `presets`, by name; and notes on failures.
+    """Return `untrained_like` networks of each of `presets`, by name; and notes on failures.
 
-    Names begin with "freshly initialised". `images` are as for `fresh`.
+    Names are "untrained", or "untrained (preset)". `images` are as for `untrained_like`.
     """
     networks, notes = {}, []
     for preset in presets(model):
-        name = "freshly initialised" + (f" ({preset})" if preset else "")
+        of = f" ({preset})" if preset else ""
+        name = UNTRAINED + of
         try:
-            networks[name] = fresh(model, seed, images=images, preset=preset)
+            networks[name] = untrained_like(model, seed, images=images, preset=preset)
         except ValueError as error:
-            notes.append(f"no control {name}: {error}")
+            notes.append(f"no untrained network{of}: {error}")
     return networks, notes

@@ -24,7 +24,7 @@ from capsviz.tracing import abilities, evidence, trace
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, COUPLING = "|u| map", "couplings"
 GRADIENT, INTEGRATED, GRAD_CAM = "gradient", "integrated gradients", "Grad-CAM"
-BRIGHTNESS, RANDOM = "ink", "random order"
+BRIGHTNESS, RANDOM = "brightness", "random order"
 CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
 EFFECT = "removal effect"
 EVENLY = ", evenly"  # in pixels: not in proportion to their brightness

@@ -5,6 +5,7 @@ from math import isfinite
 
 LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
+UNTRAINED = "untrained"  # network of random initialisation, in the names of controls
 
 
 def number(value: float, form) -> str:
@@ -53,6 +54,11 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
 
 
+def untrained_of(sources: Sequence[str]) -> list[int]:
+    """Return which sources are the first one untrained: "mnist untrained (paper)" of "mnist"."""
+    return [s for s, name in enumerate(sources) if name.startswith(f"{sources[0]} {UNTRAINED}")]
+
+
 def word_for(difference, above: str, below: str, neither: str) -> str:
     """Return the word that the interval of a difference supports; `neither` if it holds 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither
@@ -60,6 +66,6 @@ def word_for(difference, above: str, below: str, neither: str) -> str:
 
 def part_name(kind: str, k: int, grid: Sequence[int] | None) -> str:
     """Return the name of a part of the capsules: its number, or row and column of a position."""
-    if kind == "places" and grid is not None:
+    if kind == "positions" and grid is not None:
         return f"row {k // grid[2]}, column {k % grid[2]}"
     return f"number {k}"

@@ -169,7 +169,7 @@ def test_last_features_are_what_the_answer_is_made_of(cnn, images):
 
 
 def test_results_are_those_of_vectors_of_warped_images(images, training, result):
-    """The second size of the third warp, by hand; of fresh networks the mean over seeds."""
+    """The second size of the third warp, by hand; of untrained networks the mean over seeds."""
     from capsviz.transforms.warps import family_matrix, warp
 
     f, a = result.warps.index("shear"), 1
@@ -177,8 +177,10 @@ def test_results_are_those_of_vectors_of_warped_images(images, training, result)
     matrix = family_matrix("shear", -0.3, (21, 19))
     others, labels = training["fit_images"], LABELS.numpy()
     warped, warped_others = (warp(x, matrix).clamp(0, 1) for x in (images, others))
-    fresh = [checkpoint.fresh(build_strong(), seed, preset="authors") for seed in range(2)]
-    for s, networks in ((0, [build_strong()]), (2, fresh)):
+    untrained = [
+        checkpoint.untrained_like(build_strong(), seed, preset="authors") for seed in range(2)
+    ]
+    for s, networks in ((0, [build_strong()]), (2, untrained)):
         explained = []
         for model in networks:
             errors, spread = 0, 0
@@ -217,15 +219,15 @@ def test_without_other_images_each_half_is_measured_by_fits_on_the_other():
 
 
 def test_kinds_shapes_and_intervals(result):
-    fresh = [f"net 0 freshly initialised ({preset})" for preset in ("paper", "authors")]
-    assert result.sources == ["net 0", *fresh, "net 1", "pixels", RANDOM] and result.seeds == 2
+    untrained = [f"net 0 untrained ({preset})" for preset in ("paper", "authors")]
+    assert result.sources == ["net 0", *untrained, "net 1", "pixels", RANDOM] and result.seeds == 2
     assert result.dimensions == [6, 6, 6, 12, 21 * 19, 6] and result.kept == 6
     assert result.fitted.value.shape == (6, 3, 4) and result.probe.value.shape == (6, 3)
     assert result.fit_counts == [10, 20] and result.by_count.value.shape == (6, 3, 2)
     low, high = np.moveaxis(result.by_seed, -1, 0)
     near = 1e-9  # of rounding
     assert ((low - near <= result.mean.value) & (result.mean.value <= high + near)).all()
-    drawn = [s for s, name in enumerate(result.sources) if name in (*fresh, RANDOM)]
+    drawn = [s for s, name in enumerate(result.sources) if name in (*untrained, RANDOM)]
     assert ((low < high)[drawn]).all() and np.allclose(np.delete(high - low, drawn, 0), 0)
     assert (result.mean.difference.value[0] == 0).all()
     assert (result.variance_kept[:3] == 1).all() and (result.variance_kept[3:5] < 1).all()

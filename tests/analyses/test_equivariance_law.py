@@ -156,7 +156,7 @@ def result():
 
 def test_a_law_is_above_untrained_networks_only_where_it_explains_something(result):
     def verdict(vector, change, more):
-        """On R2 of a trained network's laws, and by how much it is above that of fresh ones."""
+        """On R2 of a trained network's laws, and by how much it is above that of untrained ones."""
 
         def estimate(value):
             ends, one = np.array([-0.05, 0.05]), np.ones(result.explained.value.shape)

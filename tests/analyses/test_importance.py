@@ -39,10 +39,10 @@ def state_of(model, images):
 def test_groups_are_types_places_and_dimensions(model, images):
     kinds = measure.groups(state_of(model, images), (2, 3, 2))
     assert {kind: tuple(rows.shape) for kind, rows in kinds.items()} == {
-        "types": (2, 12), "places": (6, 12), "dimensions": (4, 4),
+        "types": (2, 12), "positions": (6, 12), "dimensions": (4, 4),
     }  # fmt: skip
     assert kinds["types"][1].nonzero().flatten().tolist() == list(range(6, 12))
-    assert kinds["places"][2].nonzero().flatten().tolist() == [2, 8]
+    assert kinds["positions"][2].nonzero().flatten().tolist() == [2, 8]
     for rows in kinds.values():
         assert (rows.sum(0) == 1).all()
 
@@ -107,7 +107,7 @@ def test_importance_is_ranked_on_other_images(model, images, labels, others, mon
     state = state_of(model, others.images)
     whole = measure.outcome(measure.without(model, state), others.labels)[0]
     for members, rank in zip(measure.groups(state, model.grid).values(), seen, strict=True):
-        kind = {2: "types", 6: "places", 4: "dimensions"}[len(members)]
+        kind = {2: "types", 6: "positions", 4: "dimensions"}[len(members)]
         for some, one in zip(members, rank, strict=True):
             said = measure.outcome(measure.removed(model, state, kind, some), others.labels)[0]
             assert float(one) == pytest.approx(float((whole - said).mean()), abs=1e-6)
@@ -207,7 +207,7 @@ def test_children_varied_apart_keep_what_each_of_them_does(generator):
 def test_every_routing_can_be_pruned(kind, images, labels, others):
     model = build_tiny(routing=kind)
     result = measured(model, images, labels, others)
-    assert result.kinds == ["types", "places", "dimensions"]
+    assert result.kinds == ["types", "positions", "dimensions"]
     assert np.isfinite(result.area_accuracy["types"].value).all()
     state = state_of(model, images)
     none = torch.zeros(12)
@@ -219,8 +219,8 @@ def test_every_routing_can_be_pruned(kind, images, labels, others):
 def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     model = Foreign((1, 21, 19), 3, grid=(2, 3, 2)).eval()
     result = measured(model, images, labels, others)
-    assert result.how == "the others keep their couplings" and result.fresh_bits is None
-    assert result.kinds == ["types", "places"]
+    assert result.how == "the others keep their couplings" and result.untrained_bits is None
+    assert result.kinds == ["types", "positions"]
     state = state_of(model, images)
     some = measure.groups(state, model.grid)["types"][0]
     said = measure.removed(model, state, "types", some)

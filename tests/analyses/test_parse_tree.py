@@ -60,7 +60,7 @@ def test_components_are_those_of_loops_and_sum_to_the_mean_square(generator):
         of_type, of_place = mean[i // 6 * 6 :][:6].mean(0), mean[i % 6 :: 6].mean(0)
         expected["parents"] += 9 * float(grand.square().sum())
         expected["types"] += 9 * float((of_type - grand).square().sum())
-        expected["places"] += 9 * float((of_place - grand).square().sum())
+        expected["positions"] += 9 * float((of_place - grand).square().sum())
         rest = mean[i] - of_type - of_place + grand
         expected["children"] += 9 * float(rest.square().sum())
         for n in range(9):
@@ -286,7 +286,7 @@ def test_every_routing_has_a_tree(kind, images, labels, others):
     model = build_self_routing() if kind == "self_routing" else build_tiny(routing=kind)
     result = measured(model, images, labels, others)
     np.testing.assert_allclose(result.shares.value[0].sum(), 1)
-    assert result.networks == ["this network", "freshly initialised"]
+    assert result.networks == ["this network", "untrained"]
     assert result.accuracy.value.shape == (6,)
     assert result.correlation.value.shape == (2, 3)
 
@@ -352,6 +352,6 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
         parse_tree.opened(parse_tree.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu")
     )
     first, last = networks[0], networks[2]
-    again = checkpoint.fresh(last, last.card["recipe"]["seed"])
+    again = checkpoint.untrained_like(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)
     assert not torch.equal(first.capsules.weight, last.capsules.weight)

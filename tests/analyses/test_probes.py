@@ -273,17 +273,25 @@ ESTIMATES = ("r2", "control", "selectivity", "informed", "disentanglement", "com
 
 
 def test_kinds_shapes_and_intervals(result):
-    fresh = [f"net freshly initialised ({preset})" for preset in ("paper", "authors")]
-    assert result.sources == ["net", *fresh, "cnn", "pixels, 6 components"]
+    untrained = [f"net untrained ({preset})" for preset in ("paper", "authors")]
+    assert result.sources == ["net", *untrained, "cnn", "pixels, 6 components"]
     assert result.dimensions == [6, 6, 6, 12, 6] and result.r2.value.shape == (5, M)
-    assert result.codes == ["net", "net turned at random", *fresh, "cnn", "pixels, 6 components"]
+    assert result.codes == [
+        "net",
+        "net rotated at random",
+        *untrained,
+        "cnn",
+        "pixels, 6 components",
+    ]
     for name in ESTIMATES:
         one = getattr(result, name)
         assert np.isfinite(one.ci95).all() and one.value.max() <= 1 + (name == "selectivity")
         assert ((one.low <= one.value + 1e-9) & (one.value <= one.high + 1e-9)).mean() > 0.9
     less, once = result.r2.value - np.maximum(result.control.value, 0), [0, 3, 4]  # not drawn
     np.testing.assert_allclose(result.selectivity.value[once], less[once])
-    assert (result.selectivity.value <= less + 1e-9).all()  # fresh ones are cut off each by itself
+    assert (
+        result.selectivity.value <= less + 1e-9
+    ).all()  # each untrained one is cut off by itself
     np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
     assert result.cycle.value.shape == (3,) and result.path_read.value.shape == (2, 9)
     assert result.fitted <= 120 and result.n <= 60 and result.probed >= 1

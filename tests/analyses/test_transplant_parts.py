@@ -144,7 +144,7 @@ def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, i
     result = by_capsules(model, images, of="children", **ASKED)
     members = measure.members(measure.layer_of(model, images, "children", -1))
     grid = torch.arange(12).view(2, 6)
-    for kind, rows in {"types": grid, "places": grid.T}.items():
+    for kind, rows in {"types": grid, "positions": grid.T}.items():
         parts = [set(one.nonzero().flatten().tolist()) for one in members[kind]]
         assert parts == [set(one.tolist()) for one in rows]
         assert result.sizes[kind] == rows.shape[1] and len(result.own[kind]) == 1 + len(rows)
@@ -250,7 +250,7 @@ def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_tra
 def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):
     runs = [by_capsules(model, images, of="children", seed=k, **ASKED) for k in range(2)]
     joined, of_first = over_runs(runs, transplant.Parts.over_runs)
-    assert joined.partner_change["places"].runs is not None
+    assert joined.partner_change["positions"].runs is not None
     assert joined.partner_change["types"].runs is None
     assert any("types" in field for field in of_first)
     assert "(number" not in transplant.ByCapsules().verdict(joined)

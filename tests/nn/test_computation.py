@@ -159,5 +159,5 @@ def test_a_fresh_network_seeds_no_gpu(monkeypatch):
     network, seeds = build_strong(), []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
     before = torch.get_rng_state()
-    untrained.fresh(network, 7)
+    untrained.untrained_like(network, 7)
     assert seeds == [] and torch.equal(torch.get_rng_state(), before)

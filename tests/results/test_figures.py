@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from hashlib import sha256
 from itertools import combinations
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_the_shipped_tables_are_those_of_their_numbers(name, tmp_path):
     assert_shipped_tables(tmp_path, name)
 
 
-def test_shipped_captions_are_those_of_their_numbers():
+def test_the_manifest_has_captions_and_digests_of_the_shipped_figures():
     manifest = json.loads((FIGURES / "manifest.json").read_text(encoding="utf-8"))
     latex = (FIGURES / "figures.tex").read_text(encoding="utf-8")
     for entry in manifest["figures"]:
@@ -80,6 +81,10 @@ def test_shipped_captions_are_those_of_their_numbers():
         )
         assert not re.search(r"capsviz |--\w|pip |(^|\s)/\w", entry["caption"]), "a command, a path"
         assert entry["commit"] == about["provenance"]["commit"]
+        digests = {
+            name: sha256((FIGURES / name).read_bytes()).hexdigest() for name in entry["files"]
+        }
+        assert entry["sha256"] == digests
         assert typeset(entry["caption"]) in latex
 
 

@@ -177,14 +177,14 @@ class Tables(NamedTuple):
 
 
 def tables(k, steps=(1, 2)):
-    change = {kind: Estimate(0.1 * k, (0.0, 0.2 * k)) for kind in ("types", "places")}
+    change = {kind: Estimate(0.1 * k, (0.0, 0.2 * k)) for kind in ("types", "positions")}
     return Tables({"a": np.array(steps)}, [{"b": np.array([np.nan])}], change, Estimate(k, (k, k)))
 
 
 def test_tables_of_arrays_are_compared_and_tables_have_rules_by_key():
     same = [tables(k) for k in range(3)]
     whole, of_first = replicates.over_runs(same, {"change": {"types": None}})
-    assert whole.change["types"].runs is None and len(whole.change["places"].runs) == 3
+    assert whole.change["types"].runs is None and len(whole.change["positions"].runs) == 3
     assert of_first == ["change (types)"] and whole.steps is same[0].steps
     other = [tables(0), tables(1, (1, 3))]
     whole, of_first = replicates.over_runs(other, {"steps": replicates.mean})

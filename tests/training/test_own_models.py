@@ -75,7 +75,7 @@ def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
 
 def test_a_network_of_ones_own_is_built_afresh(tiny):
     model = models.build("tiny", (1, 28, 28), 10, width=2)
-    one, again, other = (checkpoint.fresh(model, seed) for seed in (0, 0, 1))
+    one, again, other = (checkpoint.untrained_like(model, seed) for seed in (0, 0, 1))
     assert one.config == model.config
     weights = [network.body[2].weight for network in (one, again, other)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])

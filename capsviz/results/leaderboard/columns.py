@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate, less
+from capsviz.statistics.words import untrained_of
 
 FIRST = None
 ALL = 14  # corruptions, at least: MNIST-C has 15, and 14 of ImageNet-C are of colour images
@@ -68,11 +69,10 @@ def strongest(result) -> int:
     return adaptive[int(np.argmax(result.eps))]
 
 
-def over_fresh(result):
+def over_untrained(result):
     """Yield R² of affine maps of the pose under rotation, less that of the untrained network."""
-    fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
-    if fresh and "rotation" in result.warps:
-        apart = result.mean.difference[fresh[0], result.warps.index("rotation")]
+    if (untrained := untrained_of(result.sources)) and "rotation" in result.warps:
+        apart = result.mean.difference[untrained[0], result.warps.index("rotation")]
         ends = -apart.ci95[..., ::-1]
         runs = None if apart.runs is None else -apart.runs
         yield FIRST, Estimate(-apart.value, ends, result.n, runs=runs)
@@ -161,8 +161,8 @@ COLUMNS = (
            drawn="attacks not\ndetected"),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "
            "untrained network (over several seeds)",
-           {("equivariance", "Result"): over_fresh}, form=".2f", unit="R²", higher=None, level=0.0,
-           drawn="R² above\nuntrained poses"),
+           {("equivariance", "Result"): over_untrained}, form=".2f", unit="R²", higher=None,
+           level=0.0, drawn="R² above\nuntrained poses"),
     Column("donor's class", "share of images predicted as the class of the image whose couplings "
            "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5,
            drawn="follow the\ndonor's couplings"),
