@@ -256,18 +256,27 @@ def spread(targets, heights, low: float, high: float) -> np.ndarray:
 
     Between low and high where there is room for all; else from low on upwards.
     """
-    from scipy.optimize import isotonic_regression  # takes time to import
-
     targets, heights = np.asarray(targets, float), np.asarray(heights, float)
     order = np.argsort(targets, kind="stable")
     sizes = heights[order]
     starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
-    places = isotonic_regression(targets[order] - starts).x  # boxes that touch share their mean
+    places = ascending(targets[order] - starts)  # boxes that touch share their mean
     top = high - sizes[-1] / 2 - starts[-1]
     places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
     middles = np.empty(len(targets))
     middles[order] = places
     return middles
+
+
+def ascending(values: np.ndarray) -> np.ndarray:
+    """Isotonic regression, max over a <= i of min over b >= i of the mean from a to b.
+
+    scipy.optimize has it and takes longer to import than a figure to draw.
+    """
+    sums, (first, last) = np.cumsum([0, *values]), np.indices((len(values), len(values)))
+    means = (sums[1:] - sums[:-1, None]) / np.maximum(last - first + 1, 1)  # used for b >= a alone
+    least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+    return np.maximum.accumulate(least, axis=0).diagonal()
 
 
 def wrapped(text: str, inches: float, points: float = 6.5) -> str:

@@ -15,13 +15,14 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image, ImageSequence
+from scipy.optimize import isotonic_regression
 from skimage.color import colorconv, deltaE_ciede2000
 
 from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate.draw import frames
-from capsviz.arrangement import legible, spread
+from capsviz.arrangement import ascending, legible, spread
 from capsviz.results import house, panels
 from capsviz.results.tables import typeset
 from capsviz.statistics.estimate import Estimate
@@ -207,3 +208,5 @@ def test_names_of_lines_are_spread_in_their_order():
     assert middles[0] == 60 and middles[4] == 90
     assert middles[[1, 2, 3]].mean() == pytest.approx(wanted[[1, 2, 3]].mean())
     assert spread([99.0, 100.0], [8, 8], 0, 100) == pytest.approx([88, 96])
+    many = np.random.default_rng(0).normal(size=40)
+    np.testing.assert_allclose(ascending(many), isotonic_regression(many).x, atol=1e-12)
