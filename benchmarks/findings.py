@@ -774,7 +774,12 @@ def affine() -> Finding:
     shifted = shipped("affnist.json")
     for name, label in (("average", "ConvNet with pooling"), ("capsnet", "CapsNet")):
         k = shifted.result.networks.index(name)
-        numbers = [percent(shifted.result.within[k]), NONE, percent(shifted.result.beyond[k]), NONE]
+        numbers = [
+            percent(shifted.result.inside[k]),
+            NONE,
+            percent(shifted.result.outside[k]),
+            NONE,
+        ]
         rows.append([f"affNIST protocol, {label}", *numbers, str(len(shifted.result.seeds[k]))])
     return Finding(
         all(one.difference.value > 0 for one in gains.values())

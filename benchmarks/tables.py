@@ -330,7 +330,7 @@ def affnist() -> str:
     for k, name in enumerate(result.networks):
         number = [
             percent(one[k]).removesuffix(" %")
-            for one in (result.affine, result.within, result.beyond)
+            for one in (result.affine, result.inside, result.outside)
         ]
         rows.append([
             affine.TITLES.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",

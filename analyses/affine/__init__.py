@@ -27,7 +27,7 @@ class Result(NamedTuple):
     accuracy: Estimate  # (K, 3) of the untransformed images, of variants inside and outside
     gap: Estimate  # (K, 2) accuracy of the untransformed images minus that inside, and outside
     trained_px: float  # shifts up to which a variant lies inside the training shift range
-    share_within: float  # of the variants
+    share_inside: float  # of the variants
     examples: np.ndarray | None  # (E, C, H, W) uint8: an original image, and variants of it
     shifts_px: np.ndarray  # (E,) larger of the two shifts of each; 0 for the original
     variants: int  # of each image
@@ -91,7 +91,7 @@ class Affine(Analysis):
             networks=list(networks),
             **measure.statistics(plain, np.stack(right, 1), within, counts),
             trained_px=float(trained_px),
-            share_within=float(within.mean()),
+            share_inside=float(within.mean()),
             examples=examples,
             shifts_px=shifts_px,
             variants=variants,
@@ -111,7 +111,7 @@ class Affine(Analysis):
 
     def verdict(self, result) -> str:
         text = (
-            f"Of the variants, {100 * result.share_within:.0f} % are shifted by at most "
+            f"Of the variants, {100 * result.share_inside:.0f} % are shifted by at most "
             f"{result.trained_px:g} px (inside the training shift range)."
         )
         if result.mean_scale < SMALL:
@@ -133,7 +133,7 @@ class Affine(Analysis):
         text = (
             f"Accuracy in percent on {result.n} {result.dataset} images, and on {result.variants} "
             f"affine variants of each, shifted by up to {result.trained_px:g} px (inside the "
-            f"training shift range, {100 * result.share_within:.0f} % of the variants) or further "
+            f"training shift range, {100 * result.share_inside:.0f} % of the variants) or further "
             "(outside). Gap: accuracy on the original images minus that on variants, in points. "
             "Intervals: 95 %, over the images."
         )

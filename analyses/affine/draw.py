@@ -27,7 +27,7 @@ def _tall(result, width: float) -> float:
 
 def _accuracies(axes, result):
     """Draw accuracy on originals, and on variants inside and outside the training shift range."""
-    share = 100 * np.array([result.share_within, 1 - result.share_within])
+    share = 100 * np.array([result.share_inside, 1 - result.share_inside])
     first, *others = result.axes["accuracy"][1]
     names = [first, *(f"{n}\n({s:.0f} %)" for n, s in zip(others, share, strict=True))]
     groups(axes, [result.accuracy[:, kind] for kind in range(KINDS)], names, result.networks)

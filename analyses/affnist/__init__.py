@@ -34,9 +34,9 @@ class Result(NamedTuple):
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
     reconstruction_weight: list[float | None]  # of the rows; None without a decoder
-    within: Estimate  # (M,) accuracy on images inside the training shift range
-    beyond: Estimate  # (M,) on those outside
-    share_beyond: float  # of the images
+    inside: Estimate  # (M,) accuracy on images inside the training shift range
+    outside: Estimate  # (M,) on those outside
+    share_outside: float  # of the images
     factors: list[str]  # F, with their units
     levels: np.ndarray  # (F, B) mean of each factor in each of its bins
     by_factor: Estimate  # (M, F, B) accuracy; but for the shift, inside the range
@@ -45,14 +45,14 @@ class Result(NamedTuple):
     lost_share: Estimate | None = None  # (M, F) of all that is lost
 
     axes = {
-        **dict.fromkeys(("affine", "within", "beyond"), ("networks, states",)),
+        **dict.fromkeys(("affine", "inside", "outside"), ("networks, states",)),
         **dict.fromkeys(("lost", "lost_share"), ("networks, states", "factors")),
     }
-    formats = dict.fromkeys(("affine", "within", "beyond", "lost", "lost_share"), ".1%")
+    formats = dict.fromkeys(("affine", "inside", "outside", "lost", "lost_share"), ".1%")
     titles = {
         "affine": "accuracy on affnist_like",
-        "within": "inside the training shift range",
-        "beyond": "outside the training shift range",
+        "inside": "inside the training shift range",
+        "outside": "outside the training shift range",
         "lost": "accuracy lost",
         "lost_share": "share of all that is lost",
     }
@@ -74,7 +74,7 @@ class Series(Analysis):
     capsviz affnist  # 10 s, from the shipped results
     capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
     """
-    headline = ("affine", "within", "beyond")
+    headline = ("affine", "inside", "outside")
 
     def measure(self, inputs) -> Result:
         """Return the table of the results that come with capsviz, whatever the inputs."""
@@ -196,7 +196,7 @@ def apart(result: Result, state: str) -> str:
     """Say how far the networks of a state are from CapsNet, inside and outside the shift range."""
     rows = [i for i in range(len(result.states)) if result.states[i] == state]
     ranges = []
-    for estimate in (result.within, result.beyond):
+    for estimate in (result.inside, result.outside):
         gaps: Any = estimate.difference
         points = 100 * gaps.value[rows]
         if np.isnan(points).all():

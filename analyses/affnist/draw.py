@@ -20,8 +20,8 @@ TITLES = {
 }
 STATES = {"matched": COLOURS[0], "full": COLOURS[1]}
 PLACES = {
-    "within": ("o", "inside the training shifts"),
-    "beyond": ("v", "outside the training shifts"),
+    "inside": ("o", "inside the training shifts"),
+    "outside": ("v", "outside the training shifts"),
 }
 FACTOR_COLOURS = COLOURS[2:6]
 NONE = "–"  # in the table
@@ -181,10 +181,10 @@ def _row(result, i: int) -> list[str]:
         result.states[i],
         str(len(result.seeds[i])),
         *shares,
-        *(f"{100 * place[i]:.1f}" for place in (result.within, result.beyond)),
+        *(f"{100 * place[i]:.1f}" for place in (result.inside, result.outside)),
         f"{low} to {high}" if len(result.seeds[i]) > 1 else NONE,
         f"{100 * result.affine.difference[i]:+.2f}",
-        f"{100 * result.within.difference[i]:+.1f}",
+        f"{100 * result.inside.difference[i]:+.1f}",
         *lost,
         affnist,
     ]

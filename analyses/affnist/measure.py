@@ -41,7 +41,7 @@ def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> 
     `transforms` are the numbers behind the images, by the names of `affnist_like.Transforms`.
     """
     hits, pair = _hits(runs, reference)
-    within, terms = near(transforms), features(transforms)
+    inside, terms = near(transforms), features(transforms)
     accuracy = [run["affnist_like"]["accuracy"] for run in runs.values()]
     real = [run["affnist"] for run in runs.values()]
     comparable = None not in real and len({score["n"] for score in real}) == 1
@@ -55,8 +55,8 @@ def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> 
         "affine": _accuracy(hits, pair),
         "affine_range": [min(accuracy), max(accuracy)],
         "affnist": np.mean([score["accuracy"] for score in real]) if comparable else np.nan,
-        "within": _accuracy(hits, pair, within),
-        "beyond": _accuracy(hits, pair, ~within),
+        "inside": _accuracy(hits, pair, inside),
+        "outside": _accuracy(hits, pair, ~inside),
         "by_factor": stack(
             stack(_accuracy(hits, pair, mask) for mask in masks) for masks in bins(transforms)
         ),
@@ -88,7 +88,7 @@ def images(transforms: dict) -> dict:
         for level, masks in zip(factors(transforms), bins(transforms), strict=True)
     ]
     return {
-        "share_beyond": float(1 - near(transforms).mean()),
+        "share_outside": float(1 - near(transforms).mean()),
         "factors": list(FACTORS),
         "levels": np.array(means),
     }
@@ -113,15 +113,15 @@ def factors(transforms: dict) -> np.ndarray:
 def bins(transforms: dict) -> list[list[np.ndarray]]:
     """Which images (n,) lie in each bin of each factor; one on an edge lies in the upper one.
 
-    Those of angle, shear and scale hold images within the trained places alone: smaller digits are
-    moved further, so that over all images accuracy would fall with the scale by place.
+    Those of angle, shear and scale hold images inside the training shift range alone: smaller
+    digits are shifted further, so that over all images accuracy would fall with the scale by shift.
     """
-    within = near(transforms)
-    whole = np.ones_like(within)
+    inside = near(transforms)
+    whole = np.ones_like(inside)
     return [
         [(np.digitize(level, edges[1:-1]) == k) & chosen for k in range(len(edges) - 1)]
         for level, edges, chosen in zip(
-            factors(transforms), BINS, (whole, within, within, within), strict=True
+            factors(transforms), BINS, (whole, inside, inside, inside), strict=True
         )
     ]
 

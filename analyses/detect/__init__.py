@@ -11,7 +11,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
 SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")
-SHARES = ("misread", "flagged", "undetected")
+SHARES = ("misclassified", "flagged", "undetected")
 
 
 class Result(NamedTuple):
@@ -25,7 +25,7 @@ class Result(NamedTuple):
     labels: np.ndarray  # (N,) true classes of the test images
     validation: np.ndarray  # (V,) float32 distances of validation images
     threshold: float  # 95th percentile of these
-    misread: Estimate  # (A,) share of misclassified images, the success of an attack; Wilson
+    misclassified: Estimate  # (A,) share of misclassified images, the success of an attack; Wilson
     flagged: Estimate  # (A,) share above the threshold; Wilson
     undetected: Estimate  # (A,) share misclassified and not flagged; Wilson
     auroc: Estimate  # (A - 1, S) against the unchanged images; Wilson
@@ -46,7 +46,7 @@ class Result(NamedTuple):
     }
     formats = {**dict.fromkeys(SHARES, ".1%"), "auroc": ".3f", "gain": ".3f"}
     titles = {
-        "misread": "misclassified",
+        "misclassified": "misclassified",
         "undetected": "misclassified and not flagged",
         "auroc": "AUROC",
         "gain": "AUROC minus control's",
@@ -63,7 +63,7 @@ class Detect(Analysis):
     usual_n = 200
     figure_set = {"eps": (0.1, 0.3), "steps": 15}
     slow = True
-    headline = ("misread", "undetected")
+    headline = ("misclassified", "undetected")
 
     def measure(
         self,

@@ -10,7 +10,7 @@ MARKS = (  # of each score
     (COLOURS[0], "o"), (COLOURS[1], "s"), (COLOURS[2], "^"), (COLOURS[3], "D"), (COLOURS[6], "x"),
 )  # fmt: skip
 SHARES = {
-    "misread": (COLOURS[4], "s", "misclassified"), "flagged": (COLOURS[0], "^", "flagged"),
+    "misclassified": (COLOURS[4], "s", "misclassified"), "flagged": (COLOURS[0], "^", "flagged"),
     "undetected": (COLOURS[5], "o", "misclassified,\nnot flagged"),
 }  # fmt: skip
 LINE, NAMES = 0.12, 0.62  # inches: a line; names of the rows

@@ -67,7 +67,7 @@ class Result(NamedTuple):
     fit_of: str  # what the fits are on
     seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
-    looks: int  # images of any size, warped or not, times networks that saw them
+    passes: int  # images of any size, warped or not, times networks that saw them
     seconds: float
     by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
     fill: str = "black"  # of `transforms.Fill`

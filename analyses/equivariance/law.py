@@ -48,7 +48,7 @@ class Law(NamedTuple):
     fit_of: str  # what they are
     seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
-    looks: int  # images of any size, warped or not, times networks that saw them
+    passes: int  # images of any size, warped or not, times networks that saw them
     seconds: float
     fill: str = "black"  # of `transforms.Fill`
 

@@ -123,7 +123,7 @@ def compare(
         "fit_of": "training images" if training else "images (the halves take turns)",
         "seeds": seeds if untrained_of(list(errors)) else 0,
         "notes": notes,
-        "looks": passes * looking,
+        "passes": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
     }
     return fields, pose, data.fit

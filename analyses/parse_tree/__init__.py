@@ -32,7 +32,7 @@ class Result(NamedTuple):
     """Trees of one image, of another, and of the first by an untrained network, if any."""
 
     images: np.ndarray  # (S, C, H, W) uint8
-    read: np.ndarray  # (S,) predicted classes
+    predicted: np.ndarray  # (S,) predicted classes
     labels: list[int | None]  # (S,) true ones, where they are known
     networks: list[str]  # (S,) "trained", "this network" or "untrained"
     favourites: np.ndarray  # (S, I) parent with each child's largest coupling; -1: all the same
@@ -70,11 +70,11 @@ class Trees(Analysis):
 
     def verdict(self, result) -> str:
         differ = (result.favourites[0] != result.favourites[1]).mean()
-        own = (result.favourites[0] == result.read[0]).mean()
+        own = (result.favourites[0] == result.predicted[0]).mean()
         return (
             f"{differ:.0%} of the primary capsules have another favourite class in the other "
             f"image. In the first image, {own:.0%} favour its predicted class, "
-            f"{result.classes[result.read[0]]}."
+            f"{result.classes[result.predicted[0]]}."
         ).replace("%", " %")
 
 
@@ -93,7 +93,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
     couplings = torch.cat([one.couplings for one in observed])
     return Result(
         images=to_uint8(torch.cat([images, *(images[:1] for _ in untrained)])),
-        read=torch.cat([one.read for one in observed]).numpy(),
+        predicted=torch.cat([one.predicted for one in observed]).numpy(),
         labels=[*labels, *(labels[0] for _ in untrained)],
         networks=[*[measure.known_as(model)] * 2, *(UNTRAINED for _ in untrained)],
         favourites=measure.favourites(couplings).numpy(),
@@ -234,7 +234,7 @@ def evaluate(
         observed.append(here)
         rows.append({
             "shares": measure.shares(here, labels, counts),
-            "favourites": measure.choices(favourite, usual, labels, here.read, pairs),
+            "favourites": measure.choices(favourite, usual, labels, here.predicted, pairs),
             "with_class": explained,
             "own_column": measure.own_column(here.couplings, labels, counts),
         })  # fmt: skip

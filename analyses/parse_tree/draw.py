@@ -31,7 +31,7 @@ GREY = "#7F7F7F"
 def _image(s: int, axes, result):
     """Draw an image and its predicted class."""
     show(axes, result.images[s], "untrained\nnetwork" if result.networks[s] == UNTRAINED else None)
-    name = result.classes[result.read[s]]
+    name = result.classes[result.predicted[s]]
     axes.set_xlabel(f"predicted: {name}", fontsize=6.5, labelpad=2)
 
 
@@ -60,9 +60,9 @@ def _tall_map(result, width: float) -> float:
 
 def _palette(result) -> dict[int, str]:
     """Colours of the classes that are predicted of the images; all others are grey."""
-    read = dict.fromkeys(int(j) for j, name in zip(result.read, result.networks, strict=True)
-                         if name != UNTRAINED)  # fmt: skip
-    return dict(zip(read, COLOURS, strict=False))
+    each = zip(result.predicted, result.networks, strict=True)
+    predicted = dict.fromkeys(int(j) for j, name in each if name != UNTRAINED)
+    return dict(zip(predicted, COLOURS, strict=False))
 
 
 def _mosaics(result, colours) -> np.ndarray:
@@ -121,7 +121,7 @@ def _tree(s: int, axes, result):
     axes.tick_params(length=0, pad=0)
     axes.xaxis.tick_top()
     for j, text in zip(range(0, J, step), axes.get_xticklabels(), strict=True):
-        text.set_weight("bold" if j == int(result.read[s]) else "normal")
+        text.set_weight("bold" if j == int(result.predicted[s]) else "normal")
     axes.spines[:].set_visible(False)
     leaves = f"{len(favourite)} primary capsules in {len(parts)} groups"
     leaves = f"{len(parts)} capsule types" if by_type else leaves

@@ -69,7 +69,7 @@ class Observation(NamedTuple):
 
     couplings: Tensor  # (N, I, J) of the last iteration
     even: Tensor  # (I, J)
-    read: Tensor  # (N,)
+    predicted: Tensor  # (N,)
     grid: tuple[int, int, int] | None
 
 
@@ -224,7 +224,9 @@ def usual(favourite: Tensor, parents: int) -> Tensor:
     return torch.stack(hits).argmax(0) - 1
 
 
-def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, generator) -> Estimate:
+def choices(
+    favourite: Tensor, known: Tensor, labels: Tensor, predicted: Tensor, generator
+) -> Estimate:
     """Return shares of children (5,), means over pairs of images or over images: see `CHOICES`.
 
     Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
@@ -236,8 +238,8 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     shares = [
         *(favourite[a] != favourite[b] for a, b in (unlike.T, like.T)),
         favourite != known,
-        favourite == read[:, None],
-        favourite[voting] == read[other][:, None],
+        favourite == predicted[:, None],
+        favourite[voting] == predicted[other][:, None],
     ]
     none = bool((favourite < 0).all())  # there is nothing to compare
     return stack([_mean(one[:0] if none else one) for one in shares])
@@ -279,11 +281,11 @@ def frozen(
     J = own.couplings.shape[2]
     every, of_class = known.couplings.mean(0), class_means(known, classes)
     tree = torch.stack([of_class[k, :, k] for k in range(J)], 1)
-    another = (own.read + torch.randint(1, J, (len(images),), generator=generator)) % J
+    another = (own.predicted + torch.randint(1, J, (len(images),), generator=generator)) % J
     parts = []
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         several = (
-            None, every, tree, of_class[own.read[rows]], of_class[another[rows]], own.even
+            None, every, tree, of_class[own.predicted[rows]], of_class[another[rows]], own.even
         )  # fmt: skip
         parts.append(under_couplings(model, images[rows], several))
     return torch.cat(parts, 1)
@@ -372,13 +374,13 @@ def under_frozen(model, images, labels, own, known, classes, generator, progress
     except ValueError as error:
         none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
         return none | {"notes": [f"no frozen couplings: {error}"]}
-    read = winners(activations)
+    predicted = winners(activations)
     true = activations[:, torch.arange(len(labels)), labels]
     return {
         "frozen": list(FROZEN),
-        "accuracy": compare_means((read == labels).numpy(), counts),
+        "accuracy": compare_means((predicted == labels).numpy(), counts),
         "true_activation": compare_means(true.numpy(), counts, shares=False),
-        "tied": (read < 0).double().mean(1).numpy(),
+        "tied": (predicted < 0).double().mean(1).numpy(),
         "notes": [],
     }
 

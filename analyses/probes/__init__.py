@@ -120,9 +120,9 @@ class Statistics(NamedTuple):
     seconds: float
     returns: list[str] | None = None  # (3,) what is encoded: the reconstruction, and its controls
     cycle: Estimate | None = None  # (3,) R2 of the pose within its class
-    cycle_read: Estimate | None = None  # (3,) share predicted as the same class
+    cycle_predicted: Estimate | None = None  # (3,) share predicted as the same class
     t: np.ndarray | None = None  # (T,) of the path
-    path_read: Estimate | None = None  # (2, T) share predicted as the class: path, cross-fade
+    path_predicted: Estimate | None = None  # (2, T) share predicted as the class: path, cross-fade
     path_activation: Estimate | None = None  # (2, T) mean activation of the class
     path_distance: Estimate | None = None  # (2, T) to the nearest training image, rms grey value
     couples: int = 0
@@ -132,15 +132,15 @@ class Statistics(NamedTuple):
         **dict.fromkeys(("r2", "control", "selectivity"), ("sources", "measures")),
         "informed": ("sources",),
         **dict.fromkeys(("disentanglement", "completeness"), ("codes",)),
-        **dict.fromkeys(("cycle", "cycle_read"), ("returns",)),
+        **dict.fromkeys(("cycle", "cycle_predicted"), ("returns",)),
         **dict.fromkeys(
-            ("path_read", "path_activation", "path_distance"), (("path", "cross-fade"), "t")
+            ("path_predicted", "path_activation", "path_distance"), (("path", "cross-fade"), "t")
         ),
     }
     formats = {
         **dict.fromkeys(axes, ".2f"),
-        "cycle_read": ".1%",
-        "path_read": ".1%",
+        "cycle_predicted": ".1%",
+        "path_predicted": ".1%",
         "path_distance": ".3f",
     }
     over_runs = {
@@ -149,7 +149,13 @@ class Statistics(NamedTuple):
         **dict.fromkeys(("n", "fitted", "probed", "couples"), min),
         **dict.fromkeys(("r2", "control", "selectivity", "informed", "cycle"), at_most_one),
         **dict.fromkeys(
-            ("disentanglement", "completeness", "cycle_read", "path_read", "path_activation"),
+            (
+                "disentanglement",
+                "completeness",
+                "cycle_predicted",
+                "path_predicted",
+                "path_activation",
+            ),
             within_one,
         ),
     }

@@ -369,7 +369,7 @@ def cycle(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     return {
         "returns": list(RETURNS),
         "cycle": compare_explained(off, np.tile(spread, (len(back), 1)), counts),
-        "cycle_read": compare_means(same, counts),
+        "cycle_predicted": compare_means(same, counts),
     }
 
 
@@ -427,7 +427,7 @@ def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict
     fields = {
         "t": T.numpy(),
         "couples": len(pairs),
-        "path_read": _over(read, True, seed),
+        "path_predicted": _over(read, True, seed),
         "path_activation": _over(activation, False, seed),
     }
     whole = np.isfinite(distance).all((0, 1))  # a class may have no other image

@@ -35,10 +35,10 @@ def _tall_pair(result, width: float) -> float:
 def _couplings(axes, result):
     """Draw two images and their couplings to the two classes, averaged over capsule types."""
     grid = panels.split(axes, 2, 3, wspace=0.01, hspace=0.01)
-    columns = [int(k) for k in result.read]
+    columns = [int(k) for k in result.predicted]
     for k, row in enumerate(grid):
         panels.show(row[0], result.images[k], "\nimage" if k == 0 else None)
-        name = panels.wrapped(f"image of {result.classes[result.read[k]]}", CELL)
+        name = panels.wrapped(f"image of {result.classes[result.predicted[k]]}", CELL)
         row[0].set_ylabel(name, fontsize=6.5)
         if result.maps is None:
             row[2].remove()
@@ -63,27 +63,27 @@ def _classified(axes, result):
     By the reconstruction, or else the activations.
     """
     for k, row in enumerate(panels.split(axes, 2, 4, wspace=0.01, hspace=0.01)):
-        roles = {int(result.read[1 - k]): PARTNER, int(result.read[k]): OWN}
+        roles = {int(result.predicted[1 - k]): PARTNER, int(result.predicted[k]): OWN}
         for condition, one in enumerate(row):
             values = result.activations[k, condition]
-            read = int(values.argmax())
+            predicted = int(values.argmax())
             if result.decoded is not None:
                 panels.show(one, result.decoded[k, condition])
             else:
                 one.bar(range(len(values)), values, color=NEITHER)
                 one.set(xticks=[], yticks=[], ylim=(0, 1))
-            text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
-            one.set_xlabel(text, color=roles.get(read, "black"), fontsize=6.5, labelpad=2)
+            text = f"{strongest(result.classes, values)}: {values[predicted]:.2f}"
+            one.set_xlabel(text, color=roles.get(predicted, "black"), fontsize=6.5, labelpad=2)
             if k == 0:
                 one.set_title(TITLES[condition], fontsize=6.5)
-        row[0].set_ylabel(f"votes of\n{result.classes[result.read[k]]}", fontsize=6.5)
+        row[0].set_ylabel(f"votes of\n{result.classes[result.predicted[k]]}", fontsize=6.5)
 
 
 def _bars(axes, result, k):
     """Draw mean couplings to each class, where capsules have no positions."""
     values = result.means[k] - result.even
     colours = [NEITHER] * len(values)
-    colours[int(result.read[k])], colours[int(result.read[1 - k])] = OWN, PARTNER
+    colours[int(result.predicted[k])], colours[int(result.predicted[1 - k])] = OWN, PARTNER
     axes.bar(range(len(values)), values, color=colours)
     span = 1.15 * maps.halfrange(result.means - result.even)
     axes.set(ylim=(-span, span), xticks=[])

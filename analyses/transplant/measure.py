@@ -80,7 +80,7 @@ def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dic
     maps = None if traced.grid is None else own.unflatten(1, traced.grid).mean(1).movedim(-1, 1)
     return {
         "images": to_uint8(images),
-        "read": traced.require("lengths").argmax(1).numpy(),
+        "predicted": traced.require("lengths").argmax(1).numpy(),
         "conditions": ["own", "the donor's", "the donor's, shuffled", "uniform"],
         "activations": np.stack([one.require("lengths") for one in mixed], 1),
         "decoded": None if drawn is None else np.stack(drawn, 1),
@@ -94,7 +94,7 @@ def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dic
 
 
 def outcomes(
-    model, images: Tensor, read: Tensor, pairs: tuple[Tensor, Tensor], replaced: Callable, *,
+    model, images: Tensor, predicted: Tensor, pairs: tuple[Tensor, Tensor], replaced: Callable, *,
     at_once: int, iterations: int | None, progress=iter,
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return what is said of pairs of images (N, C, H, W) under K couplings, (K, P) by name.
@@ -108,11 +108,11 @@ def outcomes(
         couplings = replaced(here, there)
         said = under_couplings(model, images[here], couplings, iterations=iterations)
         won = winners(said)
-        for name, classes in (("own", read[here]), ("partner", read[there])):
+        for name, classes in (("own", predicted[here]), ("partner", predicted[there])):
             parts[f"as_{name}"].append(won == classes)
             chosen = classes.expand(len(said), -1)[..., None]
             parts[f"{name}_activation"].append(said.gather(2, chosen)[..., 0])
-        parts["as_neither"].append((won != read[here]) & (won != read[there]))
+        parts["as_neither"].append((won != predicted[here]) & (won != predicted[there]))
         parts["tied"].append(won < 0)
         parts["coupling_sd"].append(torch.stack([coupling_sd(one) for one in couplings]))
     return {name: torch.cat(some, 1) for name, some in parts.items()}
@@ -127,7 +127,7 @@ def transplant(
     """
     own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
-    even, read, like = own.even, own.read, of_like_class(own.read)
+    even, predicted, like = own.even, own.predicted, of_like_class(own.predicted)
     mean = own.mean(torch.arange(len(images)))
 
     def replaced(here, there):
@@ -145,7 +145,7 @@ def transplant(
 
     at_once = min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
     return outcomes(
-        model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
+        model, images, predicted, pairs_of(predicted, generator), replaced, at_once=at_once,
         iterations=iterations, progress=progress,
     )  # fmt: skip
 
@@ -181,8 +181,8 @@ def over_doses(
     mixture of Gaussians, these are set to 0, each child's total kept.
     """
     own = OwnCouplings(model, images, iterations=iterations)
-    even, read = own.even, own.read
-    means = {int(k): own.mean((read == k).nonzero().flatten()) for k in read.unique()}
+    even, predicted = own.even, own.predicted
+    means = {int(k): own.mean((predicted == k).nonzero().flatten()) for k in predicted.unique()}
     uniform, at_once = even.double(), min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
     deviations = (coupling_sd(own[rows]) for rows in torch.arange(len(images)).split(at_once))
     if max(float(one.max()) for one in deviations) <= EVEN * uniform.mean():
@@ -199,12 +199,12 @@ def over_doses(
             conditions = (
                 donor[0],
                 control_couplings("shuffled", donor, others)[-1],
-                torch.stack([means[int(k)] for k in read[there]]),
+                torch.stack([means[int(k)] for k in predicted[there]]),
                 control_couplings("matched", donor, noise)[-1],
             )
             deviations = [one.double() - uniform for one in conditions]
             steepest = steepest_direction(
-                model, images[here], even, read[here], read[there], iterations=iterations
+                model, images[here], even, predicted[here], predicted[there], iterations=iterations
             )
             if steepest is not None:
                 norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
@@ -214,7 +214,7 @@ def over_doses(
             return [(_clipped(one) if clipped else one).to(even) for one in every]
 
         found = outcomes(
-            model, images, read, pairs_of(read, generator), replaced, at_once=at_once,
+            model, images, predicted, pairs_of(predicted, generator), replaced, at_once=at_once,
             iterations=iterations, progress=progress,
         )  # fmt: skip
         return found, torch.cat(sizes, 1)
@@ -310,18 +310,21 @@ def half_dose(values: Tensor, doses: np.ndarray, counts: np.ndarray) -> Estimate
     return Estimate(halfway(each.mean(-1), doses), ends, values.shape[-1])
 
 
-def pairs_of(read: Tensor, generator: torch.Generator, least: int = 2) -> tuple[Tensor, Tensor]:
+def pairs_of(
+    predicted: Tensor, generator: torch.Generator, least: int = 2
+) -> tuple[Tensor, Tensor]:
     """Return recipients and donors (P,) of another class.
 
     Of images with predicted classes (N,) those whose class no other one shares are left out:
     they have no same-class donor. ValueError for fewer couples than the `least`.
     """
-    several = (torch.bincount(read)[read] > 1).nonzero().flatten()
-    pairs = several[couples(read[several], generator)]
+    several = (torch.bincount(predicted)[predicted] > 1).nonzero().flatten()
+    pairs = several[couples(predicted[several], generator)]
     if len(pairs) < least:
         raise ValueError(
-            f"{len(read)} images make {len(pairs)} couples of different predicted classes that "
-            f"other images share, expected at least {least}: take more images, of several classes"
+            f"{len(predicted)} images make {len(pairs)} couples of different predicted classes "
+            f"that other images share, expected at least {least}: take more images, of several "
+            "classes"
         )
     return pairs.flatten(), pairs.flip(1).flatten()
 
@@ -346,7 +349,7 @@ class Layer(NamedTuple):
     children: Any  # (N, I, D); None: they cannot be replaced, and need not be
     active: Any  # (N, I)
     couplings: Any  # (N, I, J) of the last iteration; None: they are not exchanged
-    read: Tensor  # (N,) predicted class of each, routed by itself
+    predicted: Tensor  # (N,) predicted class of each, routed by itself
     grid: tuple[int, int, int] | None
 
     @property
@@ -378,15 +381,17 @@ def rounds(model, images: Tensor, number: int) -> Tensor:
 
 
 def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
-    """Children, couplings if they are exchanged, and what is read, of images (N, C, H, W)."""
+    """Children, couplings if they are exchanged, and what is predicted, of images (N, C, H, W)."""
     own, children, active = None, None, None
     if of == COUPLINGS:
-        own, _, read = last_couplings(model, images, layer=number)
+        own, _, predicted = last_couplings(model, images, layer=number)
     if not missing(model, ("from_children",)):
         traced = trace(model, images, layer=number, keep=("children", "child_activations"))
         children, active = traced.require("children"), traced.require("child_activations")
-        read = from_children(model, children, active, layer=number).argmax(1)
-    return Layer(of, number, images, children, active, own, read, abilities(model).grids[number])
+        predicted = from_children(model, children, active, layer=number).argmax(1)
+    return Layer(
+        of, number, images, children, active, own, predicted, abilities(model).grids[number]
+    )
 
 
 def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
@@ -434,9 +439,9 @@ def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
 
 def readings(layer: Layer, first: Tensor, other: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """(5, P) in the order of `READINGS`, of activations (P, J) before and after an exchange."""
-    read, own, partner = winners(after), layer.read[first], layer.read[other]
+    predicted, own, partner = winners(after), layer.predicted[first], layer.predicted[other]
     changes = [(after - before).gather(1, one[:, None])[:, 0] for one in (own, partner)]
-    shares = [read == own, read == partner, (read != own) & (read != partner)]
+    shares = [predicted == own, predicted == partner, (predicted != own) & (predicted != partner)]
     return torch.stack([*(one.to(after) for one in shares), *changes])
 
 
@@ -488,7 +493,7 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
     number = check(model, images, of, layer)
     state = layer_of(model, images, of, number)
     generator = torch.Generator().manual_seed(seed)
-    first, other = pairs_of(state.read, generator, LEAST)
+    first, other = pairs_of(state.predicted, generator, LEAST)
     nothing = torch.zeros(state.size, dtype=torch.bool)
     before = mixed(model, state, first, other, nothing)
 
@@ -551,7 +556,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
     one = layer_of(model, images[:1], COUPLINGS, number)
     under(model, one, torch.tensor([0]), [None] * count)  # refuses if it cannot
     state = layer_of(model, images, COUPLINGS, number)
-    first, other = pairs_of(state.read, torch.Generator().manual_seed(seed), LEAST)
+    first, other = pairs_of(state.predicted, torch.Generator().manual_seed(seed), LEAST)
     before = under(model, state, first, None)
     own = state.couplings
 
@@ -559,7 +564,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
         after = under(model, state, first, [own[donor] if one else None for one in replaced])
         return readings(state, first, other, before, after)
 
-    donors = (first, of_like_class(state.read)[first], other)
+    donors = (first, of_like_class(state.predicted)[first], other)
     counts, fields = draw_resamples(len(first) // 2, seed=seed), {}
     values: dict[str, list[Tensor]] = {mode: [] for mode in ("alone", "onward")}
     for r in progress(range(count)):

@@ -73,7 +73,7 @@ class Result(NamedTuple):
 
     images: np.ndarray  # (2, C, H, W) uint8
     labels: list[int | None]  # (2,) true classes, where they are known
-    read: np.ndarray  # (2,) predicted class of each, routed by itself
+    predicted: np.ndarray  # (2,) predicted class of each, routed by itself
     conditions: list[str]  # (4,) whose couplings
     activations: np.ndarray  # (2, 4, J) of the classes, votes x couplings
     decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, of the predicted class; None: no decoder
@@ -125,7 +125,7 @@ class OnePair(Exchange):
         )
 
     def found(self, result) -> str:
-        names = [result.classes[k] for k in result.read]
+        names = [result.classes[k] for k in result.predicted]
         lines = []
         for k, row in enumerate(result.activations):
             _, donor, shuffled, uniform = (strongest(result.classes, one) for one in row)

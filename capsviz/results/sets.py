@@ -237,20 +237,22 @@ def _drawn(
             files = [path.name for path in paths if path.stem not in others]
             files += [f"{stem}.json"] if part else []  # the shared numbers
             text = results.caption(name, result, part, notice=notice, width=width)
-            digests = _digests(output, files)
-            entries.append(Entry(own, name, text, files, seconds, commit(), part, digests))
+            entries.append(
+                Entry(own, name, text, files, seconds, commit(), part, digests(output, files))
+            )
         yield entries
         start = time.perf_counter()
 
 
-def _digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
+def digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file of a folder."""
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 
 def _intact(folder: Path, entries: Iterable[Entry]) -> bool:
     """Return whether every file of the entries is as it was written."""
     try:
-        return all(one.sha256 and _digests(folder, one.files) == one.sha256 for one in entries)
+        return all(one.sha256 and digests(folder, one.files) == one.sha256 for one in entries)
     except OSError:
         return False
 

@@ -20,7 +20,7 @@ def last_couplings(
     For another `layer` than the last the predictions are its parents; `iterations` replace the
     network's own.
     """
-    own, read = [], []
+    own, predicted = [], []
     for batch in images.split(CHUNK_IMAGES):
         traced = trace(
             model, batch, layer=layer, iterations=iterations, keep=("couplings", "lengths")
@@ -28,15 +28,15 @@ def last_couplings(
         couplings = traced.require("couplings")
         require_all_to_all(couplings)
         own.append(couplings[-1].clone())
-        read.append(traced.require("lengths").argmax(1))
+        predicted.append(traced.require("lengths").argmax(1))
         even = even_couplings(couplings)
-    return torch.cat(own), even, torch.cat(read)
+    return torch.cat(own), even, torch.cat(predicted)
 
 
 class OwnCouplings:
     """Couplings of the last iteration of N images, by rows; of many images traced again each time.
 
-    `even` are uniform ones (I, J), `read` the predictions (N,).
+    `even` are uniform ones (I, J), `predicted` the predictions (N,).
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None = None):
@@ -45,9 +45,9 @@ class OwnCouplings:
         one, self.even, _ = last_couplings(model, images[:1], iterations=iterations)
         self.at_a_time = fit_at_a_time(one)
         if len(images) <= self.at_a_time:
-            self.kept, _, self.read = last_couplings(model, images, iterations=iterations)
+            self.kept, _, self.predicted = last_couplings(model, images, iterations=iterations)
         else:
-            self.read = self.trace(images, keep=("lengths",)).require("lengths").argmax(1)
+            self.predicted = self.trace(images, keep=("lengths",)).require("lengths").argmax(1)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """Couplings (B, I, J) of rows (B,)."""
@@ -81,12 +81,12 @@ def require_all_to_all(couplings: Tensor) -> None:
         )
 
 
-def couples(read: Tensor, generator: torch.Generator) -> Tensor:
+def couples(predicted: Tensor, generator: torch.Generator) -> Tensor:
     """Return random disjoint pairs (C, 2) of images with different predictions."""
-    order = torch.randperm(len(read), generator=generator)
+    order = torch.randperm(len(predicted), generator=generator)
     pairs = order[: len(order) // 2 * 2].view(-1, 2)
     for _ in range(ROUNDS):
-        equal = read[pairs[:, 0]] == read[pairs[:, 1]]
+        equal = predicted[pairs[:, 0]] == predicted[pairs[:, 1]]
         if not equal.any():
             break
         others = (~equal).nonzero().flatten()
@@ -94,15 +94,15 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
         again = torch.cat([equal.nonzero().flatten(), some])
         drawn = pairs[again].flatten()
         drawn = drawn[torch.randperm(len(drawn), generator=generator)].view(-1, 2)
-        if (read[drawn[:, 0]] == read[drawn[:, 1]]).sum() <= equal.sum():
+        if (predicted[drawn[:, 0]] == predicted[drawn[:, 1]]).sum() <= equal.sum():
             pairs[again] = drawn
-    return pairs[read[pairs[:, 0]] != read[pairs[:, 1]]]
+    return pairs[predicted[pairs[:, 0]] != predicted[pairs[:, 1]]]
 
 
-def of_like_class(read: Tensor) -> Tensor:
+def of_like_class(predicted: Tensor) -> Tensor:
     """Return for each image (N,) the next one predicted as the same class, or itself."""
-    following = torch.arange(len(read))
-    for k in read.unique():
-        places = (read == k).nonzero().flatten()
+    following = torch.arange(len(predicted))
+    for k in predicted.unique():
+        places = (predicted == k).nonzero().flatten()
         following[places] = places.roll(-1)
     return following

@@ -93,7 +93,7 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
             total[within] += 1
     for place, within in ((1, True), (2, False)):
         assert result.accuracy.value[0, place] == pytest.approx(hits[within] / total[within])
-    assert result.share_within == pytest.approx(total[True] / 360)
+    assert result.share_inside == pytest.approx(total[True] / 360)
 
 
 def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
@@ -131,7 +131,7 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
         measured({"a": model}, *inputs.images(4))
     even = measured({"a": model}, *inputs.images(4), fill="edge", variants=9)
     assert len({image.tobytes() for image in even.examples}) == 1  # no border is seen
-    assert 0 < even.share_within < 1 and even.shifts_px.max() <= 0.2 * 28
+    assert 0 < even.share_inside < 1 and even.shifts_px.max() <= 0.2 * 28
     assert even.accuracy.value[0].tolist() == [even.accuracy.value[0, 0]] * 3
     assert "nearest pixels" in Affine().caption(even)
     model.card = {}

@@ -182,8 +182,8 @@ def test_inside_and_outside_are_accuracies_of_the_images_shifted_so_far(moved):
     transforms, beyond, series = moved
     table = affnist.tabulate(series, transforms)
     capsnet, resnet = map(hits, series)
-    assert table.share_beyond == pytest.approx(beyond.mean())
-    for estimate, mask in ((table.within, ~beyond), (table.beyond, beyond)):
+    assert table.share_outside == pytest.approx(beyond.mean())
+    for estimate, mask in ((table.inside, ~beyond), (table.outside, beyond)):
         assert estimate.value[0] == pytest.approx(capsnet[mask].mean())
         less = resnet[mask].astype(float) - capsnet[mask]
         assert estimate.difference.value[1] == pytest.approx(less.mean())
@@ -213,7 +213,7 @@ def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     np.testing.assert_allclose(upright - lost.sum(1), table.affine.value, atol=1e-4)
     np.testing.assert_allclose(table.lost_share.value.sum(1), 1)
     assert table.lost.difference.value[1, 0] == pytest.approx(lost[1, 0] - lost[0, 0])
-    gap = 100 * table.beyond.difference.value[1]
+    gap = 100 * table.outside.difference.value[1]
     assert f"{gap:+.1f} points outside" in affnist.Series().verdict(table)
 
 
@@ -223,10 +223,10 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
     table = affnist.tabulate(series, transforms)
     path = results.save(tmp_path / "a", "affnist", table, formats=())[-1]
     again, _ = results.read_result(path)
-    np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
+    np.testing.assert_array_equal(again.outside.difference.ci95, table.outside.difference.ci95)
     _, gap, lost, *_ = results.draw("affnist", again).axes
     (beyond,) = (x.get_xdata()[0] for x in gap.lines if x.get_marker() == "v")
-    assert beyond == pytest.approx(100 * table.beyond.difference.value[1])
+    assert beyond == pytest.approx(100 * table.outside.difference.value[1])
     drawn = [x.get_xdata()[0] for x in lost.lines if x.get_marker() == "s"]
     np.testing.assert_allclose(drawn, 100 * table.lost.value.ravel())
 
@@ -236,8 +236,8 @@ def test_the_shipped_series_is_distinguished_by_position():
     table = affnist.shipped()
     assert table.networks == ["capsnet", "cnn", "average", "resnet"]
     assert table.seeds == [[0, 1, 2], [0], [0, 1, 2], [0, 1, 2]] and table.target == 0.9923
-    assert table.share_beyond == pytest.approx(0.66, abs=0.005)
+    assert table.share_outside == pytest.approx(0.66, abs=0.005)
     np.testing.assert_allclose(table.affine.value, [0.789, 0.814, 0.927, 0.960], atol=0.001)
-    np.testing.assert_allclose(table.within.value, [0.954, 0.961, 0.956, 0.957], atol=0.001)
-    np.testing.assert_allclose(table.beyond.value, [0.705, 0.738, 0.913, 0.962], atol=0.001)
+    np.testing.assert_allclose(table.inside.value, [0.954, 0.961, 0.956, 0.957], atol=0.001)
+    np.testing.assert_allclose(table.outside.value, [0.705, 0.738, 0.913, 0.962], atol=0.001)
     assert (table.lost.value[:3].argmax(1) == 0).all() and table.lost.high[3, 0] < 0.01

@@ -89,7 +89,7 @@ def test_shares_are_counts_with_wilson_intervals(result):
         ]
         far = [d > limit for d in result.values[a, 0]]
         missed = [w and not f for w, f in zip(wrong, far, strict=True)]
-        for share, made in (("misread", wrong), ("flagged", far), ("undetected", missed)):
+        for share, made in (("misclassified", wrong), ("flagged", far), ("undetected", missed)):
             estimate = getattr(result, share)[a]
             assert estimate.value == sum(made) / 8
             assert tuple(estimate.ci95) == pytest.approx(wilson(sum(made), 8))

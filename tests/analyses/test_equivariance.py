@@ -231,7 +231,7 @@ def test_kinds_shapes_and_intervals(result):
     assert ((low < high)[drawn]).all() and np.allclose(np.delete(high - low, drawn, 0), 0)
     assert (result.mean.difference.value[0] == 0).all()
     assert (result.variance_kept[:3] == 1).all() and (result.variance_kept[3:5] < 1).all()
-    assert result.looks == 6 * (N + M) * (1 + 3 * 4) and result.seconds > 0
+    assert result.passes == 6 * (N + M) * (1 + 3 * 4) and result.seconds > 0
 
 
 def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found(images):

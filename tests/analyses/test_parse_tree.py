@@ -116,9 +116,9 @@ def test_even_couplings_are_no_tree_at_all(images, labels, others):
 def test_favourites_are_counted_pair_by_pair():
     favourite = torch.tensor([[0, 1], [0, 2], [1, 1], [1, 1]])
     labels = torch.tensor([0, 0, 1, 1])
-    known, read = torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2])
+    known, predicted = torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2])
     generator = torch.Generator().manual_seed(0)
-    shares = measure.choices(favourite, known, labels, read, generator).value
+    shares = measure.choices(favourite, known, labels, predicted, generator).value
     assert shares[1] == pytest.approx((0.5 + 0) / 2)
     assert shares[2] == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
     assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
@@ -134,7 +134,7 @@ def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
     of_class = [known.couplings[others.labels == k].mean(0) for k in range(3)]
     tree = torch.stack([of_class[k][:, k] for k in range(3)], 1)
     for n in range(3):
-        several = (own.couplings[n], known.couplings.mean(0), tree, of_class[own.read[n]])
+        several = (own.couplings[n], known.couplings.mean(0), tree, of_class[own.predicted[n]])
         for k, couplings in enumerate(several):
             total = torch.einsum("ij,ije->je", couplings, votes[n])
             np.testing.assert_allclose(said[k, n], squash(total).norm(dim=1), rtol=1e-4, atol=1e-6)
@@ -345,9 +345,9 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     result = json.loads(done.stdout)
     assert result["epochs"] == [0, 1, 2] and result["children"] == 72
     (path,) = tmp_path.glob("parse-tree-*epochs-small*.json")
-    read, _ = results.read_result(path)
-    assert "epoch 2" in parse_tree.Epochs().verdict(read)
-    assert_fits(results.draw("parse_tree", read, "single"))
+    again, _ = results.read_result(path)
+    assert "epoch 2" in parse_tree.Epochs().verdict(again)
+    assert_fits(results.draw("parse_tree", again, "single"))
     networks = dict(
         parse_tree.opened(parse_tree.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu")
     )

@@ -156,7 +156,7 @@ def bars(count, seed=0, size=8):
 def test_the_cycle_of_an_exact_autoencoder_is_one_and_of_a_blind_decoder_is_not():
     images = bars(40)
     exact = measure.cycle(Mirror(), images, seed=0)
-    assert exact["cycle"].value[0] == pytest.approx(1) and exact["cycle_read"].value[0] == 1
+    assert exact["cycle"].value[0] == pytest.approx(1) and exact["cycle_predicted"].value[0] == 1
     assert exact["cycle"].value[1] == pytest.approx(1)  # the drawing is no step away
     assert exact["cycle"].value[2] < 0
     assert measure.cycle(Mirror(keep=0.0), images, seed=0)["cycle"].value[0] < 0
@@ -217,7 +217,10 @@ def test_the_nearest_image_is_another_one_of_the_class():
     assert fields["path_distance"].value[0, 0] == pytest.approx(np.mean(far), abs=1e-6)
     known = measure.along(Mirror(), images, (images, read), seed=0)
     assert known["path_distance"].value[0, 0] == pytest.approx(0, abs=1e-3)
-    assert fields["couples"] == len(pairs) and fields["path_read"].value[:, 0].tolist() == [1, 1]
+    assert fields["couples"] == len(pairs) and fields["path_predicted"].value[:, 0].tolist() == [
+        1,
+        1,
+    ]
 
 
 def test_a_label_of_the_control_task_belongs_to_an_image_however_it_is_shifted():
@@ -293,7 +296,7 @@ def test_kinds_shapes_and_intervals(result):
         result.selectivity.value <= less + 1e-9
     ).all()  # each untrained one is cut off by itself
     np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
-    assert result.cycle.value.shape == (3,) and result.path_read.value.shape == (2, 9)
+    assert result.cycle.value.shape == (3,) and result.path_predicted.value.shape == (2, 9)
     assert result.fitted <= 120 and result.n <= 60 and result.probed >= 1
 
 
@@ -328,7 +331,7 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     model, state = build_tiny(reconstruction_weight=0.0).train(), torch.get_rng_state()
     found = run(model, fit_images=noise(120, 2))
     assert model.training and torch.equal(torch.get_rng_state(), state)  # as it was
-    assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
+    assert found.cycle is None and found.path_predicted is None and found.r2.value.shape[1] == M
     assert "no decoder: neither cycle nor paths" in probes.Probes().findings(found).lower()
     assert_fits(results.draw("probes", found, "single"))
 

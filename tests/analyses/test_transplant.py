@@ -58,7 +58,7 @@ def test_the_votes_of_one_image_meet_the_couplings_of_the_other(model, images):
     np.testing.assert_allclose(result.maps[1], own[1].view(2, 3, 2, 3).mean(0).permute(2, 0, 1))
     np.testing.assert_allclose(result.coupling_sd, (own - 1 / 3).square().mean((1, 2)).sqrt(), 1e-5)
     assert result.labels == [0, None] and result.even == pytest.approx(1 / 3)
-    assert result.read.tolist() == traced.lengths.argmax(1).tolist()
+    assert result.predicted.tolist() == traced.lengths.argmax(1).tolist()
 
 
 def test_what_is_decoded_is_the_class_that_is_read(model, images):
@@ -70,27 +70,27 @@ def test_what_is_decoded_is_the_class_that_is_read(model, images):
 
 
 def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
-    read = trace(model, images, keep=("lengths",)).lengths.argmax(1)
+    predicted = trace(model, images, keep=("lengths",)).lengths.argmax(1)
     own = trace(model, images, keep=("couplings",)).couplings[-1]
     votes = trace(model, images, keep=("votes",)).votes
     outcomes = measure.transplant(model, images, seed=3)
-    found = measure.couples(read, torch.Generator().manual_seed(3))
+    found = measure.couples(predicted, torch.Generator().manual_seed(3))
     unlike, other = pairs.UNLIKE, pairs.UNLIKE_SHUFFLED
     donors = own[None, found.flip(1).flatten()]
     shuffled = control_couplings("shuffled", donors, torch.Generator().manual_seed(4))[-1]
     for p, (a, b) in enumerate([(a, b) for c in found.tolist() for a, b in (c, c[::-1])]):
         assert sorted(shuffled[p].tolist()) == sorted(own[b].tolist())
         lengths = mixed(votes[a], shuffled[p])
-        assert bool(outcomes["as_partner"][other, p]) == (int(lengths.argmax()) == read[b])
+        assert bool(outcomes["as_partner"][other, p]) == (int(lengths.argmax()) == predicted[b])
         lengths = mixed(votes[a], own[b])
-        assert bool(outcomes["as_own"][unlike, p]) == (int(lengths.argmax()) == read[a])
-        assert bool(outcomes["as_partner"][unlike, p]) == (int(lengths.argmax()) == read[b])
+        assert bool(outcomes["as_own"][unlike, p]) == (int(lengths.argmax()) == predicted[a])
+        assert bool(outcomes["as_partner"][unlike, p]) == (int(lengths.argmax()) == predicted[b])
         assert float(outcomes["partner_activation"][unlike, p]) == pytest.approx(
-            float(lengths[read[b]]), rel=1e-4
+            float(lengths[predicted[b]]), rel=1e-4
         )
         lengths = mixed(votes[a], own.mean(0))
         mean = float(outcomes["own_activation"][pairs.MEAN, p])
-        assert mean == pytest.approx(float(lengths[read[a]]), rel=1e-4)
+        assert mean == pytest.approx(float(lengths[predicted[a]]), rel=1e-4)
     assert outcomes["as_own"][pairs.OWN].all()
 
 
@@ -142,22 +142,22 @@ def test_where_votes_have_no_say_the_couplings_decide_by_construction(
 
 @pytest.mark.parametrize("counts", [(40, 40, 40), (1, 2, 90), (60, 60, 1), (31, 30, 60)])
 def test_couples_are_of_unlike_class_and_no_image_is_in_two(counts):
-    read = torch.repeat_interleave(torch.arange(3), torch.tensor(counts))
-    found = measure.couples(read, torch.Generator().manual_seed(0))
-    assert (read[found[:, 0]] != read[found[:, 1]]).all()
+    predicted = torch.repeat_interleave(torch.arange(3), torch.tensor(counts))
+    found = measure.couples(predicted, torch.Generator().manual_seed(0))
+    assert (predicted[found[:, 0]] != predicted[found[:, 1]]).all()
     assert len(found.flatten().unique()) == found.numel()
     possible = min(sum(counts) // 2, sum(counts) - max(counts))
     assert len(found) >= possible - 1
 
 
 def test_a_like_image_is_another_one_read_as_the_same_class():
-    read = torch.tensor([0, 1, 0, 2, 1, 0])
-    assert measure.of_like_class(read).tolist() == [2, 4, 5, 3, 1, 0]
+    predicted = torch.tensor([0, 1, 0, 2, 1, 0])
+    assert measure.of_like_class(predicted).tolist() == [2, 4, 5, 3, 1, 0]
 
 
 def test_an_image_whose_class_no_other_is_predicted_as_is_in_no_couple():
-    read = torch.tensor([0, 1, 2] * 6 + [3])
-    first, donors = measure.pairs_of(read, torch.Generator().manual_seed(0))
+    predicted = torch.tensor([0, 1, 2] * 6 + [3])
+    first, donors = measure.pairs_of(predicted, torch.Generator().manual_seed(0))
     assert 18 not in first and 18 not in donors and len(first) > 12
 
 

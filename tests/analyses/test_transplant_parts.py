@@ -38,7 +38,7 @@ NETWORKS = {
 def two_of_unlike_class(model, images):
     """Return a `Layer` of children, and two pairs of one couple of images."""
     state = measure.layer_of(model, images, "children", -1)
-    first, other = measure.pairs_of(state.read, torch.Generator().manual_seed(0), 4)
+    first, other = measure.pairs_of(state.predicted, torch.Generator().manual_seed(0), 4)
     return state, first[:2], other[:2]
 
 

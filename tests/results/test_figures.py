@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from hashlib import sha256
 from itertools import combinations
 
 import numpy as np
@@ -23,7 +22,7 @@ from capsviz import discovery, results
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate.draw import frames
 from capsviz.arrangement import ascending, legible, spread
-from capsviz.results import house, panels
+from capsviz.results import house, panels, sets
 from capsviz.results.tables import typeset
 from capsviz.statistics.estimate import Estimate
 
@@ -82,10 +81,7 @@ def test_the_manifest_has_captions_and_digests_of_the_shipped_figures():
         )
         assert not re.search(r"capsviz |--\w|pip |(^|\s)/\w", entry["caption"]), "a command, a path"
         assert entry["commit"] == about["provenance"]["commit"]
-        digests = {
-            name: sha256((FIGURES / name).read_bytes()).hexdigest() for name in entry["files"]
-        }
-        assert entry["sha256"] == digests
+        assert entry["sha256"] == sets.digests(FIGURES, entry["files"])
         assert typeset(entry["caption"]) in latex
 
 

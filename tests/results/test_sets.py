@@ -118,7 +118,7 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:  # between a file and its record
-        broken.setattr(paperset, "_digests", killed)
+        broken.setattr(paperset, "digests", killed)
         stopped = run(*words)
     assert stopped.exit_code == 1 and list((tmp_path / "x").glob("*.json"))
     assert latex.read_text() == "of an earlier set"

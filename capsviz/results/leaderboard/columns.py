@@ -143,11 +143,11 @@ OWN: Any = {"unset": ("iterations",), "higher": None}  # with the network's own 
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
            {("affine", "Result"): partial(affine, 1),
-            ("affnist", "Result"): partial(affnist, "within")}, unset=("trained_px",),
+            ("affnist", "Result"): partial(affnist, "inside")}, unset=("trained_px",),
            drawn="accuracy inside\ntraining shifts"),
     Column("outside", "accuracy on affine variants outside the training shift range",
            {("affine", "Result"): partial(affine, 2),
-            ("affnist", "Result"): partial(affnist, "beyond")}, unset=("trained_px",),
+            ("affnist", "Result"): partial(affnist, "outside")}, unset=("trained_px",),
            drawn="accuracy outside\ntraining shifts"),
     Column("corrupted", "mean error over the corruptions of MNIST-C, or of ImageNet-C in colour",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
