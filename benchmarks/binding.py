@@ -41,7 +41,7 @@ SHARES = {  # of images or pairs, by table
     "geometry": {
         "accuracy, %": lambda one: one.viewpoint[0],
         "a part moved by 10 px, %": lambda one: one.accuracy[-1],
-        "a part turned by 180°: the class of the same parts, %": lambda one: one.turned[1, -1],
+        "a part rotated by 180°: the class of the same parts, %": lambda one: one.rotated[1, -1],
         "other rotations, %": lambda one: one.viewpoint[1],
     },
 }
@@ -136,7 +136,7 @@ def geometry(model, n: int = 300) -> Estimate:
     own = few.classes[:, 0]
     shares = [
         right(one, one.classes[:, 0]), right(far, own)[whole],
-        right(wholes.turned(few), wholes.partner(own)), right(outside, outside.classes[:, 0]),
+        right(wholes.rotated(few), wholes.partner(own)), right(outside, outside.classes[:, 0]),
     ]  # fmt: skip
     known = [measure._mean(values.numpy()[None], 0, 1)[0] for values in shares]
     return Estimate([k.value for k in known], [k.ci95 for k in known], n)

@@ -829,9 +829,9 @@ def _range(differences: dict[str, Paired]) -> str:
 BROKEN = {  # kinds of a result, and as the page has them
     "quarters exchanged": "quarters exchanged",
     "halves of two classes": "lower half of another class",
-    "lower half moved": "lower half shifted",
+    "lower half shifted": "lower half shifted",
     "halves of one class": "control: lower half of the same class",
-    "whole moved": "control: whole digit shifted",
+    "whole shifted": "control: whole digit shifted",
 }
 
 

@@ -12,7 +12,7 @@ from benchmarks.shipped import over_runs
 from capsviz.results.tables import markdown
 from capsviz.statistics import equivalence
 
-BROKEN = ("quarters exchanged", "halves of two classes", "lower half moved")
+BROKEN = ("quarters exchanged", "halves of two classes", "lower half shifted")
 
 
 class Value(NamedTuple):

@@ -26,8 +26,8 @@ class Result(NamedTuple):
     change: Estimate  # (G, R) by how much, in standard deviations of couplings; NaN: of no network
     unequal: float  # largest difference of a capsule that sees equal pixels
     answers: list[str]  # (3,) the class, its partner, another
-    angles_deg: list[int]  # (A,) that one part is turned by
-    turned: Estimate  # (3, A) share of predictions
+    angles_deg: list[int]  # (A,) that one part is rotated by
+    rotated: Estimate  # (3, A) share of predictions
     distances_px: list[int]  # (D,) that one part is moved by
     accuracy: Estimate  # (D,)
     agreement: Estimate  # (D,) of the other part's votes with the class's pose
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     axes = {
         "assignment": ("scored", "subsets"),
         **dict.fromkeys(("follows", "change"), ("pairs", "iterations")),
-        "turned": ("answers", "angles_deg"),
+        "rotated": ("answers", "angles_deg"),
         **dict.fromkeys(("accuracy", "agreement"), ("distances_px",)),
         "explained": ("vectors", "ranges", "pose"),
         "relevance": ("maps",),
@@ -59,7 +59,7 @@ class Result(NamedTuple):
         "by_angle": ("bins",),
     }
     formats = {
-        **dict.fromkeys(("follows", "turned", "accuracy", "viewpoint", "by_angle"), ".1%"),
+        **dict.fromkeys(("follows", "rotated", "accuracy", "viewpoint", "by_angle"), ".1%"),
         **dict.fromkeys(("assignment", "explained", "relevance", "agreement", "change"), ".2f"),
     }
     titles = {
@@ -70,7 +70,7 @@ class Result(NamedTuple):
         "by_angle": "accuracy by angle",
     }
     over_runs = {
-        **dict.fromkeys(("assignment", "follows", "turned", "accuracy"), within_one),
+        **dict.fromkeys(("assignment", "follows", "rotated", "accuracy"), within_one),
         **dict.fromkeys(("relevance", "viewpoint", "by_angle"), within_one),
         "explained": at_most_one, "agreement": within(-1, 1), "unequal": mean,
     }  # fmt: skip

@@ -75,12 +75,12 @@ def context(axes, result):
     percent(axes.xaxis)
 
 
-def turned(axes, result):
-    """Draw the predictions while one part is turned."""
+def rotated(axes, result):
+    """Draw the predictions while one part is rotated."""
     for k, name in enumerate(result.answers):
         colour = (COLOURS[0], COLOURS[1], GREY)[k]
-        band(axes, result.angles_deg, result.turned[k], color=colour, label=name)
-    axes.set(ylim=(0, 1), xlabel="one part turned by (degrees)", ylabel="share of predictions",
+        band(axes, result.angles_deg, result.rotated[k], color=colour, label=name)
+    axes.set(ylim=(0, 1), xlabel="one part rotated by (degrees)", ylabel="share of predictions",
              xticks=range(0, 181, 60))  # fmt: skip
     percent(axes.yaxis)
 
@@ -88,7 +88,7 @@ def turned(axes, result):
 def moved(axes, result):
     """Draw the accuracy while one part is moved away."""
     band(axes, result.distances_px, result.accuracy, color=COLOURS[0])
-    axes.set(ylim=(0, 1), xlabel="one part moved away by (px)", ylabel="accuracy")
+    axes.set(ylim=(0, 1), xlabel="one part shifted away by (px)", ylabel="accuracy")
     percent(axes.yaxis)
 
 
@@ -122,7 +122,7 @@ PANELS = {
             ("assigned", "the whole of each position by its couplings (red: wrong)"),
         ))
     },
-    "turned": Panel(turned, 1.6, 1 / 3, figure="geometry", marks="bands"),
+    "rotated": Panel(rotated, 1.6, 1 / 3, figure="geometry", marks="bands"),
     "moved": Panel(moved, 1.6, 1 / 3, figure="geometry", marks="bands"),
     "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry", marks="bars"),
     "relevance": Panel(

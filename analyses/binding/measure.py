@@ -187,7 +187,7 @@ def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> dict[str, Te
 def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
     """Measure whether couplings of a position change with a part that it does not see.
 
-    In the other image of a pair the second part is turned, which makes its class A the partner B.
+    In the other image of a pair the second part is rotated, which makes its class A the partner B.
     Change is the coupling to A less that to B, in the image of A less in that of B: the mean over
     the positions that see equal pixels, and there the first part most, or a distractor.
 
@@ -197,7 +197,7 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
     of a position; the largest difference of a capsule between the images; and `answers` to the
     first images.
     """
-    other = truth.turned(made)
+    other = truth.rotated(made)
     same = truth.same_field(made.images, other.images, grid)
     masks = [same & (seen.part == 0), same & (seen.part >= 0) & (seen.whole < 0)]
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
@@ -236,7 +236,7 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
     """Return the change of `context` (R, N) of one part, by votes of true poses or of types."""
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
     less = []
-    for one in (made, truth.turned(made)):
+    for one in (made, truth.rotated(made)):
         couplings = truth.routed(truth.true_votes(one, parts, apart_px, poses=poses))
         less.append(torch.stack([between(c, classes) for c in couplings]).double())
     change = less[0] - less[1]
@@ -244,11 +244,11 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
     return change[..., 0].numpy()
 
 
-def when_turned(model, made: Assemblies) -> np.ndarray:
+def when_rotated(model, made: Assemblies) -> np.ndarray:
     """Return predictions (3, A, N) 0 or 1: the class, its partner, any other; by angle."""
     own, rows = made.classes[:, 0], []
     for angle in ANGLES_DEG:
-        images = to_float(truth.turned(made, math.radians(angle)).images)
+        images = to_float(truth.rotated(made, math.radians(angle)).images)
         found = scores(model, images).argmax(1)
         is_own, is_partner = found == own, found == truth.partner(own)
         rows.append(torch.stack([is_own, is_partner, ~(is_own | is_partner)]))
@@ -441,7 +441,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         sizes = changes / spreads[:, None, None]
 
     some, few = (Assemblies(*(values[:most] for values in one)) for most in (SERIES, MAPPED))
-    turned = when_turned(model, some)
+    rotated = when_rotated(model, some)
     accuracy, agreement = when_moved(model, some, grid)
     vectors = {name: [each["poses"] for each in rows] for name, rows in said_of.items()}
     vectors[f"{COMPONENTS} components of pixels"] = components(fit, [one, outside])
@@ -465,7 +465,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         unequal=unequal,
         answers=["its class", "the class of the same parts", "another class"],
         angles_deg=list(ANGLES_DEG),
-        turned=_mean(turned, 0, 1),
+        rotated=_mean(rotated, 0, 1),
         distances_px=list(DISTANCES_PX),
         accuracy=_mean(accuracy, 0, 1),
         agreement=_mean(agreement, -1, 1),

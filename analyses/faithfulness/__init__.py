@@ -282,7 +282,7 @@ class OverUnits(Analysis):
         ] = None,
         scene: Annotated[
             Literal["clean", "cluttered", "two-digits"],
-            "Images as they are, among pieces of others, or two in one; with --over.",
+            "Single digits, or digits among pieces of others, or two in one image; with --over.",
         ] = "clean",
         steps: Steps = 8,
         seed: Seed = 0,

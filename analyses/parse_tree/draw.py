@@ -190,7 +190,7 @@ def _frozen(axes, result):
 
 
 def _moved(axes, result):
-    """Draw correlation of an image's tree with that of the image moved by one position, also of
+    """Draw correlation of an image's tree with that of the image shifted by one position, also of
     untrained networks and with random matrices (own ones of each position, or one of all).
     """
     own = result.networks[0]
@@ -200,7 +200,7 @@ def _moved(axes, result):
         (name, colour, values[:, k])
         for k, (name, colour) in enumerate(zip(result.moves, COLOURS[2:5], strict=True))
     ]
-    _dots(axes, "image moved by one position", "correlation of couplings", rows, series)
+    _dots(axes, "image shifted by one position", "correlation of couplings", rows, series)
 
 
 def _folded(name: str) -> str:

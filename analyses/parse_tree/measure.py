@@ -386,7 +386,7 @@ def under_frozen(model, images, labels, own, known, classes, generator, progress
 
 
 def of_moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
-    """Correlations with the trees of moved images, and why there are none.
+    """Correlations with the trees of shifted images, and why there are none.
 
     The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
     usual tree of each image's class.
@@ -401,7 +401,7 @@ def of_moved(networks, images, observed, names, usual, seed, progress, counts) -
         why = "all couplings are uniform, so none has a tree"
     if why:
         none = dict.fromkeys(("moves", "trees", "correlation"))
-        return none | {"notes": [f"trees of moved images: {why}"]}
+        return none | {"notes": [f"trees of shifted images: {why}"]}
 
     def correlations(network, seen, less):
         values = moved(network, images, seen, apart, less, progress)

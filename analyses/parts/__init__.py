@@ -13,7 +13,7 @@ from capsviz.statistics.words import word_for
 
 OF = {  # broken -> its control, which leaves a whole digit
     "halves of two classes": "halves of one class",
-    "lower half moved": "whole moved",
+    "lower half shifted": "whole shifted",
 }
 MASS = ("on the stroke", "in one half of that", "overlap of two units")
 

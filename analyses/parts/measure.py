@@ -44,12 +44,12 @@ def halves_joined(images: Tensor, labels: Tensor, generator, *, alike: bool) -> 
     return _with_lower_half(images, images[donors]), donors
 
 
-def half_moved(images: Tensor, labels: Tensor, generator) -> Broken:
+def half_shifted(images: Tensor, labels: Tensor, generator) -> Broken:
     """Shift the lower half to the left or the right."""
-    return _with_lower_half(images, whole_moved(images, labels, generator)[0]), None
+    return _with_lower_half(images, whole_shifted(images, labels, generator)[0]), None
 
 
-def whole_moved(images: Tensor, labels: Tensor, generator) -> Broken:
+def whole_shifted(images: Tensor, labels: Tensor, generator) -> Broken:
     """Shift the whole image as far, on black."""
     by = max(1, round(MOVE * images.shape[3]))
     right = torch.rand(len(images), generator=generator) < 0.5
@@ -67,9 +67,9 @@ def _with_lower_half(images: Tensor, others: Tensor) -> Tensor:
 KINDS: dict[str, Callable[..., Broken]] = {  # the last two are the controls
     "quarters exchanged": quarters_exchanged,
     "halves of two classes": partial(halves_joined, alike=False),
-    "lower half moved": half_moved,
+    "lower half shifted": half_shifted,
     "halves of one class": partial(halves_joined, alike=True),
-    "whole moved": whole_moved,
+    "whole shifted": whole_shifted,
 }
 
 

@@ -189,7 +189,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
                 f"{self.name} has no class {label}, expected 0 to {len(self.classes) - 1}"
             )
         if len(self) == 0:
-            raise ValueError(f"no image of {self.name} is at hand: name its place by --data-dir")
+            raise ValueError(f"no image of {self.name} was found: name its folder by --data-dir")
         found = (self.labels == label).nonzero().flatten()
         if not 0 <= index < len(found):
             raise ValueError(

@@ -27,7 +27,7 @@ SPEC = {
     "shear": SHEAR,
     "scale_x": SCALE,
     "scale_y": SCALE,
-    "shift": "uniform where no ink leaves the canvas",
+    "shift": "uniform, the whole digit on the canvas",
 }
 ROUNDS = 100  # attempts to draw a transform that fits
 CHUNK = 2000  # images at a time

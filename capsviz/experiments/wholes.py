@@ -46,7 +46,7 @@ def grid_of(model) -> Grid:
     return Grid(centres, field_px)
 
 
-def turned(made: Assemblies, by: Tensor | float = math.pi, part: int = 1) -> Assemblies:
+def rotated(made: Assemblies, by: Tensor | float = math.pi, part: int = 1) -> Assemblies:
     """Turn one part of the first whole about its centroid, by radians: by π it is the partner's."""
     poses = made.part_poses.clone()
     poses[:, part, 2] += by

@@ -100,7 +100,7 @@ def evidence(
     index: int = 0,
     *,
     parent: int | None = None,
-    place: int | None = None,
+    position: int | None = None,
     iteration: int = -1,
     spread: float | None = None,
     axes: Axes | None = None,
@@ -120,7 +120,7 @@ def evidence(
     trace      of `capsviz.trace`, with votes, couplings and poses.
     index      which of its images.
     parent     number of the class, or in a lower layer of the type; None: the most active.
-    place      number of the parent's position, row by row, in a layer whose positions see some
+    position   number of the parent's position, row by row, in a layer whose positions see some
                children; None: what the parents of all positions get, together.
     iteration  of routing, an index: -1 is the last.
     spread     evidence from zero to the ends of the colour scale, for several on one scale; None:
@@ -145,13 +145,13 @@ def evidence(
         parent = int(active[image].reshape(-1, J).amax(0).argmax())
     parent = _within(parent, J, "class")
     with torch.no_grad():
-        values = additive_map(of_image(trace, image), r, place=place)[0, parent].numpy()
+        values = additive_map(of_image(trace, image), r, position=position)[0, parent].numpy()
     axes = overlay(
         trace.images[image], values, extent=trace.extent, spread=spread, axes=axes, cmap=cmap,
-        colorbar=f"{quantity(trace).part} by place" if colorbar else None,
+        colorbar=f"{quantity(trace).part} by position" if colorbar else None,
     )  # fmt: skip
     axes.set(xlabel="px", ylabel="px")
-    at = "" if place is None else f" at place {place}"
+    at = "" if position is None else f" at position {position}"
     name = trace.classes[parent] if trace.classes else parent
     axes.set_title(f"evidence for {name}{at}, Σ {values.sum():.2f}")
     return axes

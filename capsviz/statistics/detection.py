@@ -14,9 +14,9 @@ from capsviz.statistics.intervals import wilson_of_varying
 
 PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
 SHARE = 0.05  # of validation images that are flagged by one measure or the other
-REASONS = {"length": "short capsule", "distance": "far reconstruction"}
+REASONS = {"length": "short capsule", "distance": "large reconstruction error"}
 LOW = {"activation": "low activation", "probability": "low probability"}  # of other scores
-USUAL_PIECES = 2  # of ink: of 5,000 validation digits of MNIST, 0.2 % have more
+USUAL_PIECES = 2  # strokes: of 5,000 validation digits of MNIST, 0.2 % have more
 RESAMPLES = 1000
 RANKED = 1 << 20  # distances ranked at a time, over resamples
 
@@ -30,7 +30,7 @@ def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") ->
         texts.append(f"unlike the training data{why}")
     if pieces is not None and pieces > 1:
         more = ": more than one digit?" if pieces > USUAL_PIECES else ""
-        texts.append(f"{pieces} separate pieces of ink{more}")
+        texts.append(f"{pieces} separate strokes{more}")
     return texts
 
 

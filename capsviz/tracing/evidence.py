@@ -50,14 +50,14 @@ def of_children(traced: Trace, iteration: int = -1) -> Tensor:
     return traced.factors[iteration].double() * along
 
 
-def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None) -> Tensor:
+def additive_map(traced: Trace, iteration: int = -1, *, position: int | None = None) -> Tensor:
     """Return what each position of the children adds to each parent: `of_children`, over types.
 
     Parameters
     ----------
     traced     with `PARTS`, of a layer whose children have a grid.
     iteration  of routing, an index.
-    place      of parents that see some children alone, row by row; None: all positions together.
+    position   of parents that see some children alone, row by row; None: all positions together.
 
     Returns
     -------
@@ -71,19 +71,19 @@ def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None
         raise ValueError("the children of this layer have no positions: there is no map")
     parts = of_children(traced, iteration)
     if traced.links is not None:
-        parts = at_children(parts, traced.links, place)
-    elif place not in (None, 0):
-        raise ValueError(f"all parents of this layer are at one position, got position {place}")
+        parts = at_children(parts, traced.links, position)
+    elif position not in (None, 0):
+        raise ValueError(f"all parents of this layer are at one position, got position {position}")
     return parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
 
 
-def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
+def at_children(parts: Tensor, links, position: int | None = None) -> Tensor:
     """Add up parts of slots (N, Q, I, J), of all positions or one, by child: (N, count, J)."""
     child = links.child.to(parts.device)
-    if place is not None:
-        if not 0 <= place < len(child):
-            raise ValueError(f"position {place}: expected 0 to {len(child) - 1}")
-        parts, child = parts[:, place : place + 1], child[place : place + 1]
+    if position is not None:
+        if not 0 <= position < len(child):
+            raise ValueError(f"position {position}: expected 0 to {len(child) - 1}")
+        parts, child = parts[:, position : position + 1], child[position : position + 1]
     mask = child.flatten() >= 0
     total = parts.new_zeros(len(parts), links.count, parts.shape[-1])
     return total.index_add_(1, child.flatten()[mask], parts.flatten(1, 2)[:, mask])

@@ -46,7 +46,7 @@ def two():
 
 
 def test_a_whole_with_its_second_part_turned_is_its_partner(one):
-    other = truth.turned(one)
+    other = truth.rotated(one)
     for made, classes in ((one, one.classes[:, 0]), (other, truth.partner(one.classes[:, 0]))):
         for n, index in enumerate(classes):
             kinds, layout = assemblies.arrangement(int(index), 2, APART)
@@ -57,7 +57,7 @@ def test_a_whole_with_its_second_part_turned_is_its_partner(one):
 
 
 def test_fields_are_equal_where_all_their_pixels_are(network, one):
-    grid, other = truth.grid_of(network), truth.turned(one)
+    grid, other = truth.grid_of(network), truth.rotated(one)
     same = truth.same_field(one.images, other.images, grid)
     for n, row, column in ((0, 0, 0), (1, 11, 12), (2, 5, 20), (3, 12, 7), (4, 23, 23)):
         down, across = network.receptive_field(row, column)

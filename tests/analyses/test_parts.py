@@ -54,13 +54,13 @@ def areas_of(model, labelled):
 
 def test_a_network_of_one_quarter_cannot_tell(labelled):
     areas = areas_of(Quarter(), labelled)
-    for kind in ("halves of two classes", "lower half moved", "halves of one class"):
+    for kind in ("halves of two classes", "lower half shifted", "halves of one class"):
         assert float(areas[kind].value) == 0.5
 
 
 def test_a_network_that_matches_whole_templates_can(templates, labelled):
     areas = areas_of(Templates(templates), labelled)
-    for kind in ("quarters exchanged", "halves of two classes", "lower half moved"):
+    for kind in ("quarters exchanged", "halves of two classes", "lower half shifted"):
         assert areas[kind].low > 0.93  # Wilson of 60 of 60: 0.94
     assert 0.4 < float(areas["halves of one class"].value) < 0.6
 
@@ -81,10 +81,10 @@ def test_halves_are_those_of_the_partners(labelled, generator):
         assert ((labels[partner] == labels) == alike).all()
         assert (partner != torch.arange(60)).all()
     forms = {name: one for name, (one, _) in measure.broken(images, labels, seed=0).items()}
-    for name in ("halves of two classes", "halves of one class", "lower half moved"):
+    for name in ("halves of two classes", "halves of one class", "lower half shifted"):
         assert torch.equal(forms[name][:, :, :6], images[:, :, :6])
         assert not torch.equal(forms[name][:, :, 6:], images[:, :, 6:])
-    moved, whole = forms["lower half moved"], forms["whole moved"]
+    moved, whole = forms["lower half shifted"], forms["whole shifted"]
     assert torch.equal(moved[:, :, 6:], whole[:, :, 6:])  # the same way
     left = [torch.equal(w[:, :, :-1], i[:, :, 1:]) for w, i in zip(whole, images, strict=True)]
     right = [torch.equal(w[:, :, 1:], i[:, :, :-1]) for w, i in zip(whole, images, strict=True)]

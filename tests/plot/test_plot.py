@@ -121,11 +121,11 @@ def test_a_network_that_shares_no_layer_with_ours_is_drawn_too(tiny_images, axes
 def test_evidence_of_em_is_its_own_also_of_a_place_of_a_lower_layer(tiny_images, axes):
     model = build_matrix(types=(2, 3, 3), iterations=2)
     local = capsviz.trace(model, tiny_images[:2], layer=0)
-    plot.evidence(local, 1, parent=2, place=3, axes=axes)
+    plot.evidence(local, 1, parent=2, position=3, axes=axes)
     assert values(axes).shape == local.grid[1:]
     expected = local.evidence[-1, 1, 3, :, 2].sum()
     assert values(axes).sum() == pytest.approx(float(expected), rel=1e-4)
-    assert "for 2 at place 3," in axes.get_title()
+    assert "for 2 at position 3," in axes.get_title()
     assert "lambda" in axes.figure.axes[-1].get_ylabel()
     with pytest.raises(ValueError, match="position 99: expected 0 to"):
-        plot.evidence(local, place=99, axes=axes)
+        plot.evidence(local, position=99, axes=axes)

@@ -40,7 +40,7 @@ def test_maps_of_em_sum_to_the_logit_less_a_constant_in_every_layer(number, coup
     whole = logits if traced.links is None else logits.sum(1)
     torch.testing.assert_close(maps.sum((2, 3)), whole, rtol=1e-9, atol=1e-9)
     if traced.links is not None:
-        one = evidence.additive_map(traced, place=1)
+        one = evidence.additive_map(traced, position=1)
         torch.testing.assert_close(one.sum((2, 3)), logits[:, 1], rtol=1e-9, atol=1e-9)
 
 
@@ -50,10 +50,10 @@ def test_a_local_map_lies_where_the_window_is(tiny_images):
     seen = torch.zeros(types * rows * columns, dtype=torch.bool)
     seen[traced.links.child[1]] = True
     seen = seen.view(types, rows, columns).any(0)
-    one = evidence.additive_map(traced, place=1)[0]
+    one = evidence.additive_map(traced, position=1)[0]
     assert seen.sum() == 9 and (one[:, ~seen] == 0).all() and (one[:, seen] != 0).all()
     places = range(len(traced.links.child))
-    every = sum(evidence.additive_map(traced, place=q)[0] for q in places)
+    every = sum(evidence.additive_map(traced, position=q)[0] for q in places)
     torch.testing.assert_close(every, evidence.additive_map(traced)[0])
 
 
