@@ -284,6 +284,8 @@ def detection() -> str:
     return markdown(header, rows).rstrip()
 
 
+AGAIN = "-fp32"  # ends the name of a recipe that was trained in float32 again
+SERIES, BOUNDS = {"": "bfloat16, 200 images", AGAIN: "float32, 1,000 images"}, ("0.1", "0.2")
 WARNINGS = {  # share of images, and network, by what `capsviz attack` says of them
     "More steps would fool more, as some images fell in the last tenth of an attack (most)":
     "(.*) of images fell in the last tenth of .* in (.*): more steps would fool more",
@@ -292,11 +294,23 @@ WARNINGS = {  # share of images, and network, by what `capsviz attack` says of t
 }  # fmt: skip
 
 
-def attacks() -> str:
-    """Return a row for each network and bound of the shipped results of `capsviz attack`."""
+def attacked() -> list:
+    """Return the shipped results of `capsviz attack`."""
     places = [ROOT / "figures", ROOT / "figures/attacks"]
     paths = [path for place in places for path in sorted(place.glob("attack-*.json"))]
-    found = [read_result(path)[0] for path in paths]
+    return [read_result(path)[0] for path in paths]
+
+
+def twice(results: list) -> list[str]:
+    """Return the capsule networks that were trained and attacked in float32 again."""
+    names = {name for one in results for name in one.networks[1:]}
+    return sorted(name for name in names if name + AGAIN in names)
+
+
+def attacks() -> str:
+    """Return a row for each network and bound, of two series the one in float32."""
+    found = attacked()
+    found = [one for one in found if not set(twice(found)) & set(one.networks)]
     rows = [(f"`{name}`", *cells) for one in found for name, *cells in attack.rows(one)]
     rows = list(dict.fromkeys(rows))  # several results begin with the same network
     texts = list(dict.fromkeys(text for one in found for text in one.warnings))
@@ -312,6 +326,20 @@ def attacks() -> str:
     kinds += [f"- {text}." for text in texts]
     said = "\n".join(kinds) or "No check of the attacks fails."
     return f"{markdown(attack.HEADER, rows)}\nWarnings of the checks:\n\n{said}"
+
+
+def series() -> str:
+    """Return how accuracy under all attacks differs from the ResNet's in both series."""
+    found, cells = attacked(), {}
+    for one in found:
+        for row in (dict(zip(attack.HEADER, row, strict=True)) for row in attack.rows(one)):
+            cells[row["network"], row["ε"]] = row["worst, less the first"]
+    rows = [
+        [f"`{name}`", *(cells[name + end, eps] for eps in BOUNDS for end in SERIES)]
+        for name in twice(found)
+    ]
+    header = ["network", *(f"ε = {eps}, {kind}" for eps in BOUNDS for kind in SERIES.values())]
+    return markdown(header, rows).rstrip()
 
 
 def robustness() -> str:
@@ -390,6 +418,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "robustness": robustness, "affnist": affnist, "reproduced": reproduced,
-    "binding": binding.table, "attacks": attacks, "couplings": couplings,
+    "binding": binding.table, "attacks": attacks, "series": series, "couplings": couplings,
     "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip
