@@ -75,7 +75,7 @@ def _words(result, row) -> str:
     if result.unlike[row] is False:
         texts.append("like the training data")
     odd = (result.unlike[row], result.reasons[row], result.pieces[row])
-    return wrapped("\n".join([*texts, *remarks(*odd, result.score)]), TEXT, 6)
+    return wrapped("\n".join([*texts, *remarks(*odd, result.score)]), 0.9 * TEXT, 6)
 
 
 PANELS = {"steps": Panel(_steps, _tall, 1)}

@@ -170,7 +170,7 @@ def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatc
     assert warned and not set(warned) - set(said.stderr.splitlines()), said.output
     shown = open_inputs(checkpoint=words[2], capsules=False, shown=False).dataset  # no --data-dir
     assert (len(shown), shown.classes) == (0, ("cat", "dog"))
-    with pytest.raises(ValueError, match="no image of folder is at hand"):
+    with pytest.raises(ValueError, match="no image of folder was found"):
         shown.nth_of_class(0, 0)
 
 

@@ -245,7 +245,7 @@ def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
     two[:, 5:20, 5:8] = two[:, 5:20, 15:18] = 255
     pair = seen._replace(trace=seen.trace._replace(image=two))
     text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
-    assert "2 separate pieces" in text and "Like the training data" in text
+    assert "2 separate strokes" in text and "Like the training data" in text
     seen = panels.find(networks, networks.test_image(1, 0), chosen(routing="couplings uniform"))
     assert panels.flag(seen, replace(networks, limits=Limits(2.0, 0.0))) == ""
 
