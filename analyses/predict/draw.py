@@ -14,7 +14,7 @@ HEADS = {
     "input": "network sees",
     "reconstruction": "decoder output",
 }
-TEXT = 1.9  # inches of the words beside a row
+TEXT = 2.05  # inches of the words beside a row
 CELL, NARROW = 1.0, 0.45  # inches of a picture, at most; heads are upright below
 HEAD, UPRIGHT = 0.3, 0.75  # inches of heads
 LINE, GAP = 0.115, 0.06  # inches of a line of these words, and between rows
@@ -75,7 +75,7 @@ def _words(result, row) -> str:
     if result.unlike[row] is False:
         texts.append("like the training data")
     odd = (result.unlike[row], result.reasons[row], result.pieces[row])
-    return wrapped("\n".join([*texts, *remarks(*odd, result.score)]), 0.9 * TEXT, 6)
+    return wrapped("\n".join([*texts, *remarks(*odd, result.score)]), TEXT - 0.15, 6)
 
 
 PANELS = {"steps": Panel(_steps, _tall, 1)}

@@ -14,7 +14,7 @@ from capsviz.statistics.intervals import wilson_of_varying
 
 PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
 SHARE = 0.05  # of validation images that are flagged by one measure or the other
-REASONS = {"length": "short capsule", "distance": "large reconstruction error"}
+REASONS = {"length": "short capsule", "distance": "poor reconstruction"}
 LOW = {"activation": "low activation", "probability": "low probability"}  # of other scores
 USUAL_PIECES = 2  # strokes: of 5,000 validation digits of MNIST, 0.2 % have more
 RESAMPLES = 1000
