@@ -10,6 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -294,6 +295,7 @@ WARNINGS = {  # share of images, and network, by what `capsviz attack` says of t
 }  # fmt: skip
 
 
+@cache
 def attacked() -> list:
     """Return the shipped results of `capsviz attack`."""
     places = [ROOT / "figures", ROOT / "figures/attacks"]
@@ -301,16 +303,16 @@ def attacked() -> list:
     return [read_result(path)[0] for path in paths]
 
 
-def twice(results: list) -> list[str]:
+def twice() -> list[str]:
     """Return the capsule networks that were trained and attacked in float32 again."""
-    names = {name for one in results for name in one.networks[1:]}
+    names = {name for one in attacked() for name in one.networks[1:]}
     return sorted(name for name in names if name + AGAIN in names)
 
 
 def attacks() -> str:
     """Return a row for each network and bound, of two series the one in float32."""
-    found = attacked()
-    found = [one for one in found if not set(twice(found)) & set(one.networks)]
+    again = set(twice())
+    found = [one for one in attacked() if not again & set(one.networks)]
     rows = [(f"`{name}`", *cells) for one in found for name, *cells in attack.rows(one)]
     rows = list(dict.fromkeys(rows))  # several results begin with the same network
     texts = list(dict.fromkeys(text for one in found for text in one.warnings))
@@ -330,13 +332,13 @@ def attacks() -> str:
 
 def series() -> str:
     """Return how accuracy under all attacks differs from the ResNet's in both series."""
-    found, cells = attacked(), {}
-    for one in found:
+    cells = {}
+    for one in attacked():
         for row in (dict(zip(attack.HEADER, row, strict=True)) for row in attack.rows(one)):
             cells[row["network"], row["ε"]] = row["worst, less the first"]
     rows = [
         [f"`{name}`", *(cells[name + end, eps] for eps in BOUNDS for end in SERIES)]
-        for name in twice(found)
+        for name in twice()
     ]
     header = ["network", *(f"ε = {eps}, {kind}" for eps in BOUNDS for kind in SERIES.values())]
     return markdown(header, rows).rstrip()

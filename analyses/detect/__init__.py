@@ -46,7 +46,6 @@ class Result(NamedTuple):
     }
     formats = {**dict.fromkeys(SHARES, ".1%"), "auroc": ".3f", "gain": ".3f"}
     titles = {
-        "misclassified": "misclassified",
         "undetected": "misclassified and not flagged",
         "auroc": "AUROC",
         "gain": "AUROC minus control's",
