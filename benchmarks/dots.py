@@ -8,7 +8,7 @@ from html import escape
 
 from capsviz.results import COLOURS
 
-LEFT, WIDTH, ROW, TOP, BOTTOM = 330, 750, 26, 34, 46  # pixels
+LEFT, WIDTH, ROW, SERIES, TOP, BOTTOM = 330, 750, 14, 6, 34, 46  # pixels
 GREY = "#8C8C8C"  # of controls
 STYLE = "text{font:12px sans-serif;fill:#222}.label{text-anchor:end}.tick{text-anchor:middle}"
 
@@ -39,7 +39,8 @@ def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str
     ticks = _ticks(min(ends), max(ends))
     colours = iter(COLOURS)
     series = [GREY if name.startswith("control") else next(colours) for name in names]
-    right, height = WIDTH - 20, TOP + ROW * len(rows) + BOTTOM
+    tall = max(26, ROW + SERIES * len(names))
+    right, height = WIDTH - 20, TOP + tall * len(rows) + BOTTOM
 
     def x(value: float) -> float:
         return LEFT + (right - LEFT) * (value - ticks[0]) / (ticks[-1] - ticks[0])
@@ -59,12 +60,12 @@ def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str
             parts.append(f'<text x="{place + 9}" y="18">{escape(name)}</text>')
             place += 30 + round(6.2 * len(name))
     for k, (label, cells) in enumerate(rows):
-        y = TOP + ROW * (k + 0.5)
+        y = TOP + tall * (k + 0.5)
         parts.append(f'<text class="label" x="{LEFT - 10}" y="{y + 4:.1f}">{escape(label)}</text>')
         for n, (cell, colour) in enumerate(zip(cells, series, strict=True)):
             if isinstance(cell, Number):
                 value, low, high = map(x, cell.ends)
-                at = y + 6 * (n - (len(cells) - 1) / 2)
+                at = y + SERIES * (n - (len(cells) - 1) / 2)
                 line = f'd="M{low:.1f} {at:.1f}H{high:.1f}" stroke="{colour}" stroke-width="2"'
                 parts.append(f"<path {line}/>")
                 parts.append(f'<circle cx="{value:.1f}" cy="{at:.1f}" r="4" fill="{colour}"/>')

@@ -37,7 +37,7 @@ GROUPS = {  # title: what its columns mean, and the columns
         "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
         "accuracy from -90° to 90° (`sweep`). Attacked: accuracy under the worst of all attacks at "
         "ε = 0.1, on 100 to 1,000 images ([table](robustness.md#attacks)). Undetected: images that "
-        "R-PGD at ε = 0.3 makes misclassified and not flagged (`detect`).",
+        "the adaptive attack at ε = 0.3 makes misclassified and not flagged (`detect`).",
         ("network", "runs", "corrupted, error, %", "rotated, %", "attacked, %", "undetected, %"),
     ),
     "Routing": (

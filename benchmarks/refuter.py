@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.shipped import ROOT
 from capsviz.results import read_result
 
-FOLDERS = (  # later ones have more runs; pooling, which is in figures/seeds too, has no capsules
-    "figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/mnist-[!p]*",
-)  # fmt: skip
+FOLDERS = ("figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/*")
+WITHOUT_CAPSULES = ("mnist-pooling", "mnist-resnet")
 T = TypeVar("T")
 
 
@@ -58,11 +57,14 @@ def search(
 def everywhere(pattern: str, kind: str) -> list[tuple[str, Any]]:
     """Return all shipped results of a kind, each with its network; those over more runs come last.
 
-    Results with a number of iterations that is not the network's own are left out.
+    Networks without capsules are left out, and results with a number of iterations that is not the
+    network's own.
     """
     found = []
     for folder in FOLDERS:
         for path in sorted(ROOT.glob(f"{folder}/{pattern}.json")):
+            if path.parent.name.startswith(WITHOUT_CAPSULES):
+                continue
             result, about = read_result(path)
             if about["kind"] == kind and getattr(result, "iterations", None) in (None, []):
                 shown = about["provenance"]["weights"].removesuffix(".safetensors")

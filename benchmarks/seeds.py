@@ -48,7 +48,7 @@ FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # t
 COMMANDS = {  # but for the images, what each is run with
     "affine": ["--n"],
     "corrupt": ["--n"],
-    "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
+    "detect": ["--eps", "0.1", "--eps", "0.3", "--n"],
     "dose": ["--by", "dose", "--n"],
     "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],
     "faithfulness": ["--n"],

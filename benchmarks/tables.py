@@ -275,7 +275,7 @@ def sweeps() -> str:
 
 def detection() -> str:
     """Return how well reconstructions detect attacks and foreign images."""
-    result = shipped("detect-mnist-*-images.json").result
+    result = shipped("detect-mnist-*.json").result
     average, rows = result.scores.index("class average"), []
     for k, (name, kind) in enumerate(zip(result.sets, result.kinds, strict=True)):
         if kind != "clean":

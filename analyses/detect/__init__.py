@@ -58,9 +58,9 @@ class Detect(Analysis):
 
     Result = Result
     needs = ("poses", "decode")
-    examples = "capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s"
+    examples = "capsviz detect --n 100 --eps 0.1 --eps 0.3  # about 3 min"
     usual_n = 200
-    figure_set = {"eps": (0.1, 0.3), "steps": 15}
+    figure_set = {"eps": (0.1, 0.3)}
     slow = True
     headline = ("misclassified", "undetected")
 

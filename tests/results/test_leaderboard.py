@@ -217,7 +217,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
 
 @pytest.mark.parametrize("bounds", [[0.1, 0.3], [0.3, 0.1]])
 def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
-    result = shipped("detect-mnist-100-images.json").result._replace(eps=bounds)
+    result = shipped("detect-mnist-100-images-eps-0.1-0.3.json").result._replace(eps=bounds)
     first, second = (k for k, kind in enumerate(result.kinds) if kind == "adaptive")
     at = {bounds[0]: first, bounds[1]: second}[0.3]
     ((_, share),) = columns.detection(result)
