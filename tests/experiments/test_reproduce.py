@@ -322,6 +322,7 @@ def test_the_commands_of_a_finding_are_those_of_its_page():
     sections = re.split(r"(?m)^## \d+\. ", PAGE.read_text(encoding="utf-8"))[1:]
     assert len(sections) == len(reproduced.FINDINGS)
     for number, (section, one) in enumerate(zip(sections, reproduced.FINDINGS, strict=True), 1):
+        assert one.claim == section.partition("\n")[0] + "."
         block = section.rpartition("\n```\n")[0].rpartition("```\n")[2]
         lines = [line.partition("#")[0].split() for line in block.splitlines()]
         assert ["capsviz", "reproduce", str(number)] in lines
