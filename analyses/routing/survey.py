@@ -1,6 +1,5 @@
 """What routing does on many images, for `routing`: each image by itself, then means."""
 
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,7 +32,7 @@ def survey(
     images. The difference of an accuracy is to that of one iteration, on the same images.
     """
     require_two(len(images))
-    few, parts = images[:PREFIX_IMAGES], defaultdict(list)
+    few, each = images[:PREFIX_IMAGES], dict[str, Tensor]()
     one = trace(model, few[:1], keep=("poses", "votes"), iterations=iterations)
     R, at_once = len(one.require("poses")), fit_at_a_time(one.require("votes"))
     M = R  # where the network takes no other number
@@ -43,7 +42,13 @@ def survey(
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
 
-    def look(batch, truth):  # one chunk's votes are gone before the next ones are made
+    def put(name, rows, values):  # whole from the start: pieces would keep the heap from shrinking
+        if name not in each:
+            each[name] = values.new_empty(len(images), *values.shape[1:])
+        each[name][rows] = values
+
+    def look(rows):  # one chunk's votes are gone before the next ones are made
+        batch = images[rows]
         count = M if prefix else R
         traced = trace(model, batch, keep=("child_activations", *INSIDE), iterations=count)
         activations = traced.require("activations")
@@ -58,17 +63,16 @@ def survey(
         poses = torch.cat([traced.require("poses")[:R], replaced.poses])
         stacked = torch.cat([own, torch.stack(controls)])
         pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
-        for piece in zip(*pieces, truth.split(PIECE), strict=True):
-            for name, values in _measures(*piece).items():
-                parts[name].append(values[:, :R])
-                parts[f"control_{name}"].append(values[:, R:])
-        parts["types"].append(by_type(own[-1], traced.grid))
-        parts["child_activation"].append(traced.require("child_activations"))
-        parts["activations"].append(torch.cat([activations, replaced.activations]).movedim(1, 0))
+        for some, *piece in zip(rows.split(PIECE), *pieces, strict=True):
+            for name, values in _measures(*piece, labels[some]).items():
+                put(name, some, values[:, :R])
+                put(f"control_{name}", some, values[:, R:])
+        put("types", rows, by_type(own[-1], traced.grid))
+        put("child_activation", rows, traced.require("child_activations"))
+        put("activations", rows, torch.cat([activations, replaced.activations]).movedim(1, 0))
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
-        look(images[rows], labels[rows])
-    each = {name: torch.cat(parts.pop(name)) for name in list(parts)}  # the pieces go at once
+        look(rows)
     activations, types = each.pop("activations"), each.pop("types")  # (N, M + K, J), types: by J
     fields = {name: mean(one, share="polarisation" in name) for name, one in each.items()}
     present = labels.unique()
