@@ -154,7 +154,7 @@ def transplant() -> Finding:
         bool(follow[UNLIKE].low > 0.5 > follow[UNLIKE_SHUFFLED].high)
         and bool(kept[NOISE].low > 0.9 and kept[EVEN].low > 0.9 and more[0].high < more[1].low)
         and at_half < 1
-        and first.at(MEAN, 1).low > 0.5
+        and min(first.at(MEAN, 1).low, first.at(DONOR, -1).low) > 0.5
         and all(one.at(DONOR, 1).high < 0.5 for one in others)
         and all(one.half.value[one.conditions.index(DONOR)] > 1 for one in others),
         "images predicted as the donor's class, %",
