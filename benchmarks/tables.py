@@ -25,8 +25,8 @@ from benchmarks import (
     preregistered,
     registered,
 )
-from benchmarks.findings import NONE, percent, plain, points
-from benchmarks.shipped import ROOT, cards, shipped
+from benchmarks.findings import NONE, WITHOUT_CAPSULES, percent, plain, points
+from benchmarks.shipped import ROOT, cards, over_runs, shipped
 from capsviz import checks, discovery
 from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
@@ -36,6 +36,7 @@ from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
 from capsviz.results import read_result
 from capsviz.results.tables import markdown
+from capsviz.statistics import equivalence
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
 
@@ -273,6 +274,26 @@ def sweeps() -> str:
     return markdown(header, rows).rstrip()
 
 
+def corrupted() -> str:
+    """Return the error of capsules under corruptions less that of networks of equal parameters."""
+    rows = []
+    for other, (without, capsules) in WITHOUT_CAPSULES.items():
+        own, its = (over_runs(name, "corrupt").result for name in (capsules, without))
+        each = [
+            equivalence.paired(*both, 0.02).difference
+            for both in zip(own.error.runs[:, 0].T, its.error.runs[:, 0].T, strict=True)
+        ]
+        mean = equivalence.paired(own.mean.runs[:, 0], its.mean.runs[:, 0], 0.02).difference
+        named = zip(own.corruptions, each, strict=True)
+        worse = ", ".join(name for name, one in named if one.low > 0) or NONE
+        rows.append([f"less {other}", points(mean), str(sum(one.high < 0 for one in each)), worse,
+                     str(len(own.mean.runs))])  # fmt: skip
+    count = len(own.corruptions)
+    header = ["capsules", "mean error, points", f"shown to err less, of {count} corruptions",
+              "shown to err more", "pairs of runs"]  # fmt: skip
+    return markdown(header, rows).rstrip()
+
+
 def detection() -> str:
     """Return how well reconstructions detect attacks and foreign images."""
     result = shipped("detect-mnist-*.json").result
@@ -419,7 +440,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
-    "detection": detection, "robustness": robustness, "affnist": affnist, "reproduced": reproduced,
-    "binding": binding.table, "attacks": attacks, "series": series, "couplings": couplings,
-    "verdicts": preregistered.verdicts, "networks": registered.networks,
+    "corrupted": corrupted, "detection": detection, "robustness": robustness, "affnist": affnist,
+    "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
+    "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registered.networks,
 }  # fmt: skip
