@@ -173,19 +173,20 @@ def transplant() -> Finding:
 
 
 def _against_transplant() -> list[Search]:
-    pairs = {
-        name: one.as_partner.value[[UNLIKE, UNLIKE_SHUFFLED]]
-        for name, one in everywhere("transplant-*", "Statistics")
-        if len(one.conditions) > UNLIKE_SHUFFLED and one.as_partner.low[UNLIKE] > 0.1
-    }
-    doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
-    for name, one in doses.items():  # where an exchange alone was not measured
-        if name not in pairs and one.at(DONOR, 1).low > 0.1:
-            pairs[name] = np.array([one.at(kind, 1).value for kind in (DONOR, SHUFFLED)])
-    follow = {name: one for name, one in doses.items() if one.at(DONOR, 1).low > 0.1}
     exchanged = dict(everywhere("transplant-*", "Statistics"))
-    kept = {n: one.as_own for n, one in exchanged.items() if one.as_partner.low[UNLIKE] > 0.1}
+    moved = {name: one for name, one in exchanged.items() if one.as_partner.low[UNLIKE] > 0.1}
+    kept = {name: one.as_own for name, one in moved.items()}
     sharp = {n: one.as_partner for n, one in exchanged.items() if one.coupling_sd.value[0] > 0.1}
+    doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
+    follow = {name: one for name, one in doses.items() if one.at(DONOR, 1).low > 0.1}
+    pairs = {  # by dose where an exchange alone was not measured
+        name: np.array([one.at(kind, 1).value for kind in (DONOR, SHUFFLED)])
+        for name, one in follow.items()
+    } | {
+        name: one.as_partner.value[[UNLIKE, UNLIKE_SHUFFLED]]
+        for name, one in moved.items()
+        if len(one.conditions) > UNLIKE_SHUFFLED
+    }
     return [
         search("shuffled couplings change at least half as many predictions, where the donor's "
                "change over 10 %", "shuffled donor couplings change at least half as many", pairs,
@@ -890,7 +891,6 @@ WITHOUT_CAPSULES = {  # and its capsule network of equal parameters, both traine
     "pooling, both with decoders": ("mnist-pooling-decoder", WITH_DECODER),
     "a ResNet": (RESNET, CAPSULES),
 }
-AREA_MARGIN = 0.02
 SERIES = "mnist-slim-max-min-decoder-fp32"  # of three runs, attacked past a detector
 NEAREST = "pixels: nearest image"
 
@@ -907,7 +907,7 @@ def broken() -> Finding:
     leads: dict[str, dict[str, Estimate]] = {}  # of capsules, by change
     for k, label in enumerate(BROKEN.values()):
         leads[label] = {
-            other: _lead(runs[capsules].runs[:, 0, k], runs[without].runs[:, 0, k])
+            other: lead(runs[capsules].runs[:, 0, k], runs[without].runs[:, 0, k])
             for other, (without, capsules) in WITHOUT_CAPSULES.items()
         }
         own, nearest = runs[CAPSULES][0, k], runs[CAPSULES][-1, k]
@@ -932,17 +932,17 @@ def broken() -> Finding:
     )  # fmt: skip
 
 
-def _lead(one: np.ndarray, other: np.ndarray) -> Estimate:
-    """Return the mean of one less the other, which are AUROC of runs of equal seed."""
-    return equivalence.paired(one, other, AREA_MARGIN).difference
+def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
+    """Return the mean of one less the other, which are of runs of equal seed."""
+    return equivalence.paired(one, other, MARGIN).difference
 
 
 def _against_broken(leads, single: dict[str, Estimate]) -> list[Search]:
     """Networks without capsules, and the nearest training image against every capsule network."""
     exchanged = {
-        f"{label}, {other}": (lead, _lead(lead.runs, leads[WHOLE][other].runs))
+        f"{label}, {other}": (one, lead(one.runs, leads[WHOLE][other].runs))
         for label in (EXCHANGED, ANOTHER)
-        for other, lead in leads[label].items()
+        for other, one in leads[label].items()
     }
     areas = {
         f"{name}, {BROKEN[kind]}": one.auroc[[0, one.scores.index(NEAREST)], k]
@@ -1067,7 +1067,7 @@ def _less(result, score: str, other: str) -> Estimate:
     if one.training_runs < equivalence.FEWEST:
         ends = np.array([one.low - less.high, one.high - less.low])
         return Estimate(one.value - less.value, ends)
-    return equivalence.paired(one.runs, less.runs, MARGIN).difference
+    return lead(one.runs, less.runs)
 
 
 def _area(result, name: str) -> Estimate:

@@ -25,7 +25,7 @@ from benchmarks import (
     preregistered,
     registered,
 )
-from benchmarks.findings import NONE, WITHOUT_CAPSULES, percent, plain, points
+from benchmarks.findings import NONE, WITHOUT_CAPSULES, lead, percent, plain, points
 from benchmarks.shipped import ROOT, cards, over_runs, shipped
 from capsviz import checks, discovery
 from capsviz.analyses.affnist import draw as affine
@@ -36,7 +36,6 @@ from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
 from capsviz.results import read_result
 from capsviz.results.tables import markdown
-from capsviz.statistics import equivalence
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
 
@@ -279,11 +278,8 @@ def corrupted() -> str:
     rows = []
     for other, (without, capsules) in WITHOUT_CAPSULES.items():
         own, its = (over_runs(name, "corrupt").result for name in (capsules, without))
-        each = [
-            equivalence.paired(*both, 0.02).difference
-            for both in zip(own.error.runs[:, 0].T, its.error.runs[:, 0].T, strict=True)
-        ]
-        mean = equivalence.paired(own.mean.runs[:, 0], its.mean.runs[:, 0], 0.02).difference
+        each = list(map(lead, own.error.runs[:, 0].T, its.error.runs[:, 0].T))
+        mean = lead(own.mean.runs[:, 0], its.mean.runs[:, 0])
         named = zip(own.corruptions, each, strict=True)
         worse = ", ".join(name for name, one in named if one.low > 0) or NONE
         rows.append([f"less {other}", points(mean), str(sum(one.high < 0 for one in each)), worse,
