@@ -191,8 +191,7 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     assert all(
         torch.equal(a, b) for a, b in zip(bare.parameters(), fresh.parameters(), strict=True)
     )
-    networks, _ = checkpoint.controls(model, 1, images)
-    one = networks["untrained (paper)"]
+    one = dict(checkpoint.controls(model, 1, images, notes=[]))["untrained (paper)"]
     assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
 
 

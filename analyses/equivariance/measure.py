@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from capsviz.tracing import features
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import family, family_matrix, warp
 
+WARPED = 512  # images at a time
 PIXELS, RANDOM = None, "pixels along random directions"
 
 
@@ -77,36 +78,38 @@ def compare(
     begin = time.perf_counter()
     require_two(len(images))
     by_size = {name: sizes(name) for name in warps}
-    training = training_images(inputs, fit)
-    data = gather(images, labels, fit, **training)
+    data = gather(images, labels, fit, **training_images(inputs, fit))
     (first, model), *others = networks.items()
     pose = features(model, images[:1], labels[:1]).shape[1]
     notes, looking = list(data.notes), 0
 
-    def untrained(seed):  # networks of one seed in memory after those of the other
-        networks, lacking = checkpoint.controls(model, seed, images)
-        notes.extend(one for one in lacking if one not in notes)
-        return {f"{first} {name}": one for name, one in networks.items()}
+    def untrained(seed):
+        for name, one in checkpoint.controls(model, seed, images, notes=notes):
+            yield f"{first} {name}", one
+            del one  # a network is in memory after the other
 
     def random(seed):
         draw, shape = np.random.default_rng(seed), (images[0].numel(), pose)
-        return {RANDOM: draw.standard_normal(shape, np.float32)}
+        yield RANDOM, draw.standard_normal(shape, np.float32)
 
     draws = range(seed, seed + (max(1, seeds) if directions else 0))
-    turns: list[Callable[[], dict[str, Any]]] = [
-        lambda: {first: model},
-        *(partial(untrained, one) for one in range(seed, seed + seeds)),
-        lambda: {**dict(others), "pixels": PIXELS},
+    turns: list[Callable[[], Iterable[tuple[str, Any]]]] = [
+        lambda: [("pixels", PIXELS)],  # the longest vectors, while no network holds memory
         *(partial(random, one) for one in draws),
+        lambda: [(first, model)],
+        *(partial(untrained, one) for one in range(seed, seed + seeds)),
+        lambda: others,
     ]
     errors: dict[str, list[list]] = {}  # of each kind of vectors: of each draw, by warp
     dimensions = {}
     for turn in progress(turns):
-        for kind, source in turn().items():
+        for kind, source in turn():
             own, dimensions[kind] = _errors(source, data, by_size, errors_of, pose, fill)
             errors.setdefault(kind, []).append(own)
             looking += isinstance(source, torch.nn.Module)
-    by_warp = [[[one[f] for one in of] for of in errors.values()] for f in range(len(by_size))]
+            del source
+    sources = sorted(errors, key={"pixels", RANDOM}.__contains__)  # networks first
+    by_warp = [[[one[f] for one in errors[s]] for s in sources] for f in range(len(by_size))]
     passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
     counts = draw_resamples(len(images), seed=seed)
     fields = {
@@ -114,14 +117,14 @@ def compare(
         "warps": list(by_size),
         "units": [family(name).unit for name in by_size],
         "sizes": np.stack([each[1:] for each in by_size.values()]),
-        "sources": list(errors),
-        "dimensions": list(dimensions.values()),
+        "sources": sources,
+        "dimensions": [dimensions[kind] for kind in sources],
         "n": len(images),
         "fill": fill,
         "dataset": dataset,
         "resamples": RESAMPLES,
-        "fit_of": "training images" if training else "images (the halves take turns)",
-        "seeds": seeds if untrained_of(list(errors)) else 0,
+        "fit_of": "training images" if len(data.folds) == 1 else "images (the halves take turns)",
+        "seeds": seeds if untrained_of(sources) else 0,
         "notes": notes,
         "passes": passes * looking,
         "seconds": round(time.perf_counter() - begin, 1),
@@ -137,8 +140,11 @@ def _errors(source, data: Data, by_size, errors_of, pose: int, fill: Fill) -> tu
         values = np.empty((len(sizes), *before.shape), before.dtype)
         values[0] = before
         for row, one in zip(values[1:], sizes[1:], strict=True):
-            warped = warp(data.images, family_matrix(name, one, (height, width)), fill)
-            row[:] = vectors(source, warped.clamp(0, 1), data.labels)
+            by = family_matrix(name, one, (height, width))
+            for start in range(0, len(data.images), WARPED):
+                some = slice(start, start + WARPED)
+                warped = warp(data.images[some], by, fill).clamp(0, 1)
+                row[some] = vectors(source, warped, data.labels[some])
         errors.append(errors_of(values, data, sizes, pose))
     return errors, before.shape[1]
 

@@ -131,13 +131,12 @@ def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter
     """
     classes, looked = torch.from_numpy(data.classes), defaultdict(list)
     notes: list[str] = []
-    for seed in progress([*seeds, None]):  # one network in memory after the other
-        networks = baselines
-        if seed is not None:
-            untrained, notes = checkpoint.controls(model, seed, data.images)
-            networks = {f"{name} {what}": one for what, one in untrained.items()}
-        for what, network in networks.items():
-            looked[what].append(features(network, data.images, classes).numpy())
+    for seed in progress(seeds):
+        for what, network in checkpoint.controls(model, seed, data.images, notes=notes):
+            looked[f"{name} {what}"].append(features(network, data.images, classes).numpy())
+            del network  # before the next is made
+    for what, network in baselines.items():
+        looked[what].append(features(network, data.images, classes).numpy())
     return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes
 
 

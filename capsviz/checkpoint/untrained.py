@@ -1,6 +1,7 @@
 """Untrained networks like a trained one: controls for the effect of training."""
 
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -105,18 +106,18 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
 
 
 def controls(
-    model: nn.Module, seed: int, images: Tensor | None = None
-) -> tuple[dict[str, nn.Module], list[str]]:
-    """Return `untrained_like` networks of each of `presets`, by name; and notes on failures.
+    model: nn.Module, seed: int, images: Tensor | None = None, *, notes: list[str]
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield names and `untrained_like` networks of each of `presets`, one after the other.
 
-    Names are "untrained", or "untrained (preset)". `images` are as for `untrained_like`.
+    Names are "untrained", or "untrained (preset)". `images` are as for `untrained_like`. A network
+    that cannot be built is left out, and `notes` say why, once.
     """
-    networks, notes = {}, []
     for preset in presets(model):
         of = f" ({preset})" if preset else ""
-        name = UNTRAINED + of
         try:
-            networks[name] = untrained_like(model, seed, images=images, preset=preset)
+            yield UNTRAINED + of, untrained_like(model, seed, images=images, preset=preset)
         except ValueError as error:
-            notes.append(f"no untrained network{of}: {error}")
-    return networks, notes
+            note = f"no untrained network{of}: {error}"
+            if note not in notes:
+                notes.append(note)

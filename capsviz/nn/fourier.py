@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from capsviz.nn import allocator
 from capsviz.nn.computation import is_transformed, kept
 
 LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
@@ -135,6 +136,7 @@ def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
         last, kind = _kept, (s, weight.dtype)
         if last is None or last[0] != kind or not torch.equal(last[1], weight):
             last = _kept = None  # before the next ones are made: they take 150 MB in CapsNet
+            allocator.trim()  # which need not fit where those were
             last = _kept = (kind, weight.detach().clone(), _transformed(weight.detach(), taps, s))
     return last[2]
 
