@@ -1,5 +1,7 @@
 """What routing does on many images, for `routing`: each image by itself, then means."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import mean_interval, paired_each, require_two, wilson_each
+from capsviz.statistics.intervals import RunningMean, paired_each, require_two, wilson_each
 from capsviz.tracing import DRAWN_IMAGES, INTERVENTIONS, fit_at_a_time, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
@@ -32,20 +34,19 @@ def survey(
     images. The difference of an accuracy is to that of one iteration, on the same images.
     """
     require_two(len(images))
-    few, each = images[:PREFIX_IMAGES], dict[str, Tensor]()
+    few = images[:PREFIX_IMAGES]
     one = trace(model, few[:1], keep=("poses", "votes"), iterations=iterations)
-    R, at_once = len(one.require("poses")), fit_at_a_time(one.require("votes"))
+    R, J = one.require("poses").shape[::2]
+    at_once = fit_at_a_time(one.require("votes"))
     M = R  # where the network takes no other number
     if most > R:
         with suppress(ValueError):
             _result(model, few[:1], most)
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
-
-    def put(name, rows, values):  # whole from the start: pieces would keep the heap from shrinking
-        if name not in each:
-            each[name] = values.new_empty(len(images), *values.shape[1:])
-        each[name][rows] = values
+    kept = images.new_empty(len(images), M + len(INTERVENTIONS), J)  # activations
+    means: defaultdict[str, RunningMean] = defaultdict(RunningMean)
+    of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all
 
     def look(rows):  # one chunk's votes are gone before the next ones are made
         batch = images[rows]
@@ -63,30 +64,32 @@ def survey(
         poses = torch.cat([traced.require("poses")[:R], replaced.poses])
         stacked = torch.cat([own, torch.stack(controls)])
         pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
-        for some, *piece in zip(rows.split(PIECE), *pieces, strict=True):
-            for name, values in _measures(*piece, labels[some]).items():
-                put(name, some, values[:, :R])
-                put(f"control_{name}", some, values[:, R:])
-        put("types", rows, by_type(own[-1], traced.grid))
-        put("child_activation", rows, traced.require("child_activations"))
-        put("activations", rows, torch.cat([activations, replaced.activations]).movedim(1, 0))
+        for some, *piece in zip(labels[rows].split(PIECE), *pieces, strict=True):
+            for name, values in _measures(*piece, some).items():
+                means[name].add(values[:, :R].numpy())
+                means[f"control_{name}"].add(values[:, R:].numpy())
+        means["child_activation"].add(traced.require("child_activations").numpy())
+        kept[rows] = torch.cat([activations, replaced.activations]).movedim(1, 0)
+        types = by_type(own[-1], traced.grid)
+        for k in labels[rows].unique():
+            each, together = of_class[int(k)]
+            each.add(types[labels[rows] == k].numpy())
+            together.add(types[labels[rows] == k].double().mean(1).numpy())
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
         look(rows)
-    activations, types = each.pop("activations"), each.pop("types")  # (N, M + K, J), types: by J
-    fields = {name: mean(one, share="polarisation" in name) for name, one in each.items()}
-    present = labels.unique()
-    by_class = [types[labels == k] for k in present]
+    fields = {name: estimate(one, share="polarisation" in name) for name, one in means.items()}
+    types, together = zip(*of_class.values(), strict=True)
     return {
         **fields,
-        **_outcomes(activations, labels),
+        **_outcomes(kept, labels),
         "control_sd": fields["control_coupling_sd"],
         "controls": list(INTERVENTIONS),
-        "true_classes": present.numpy(),
-        "images_of_class": np.array([len(one) for one in by_class]),
-        "coupling": _stacked(one.double().mean(1) for one in by_class),
-        "type_coupling": _stacked(by_class),
-        "largest_activation": each["child_activation"].amax(0).numpy(),
+        "true_classes": np.array(list(of_class)),
+        "images_of_class": np.array([one.n for one in types]),
+        "coupling": _stacked(together),
+        "type_coupling": _stacked(types),
+        "largest_activation": means["child_activation"].highest,
         "prefix": prefix,
     }
 
@@ -103,33 +106,32 @@ def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:
     gain = Estimate((more - less) / n, paired_each(more, less, n), n)
     shares = [Estimate(one.mean(1), wilson_each(one.sum(1), n), n) for one in (right, changed)]
     gain.ci95[0] = shares[1].ci95[0] = 0  # of r = 1 against itself
-    true = activations[torch.arange(n), :, labels]
+    true = RunningMean(activations[torch.arange(n), :, labels].numpy())
     fields: dict[str, Any] = {}
     for name, one in (
         ("accuracy", replace(shares[0], difference=gain)),
         ("changed", shares[1]),
-        ("true_activation", mean(true, share=True)),
+        ("true_activation", estimate(true, share=True)),
     ):
         fields |= {name: one[:-K], f"control_{name}": one[-K:]}
     tied = (predicted < 0).sum(1)
     return fields | {"to_right": more[:-K], "to_wrong": less[:-K], "tied": tied}
 
 
-def mean(values: Tensor, *, share: bool = False) -> Estimate:
-    """Mean over images (N, ...) with Student's interval, NaN of one image alone.
+def estimate(one: RunningMean, *, share: bool = False) -> Estimate:
+    """Mean over images with Student's interval, NaN of one image alone.
 
     What lies in [0, 1] in every image, as a `share`, has an interval that does too.
     """
-    if len(values) == 1:
-        return Estimate(values[0].double().numpy(), np.full((*values.shape[1:], 2), np.nan), 1)
-    one = Estimate(*mean_interval(values.numpy()), len(values))
-    inside = share and values.min() >= 0 and values.max() <= 1
-    return replace(one, ci95=np.clip(one.ci95, 0, 1)) if inside else one
+    ends = one.interval()
+    if share and one.lowest.min() >= 0 and one.highest.max() <= 1:
+        ends = np.clip(ends, 0, 1)
+    return Estimate(one.mean, ends, one.n)
 
 
-def _stacked(of_classes) -> Estimate:
+def _stacked(of_classes: Iterable[RunningMean]) -> Estimate:
     """Means over the images of each class, whose numbers differ."""
-    return replace(stack(mean(one, share=True) for one in of_classes), n=None)
+    return replace(stack(estimate(one, share=True) for one in of_classes), n=None)
 
 
 def _is_prefix(model, few: Tensor, most: int, iterations: int) -> bool:

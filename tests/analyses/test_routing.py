@@ -11,7 +11,7 @@ from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
-from capsviz.statistics.intervals import paired_interval, wilson
+from capsviz.statistics.intervals import RunningMean, paired_interval, wilson
 from capsviz.tracing import control_couplings, measures, trace
 
 NAMES = ["a", "b", "c"]
@@ -310,11 +310,10 @@ def test_more_iterations_can_be_asked_for_than_the_network_has(foreign, tiny_ima
 
 
 def test_the_interval_of_a_mean_of_what_lies_in_0_to_1_does_too():
-    values = torch.tensor([0.01, 0.0, 0.4])
-    mean, share = survey.mean(values), survey.mean(values, share=True)
+    values, wider = (RunningMean(np.array([0.01, 0.0, most])) for most in (0.4, 1.4))
+    mean, share = survey.estimate(values), survey.estimate(values, share=True)
     assert mean.low < 0 and share.low == 0 and share.high == mean.high
-    wider = torch.tensor([0.01, 0.0, 1.4])
-    assert survey.mean(wider, share=True).low == survey.mean(wider).low < 0
+    assert survey.estimate(wider, share=True).low == survey.estimate(wider).low < 0
 
 
 def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics.intervals import (
+    RunningMean,
     mean_interval,
     paired_each,
     paired_interval,
@@ -65,6 +66,18 @@ def test_the_interval_of_a_mean_is_that_of_scipy():
     expected = ttest_1samp(values, 0).confidence_interval(0.95)
     np.testing.assert_allclose(ends, np.stack([expected.low, expected.high], 1))
     np.testing.assert_allclose(mean, values.mean(0))
+
+
+def test_a_mean_of_batches_is_that_of_all_values_and_loses_no_digits():
+    values = 1e8 + np.random.default_rng(0).normal(size=(40, 3))
+    running = RunningMean(values[:7])
+    for batch in (values[7:8], values[8:31], values[31:]):
+        running.add(batch)
+    mean, ends = values.mean(0), mean_interval(values - 1e8)[1]
+    np.testing.assert_allclose(running.mean, mean, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(running.interval() - 1e8, ends, rtol=0, atol=1e-7)
+    assert (running.lowest == values.min(0)).all() and (running.highest == values.max(0)).all()
+    assert running.n == 40 and np.isnan(RunningMean(values[:1]).interval()).all()
 
 
 @pytest.mark.parametrize("counts", [(5, 3), (-1, 3)])
