@@ -228,6 +228,7 @@ def evaluate(
         here = measure.observe(network, images)
         elsewhere = known if network is model else measure.observe(network, others.images)
         usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
+        del elsewhere
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
         favourite = measure.favourites(here.couplings)
         sources, explained = measure.with_class(network, images, labels, counts)

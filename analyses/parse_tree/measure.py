@@ -60,7 +60,8 @@ SOURCES = {  # whose variance goes with the class, and the parts of a trace that
     "their activations": "child_activations",
     "pixels": "images",
 }
-BLOCK = 50  # resamples at a time, or half as many images with votes
+BLOCK = 50  # resamples at a time
+OF_VOTES = 16  # images with votes in double precision at a time
 NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 
 
@@ -178,7 +179,7 @@ def with_class(
     hot = one_hot(labels).double()
 
     def look() -> Iterator[tuple[str, Tensor, Tensor]]:  # one part at a time in double
-        for rows in torch.arange(len(images)).split(BLOCK // 2):
+        for rows in torch.arange(len(images)).split(OF_VOTES):
             traced = trace(model, images[rows], keep=keep)
             for name, part in parts.items():
                 value = traced.require(part)
