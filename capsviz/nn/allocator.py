@@ -11,7 +11,7 @@ from pathlib import Path
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
-GROWTH_BYTES = 256 << 20  # of a process, after which a step of a progress bar trims
+GROWTH_BYTES = 128 << 20  # of a process, after which a step of a progress bar trims
 LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # of a block that goes back at once, and of these
 _kept, _least = False, 0
 
