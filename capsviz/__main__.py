@@ -1,6 +1,6 @@
 """`python -m capsviz`."""
 
-from capsviz.cli import main
+from capsviz.cli import run
 
 if __name__ == "__main__":
-    main(prog_name="capsviz")
+    run()

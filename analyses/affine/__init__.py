@@ -72,6 +72,8 @@ class Affine(Analysis):
         from capsviz.analyses.affine import measure
         from capsviz.data.affnist_like import apply
         from capsviz.statistics.comparison import draw_resamples
+        from capsviz.tracing import right
+        from capsviz.transforms.augment import to_float
 
         trained_px = _trained_px(inputs) if trained_px is None else trained_px
         if trained_px is None:
@@ -84,12 +86,14 @@ class Affine(Analysis):
         within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
         measure.check(within, trained_px)
         models = list(networks.values())
-        right = [measure.right(models, apply(images, one, fill), labels) for one in progress(drawn)]
-        plain = measure.right(models, images, labels)
+        hits = [
+            right(models, to_float(apply(images, one, fill)), labels) for one in progress(drawn)
+        ]
+        plain = right(models, to_float(images), labels)
         examples, shifts_px = measure.examples(images, drawn, within, fill)
         return Result(
             networks=list(networks),
-            **measure.statistics(plain, np.stack(right, 1), within, counts),
+            **measure.statistics(plain, np.stack(hits, 1), within, counts),
             trained_px=float(trained_px),
             share_inside=float(within.mean()),
             examples=examples,

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from capsviz.data import affnist_like
 from capsviz.data.affnist_like import Transforms
-from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
 from capsviz.statistics.estimate import Estimate, less, stack, to_first
-from capsviz.tracing import scores
 from capsviz.transforms import Fill
-from capsviz.transforms.augment import to_float, to_uint8
+from capsviz.transforms.augment import to_uint8
 
 SHOWN = 5  # pictures of an image at most, with the original
 ROOM = 0.2  # share of a side by which images are shifted that do not keep their foreground
@@ -58,12 +56,6 @@ def check(within: np.ndarray, trained_px: float) -> None:
                 f"fewer than 2 images have a variant {side} shifts of {trained_px:g} pixels: "
                 "change --within, ask for more variants, or take images with an empty border"
             )
-
-
-def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Return which uint8 images (N, C, H, W) each network classifies correctly: (K, N)."""
-    shown = to_float(images)
-    return np.stack([(predict(scores(model, shown)) == labels).numpy() for model in models])
 
 
 def statistics(plain, changed, within, counts) -> dict[str, Estimate]:

@@ -16,12 +16,11 @@ from capsviz.experiments import attacks
 from capsviz.experiments.attacks import LOSSES, Ball
 from capsviz.files import write_bytes
 from capsviz.inputs.samples import other_images
-from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images
 from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
 from capsviz.statistics.detection import threshold
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import LENGTH, score_name, scores
+from capsviz.tracing import LENGTH, right, score_name, scores
 from capsviz.tracing.network import abilities
 
 FIRST = 16  # images of each attack that come first: they tell how long the others take
@@ -51,7 +50,7 @@ class Work:
         check_images(images)
         attacks.check(plan.eps, plan.steps, plan.norm)
         self.networks, self.images, self.labels, self.plan = networks, images, labels, plan
-        self.right = {k: _right(one, images, labels) for k, one in networks.items()}
+        self.right = {k: right([one], images, labels)[0] for k, one in networks.items()}
         for k, model in networks.items():
             attacks.require_steady(model, images)
             if not self.right[k].any():
@@ -211,7 +210,7 @@ class Work:
             for place, image in zip(new.tolist(), made.images.cpu(), strict=True):
                 self.transferred[ball, restart, place] = image
         images = torch.stack([self.transferred[ball, restart, place] for place in keys])
-        fooled = torch.from_numpy(~_right(model, images, labels))
+        fooled = torch.from_numpy(~right([model], images, labels)[0])
         unseen = torch.full((self.plan.steps + 1, len(places)), torch.nan)
         when = torch.where(fooled, self.plan.steps, -1)
         return attacks.Found(images, fooled, when, unseen, torch.zeros_like(fooled))
@@ -319,10 +318,6 @@ def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iter
                     f"{late[k, a]:.1%} of images fell in the last tenth of {name} in {network}: "
                     "more steps would fool more"
                 )
-
-
-def _right(model, images, labels) -> np.ndarray:
-    return (predict(scores(model, images)) == labels).numpy()
 
 
 def _digest(tensors) -> str:

@@ -1,7 +1,4 @@
-"""Does routing assign parts to the wholes that they belong to? Scored on `assemblies`.
-
-`capsviz binding --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Does routing assign parts to the wholes that they belong to? Scored on `assemblies`."""
 
 from __future__ import annotations
 

@@ -88,6 +88,7 @@ class Corrupt(Analysis):
         """Corrupt every image (N, C, H, W) in every way, each by draws of its own."""
         from capsviz.analyses.corrupt import measure
         from capsviz.statistics.comparison import draw_resamples
+        from capsviz.tracing import right
         from capsviz.transforms import MNIST_C
         from capsviz.transforms.augment import to_uint8
         from capsviz.transforms.corruptions import choose
@@ -105,11 +106,11 @@ class Corrupt(Analysis):
             generated = OTHERS
         counts = draw_resamples(len(images), seed=seed)
         read = measure.published(inputs, len(images)) if mnist_c else None
-        clean = measure.wrong_answers(networks, images, labels)
+        clean = ~right(networks.values(), images, labels)
         examples, wrong = [to_uint8(images[0])], np.empty((len(names), *clean.shape), bool)
         for c, name in enumerate(progress(names)):
             changed = measure.generate(name, images, seed, severity) if read is None else read(name)
-            wrong[c] = measure.wrong_answers(networks, changed, labels)
+            wrong[c] = ~right(networks.values(), changed, labels)
             examples.append(to_uint8(changed[0]))
         return Result(
             networks=list(networks),

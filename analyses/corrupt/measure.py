@@ -9,10 +9,8 @@ from torch import Tensor
 
 from capsviz import data
 from capsviz.inputs.opening import Inputs
-from capsviz.nn.functional import predict
 from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import scores
 from capsviz.transforms import corruptions, imagenet_c
 
 
@@ -37,12 +35,6 @@ def published(inputs, n: int):
         return Inputs(inputs.model, part, inputs.source).images(n)[0]
 
     return read
-
-
-def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Return which images (K, N) each network misclassifies."""
-    wrong = [predict(scores(model, images)) != labels for model in models.values()]
-    return np.stack([one.numpy() for one in wrong])
 
 
 def statistics(clean, wrong, counts) -> dict[str, Estimate]:

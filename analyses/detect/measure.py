@@ -17,7 +17,7 @@ from capsviz.pictures.prediction import find
 from capsviz.statistics.detection import told_apart
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import decode, trace
-from capsviz.tracing.outputs import distance, require_reconstruction
+from capsviz.tracing.outputs import distance
 from capsviz.transforms import Fill, warps
 from capsviz.transforms.augment import to_uint8
 
@@ -59,7 +59,7 @@ def of_validation(model, images: Tensor) -> tuple[np.ndarray, Tensor]:
     """Return distances (N,) of images to the winning capsule's reconstruction, and averages
     (J, C, H, W) of the images of each predicted class, of all where are none."""
     traced = trace(model, images, keep=("reconstruction", "lengths"))
-    far = distance(images, require_reconstruction(traced.reconstruction)).numpy()
+    far = distance(images, traced.require("reconstruction")).numpy()
     lengths = traced.require("lengths")
     won = predict(lengths)
     alike = [images[won == j] if (won == j).any() else images for j in range(lengths.shape[1])]

@@ -1,7 +1,4 @@
-"""Do poses follow a transformation of the image, and can its size be predicted from them?
-
-`capsviz equivariance --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Do poses follow a transformation of the image, and can its size be predicted from them?"""
 
 from capsviz.analyses.equivariance.affine import REACH, AffineMaps, Result
 from capsviz.analyses.equivariance.law import Law, Laws

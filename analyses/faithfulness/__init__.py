@@ -1,7 +1,4 @@
-"""Test whether the routing map is faithful: does the class score fall without its pixels?
-
-`capsviz faithfulness --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Test whether the routing map is faithful: does the class score fall without its pixels?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which capsule types, positions and pose dimensions does the prediction need?
-
-`capsviz importance --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Which capsule types, positions and pose dimensions does the prediction need?"""
 
 from __future__ import annotations
 

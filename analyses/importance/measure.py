@@ -1,14 +1,6 @@
 """Measures of `importance`: a network without some of its children, or dimensions of their poses.
 
-Where a network's children can be routed again (`tracing.routes_again`), those that are left out are
-zero vectors with activation zero, and the others are routed without them. In other networks the
-couplings of those left out are zero, and the others keep theirs.
-
-Dictionaries are of Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298). Couplings are
-rounded to K levels from 0 to 1, evenly apart. The key of an image is the rounded couplings of all
-children to the predicted class. The dictionary of a class counts the keys of the images that are
-classified as it. Its entropy in bits is log2 of an effective number of parse trees, and cannot
-exceed log2 of the number of images.
+Dictionaries are of Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298).
 """
 
 from __future__ import annotations
@@ -27,7 +19,7 @@ from capsviz import checkpoint
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z
-from capsviz.tracing import CHUNK_IMAGES, extent, inference, routes_again, trace, under_couplings
+from capsviz.tracing import CHUNK_IMAGES, abilities, extent, inference, trace, under_couplings
 from capsviz.tracing.evidence import has_places
 from capsviz.tracing.many import last_couplings, require_all_to_all, winners
 from capsviz.tracing.rerouting import chunks
@@ -59,14 +51,14 @@ def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
     traced = trace(model, images[:1], keep=("couplings",))
     couplings = traced.require("couplings")
     require_all_to_all(couplings)
-    if not routes_again(model):
+    if not abilities(model).routes_again:
         trace(model, images[:1], keep=("lengths",), couplings=couplings[-1])
     return traced.grid
 
 
 def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]]:
     """Rows and state, a chunk after the other."""
-    if routes_again(model):
+    if abilities(model).routes_again:
         for rows, primary, active in chunks(model, images, progress):
             norms = primary.norm(dim=2)
             norms = norms if active is None else norms * active
@@ -242,7 +234,7 @@ def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str
         "change": change,
         "control": control,
         "grid": grid,
-        "how": ROUTED if routes_again(model) else KEPT,
+        "how": ROUTED if abilities(model).routes_again else KEPT,
         "extent_px": extent(model) if has_places(grid) else None,
     }
 
@@ -286,7 +278,7 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
         "first": first,
         "orders": list(ORDERS),
         "grid": grid,
-        "how": ROUTED if routes_again(model) else KEPT,
+        "how": ROUTED if abilities(model).routes_again else KEPT,
         "others": others.name,
         **_dictionaries(model, images, labels, counts, seed, generator),
     }

@@ -1,7 +1,4 @@
-"""Do primary capsules choose their class by the image, by position, or always the same?
-
-`capsviz parse-tree --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Do primary capsules choose their class by the image, by position, or always the same?"""
 
 from __future__ import annotations
 
@@ -345,13 +342,13 @@ class Epochs(Analysis):
 def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Trajectory:
     """Follow capsules over (epoch, network), in order; ValueError without capsules of capsviz."""
     from capsviz.analyses.parse_tree import measure
-    from capsviz.tracing import routes_again
+    from capsviz.tracing import abilities
     from capsviz.tracing.rerouting import child_gradients
 
     images, labels, n = images.cpu(), labels.cpu(), len(images)
     counts, rows = draw_resamples(n, seed=seed), []
     for epoch, model in networks:
-        if not routes_again(model):
+        if not abilities(model).routes_again:
             raise ValueError("the networks of this run have no capsules, so none can die")
         squares, most, correct = child_gradients(model, images, labels)
         norms = squares.mean(0).sqrt().numpy()

@@ -15,7 +15,7 @@ from torch import Tensor
 from capsviz.statistics import detection
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, less, stack, to_first
-from capsviz.tracing import abilities, decode, evidence, reconstructs, scores, trace
+from capsviz.tracing import abilities, decode, evidence, scores, trace
 from capsviz.tracing.outputs import distance
 
 Broken = tuple[Tensor, Tensor | None]  # images, and from which other image (N,) a part was taken
@@ -102,7 +102,7 @@ def suspicion(networks: Mapping, images: Tensor):
     """
     values, labels = [], []
     for name, model in networks.items():
-        if reconstructs(model):
+        if abilities(model).decodes:
             traced = trace(model, images, keep=("lengths", "reconstruction"))
             values.append(1 - traced.require("lengths").amax(1))
             values.append(distance(images, traced.require("reconstruction")))
@@ -180,7 +180,7 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         pairs = [torch.stack(pair).numpy() for pair in zip(*pairs, strict=True)]
         return stack([compare_means(pair, counts, shares=False) for pair in pairs], axis=1)
 
-    if reconstructs(model):
+    if abilities(model).decodes:
         traced = trace(model, images, keep=("poses", "lengths"))
         winner, poses = traced.require("lengths").argmax(1), traced.require("poses")[-1]
         own = poses[torch.arange(len(poses)), winner]

@@ -1,7 +1,4 @@
-"""Which of slant, width, thickness and position does a pose encode? Probes, and paths.
-
-`capsviz probes --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Which of slant, width, thickness and position does a pose encode? Probes, and paths."""
 
 from __future__ import annotations
 

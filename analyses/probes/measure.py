@@ -25,7 +25,7 @@ from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.statistics.runs import fields_over_draws
 from capsviz.statistics.words import untrained_of
-from capsviz.tracing import decode, features, parents, reconstructs, score_name, scores, trace
+from capsviz.tracing import abilities, decode, features, parents, score_name, scores, trace
 from capsviz.tracing.many import of_like_class
 from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_uint8
@@ -194,7 +194,7 @@ def evaluate(
     if rare := data.n - measured:
         notes.append(f"{rare} of {data.n} images are predicted as a class that is too rare")
     decoded: dict[str, Any] = {}
-    if reconstructs(model):
+    if abilities(model).decodes:
         real = None if fit_images is None else (fit_images.cpu(), fit_labels.cpu())
         back = cycle(model, images.cpu(), seed=seed)
         led = along(model, images.cpu(), real, seed=seed, progress=progress)

@@ -64,13 +64,13 @@ class Rotate(Analysis):
         import torch
 
         from capsviz.nn.functional import predict, reconstruction_loss
-        from capsviz.tracing import reconstructs, score_name, scores, trace
+        from capsviz.tracing import abilities, score_name, scores, trace
         from capsviz.transforms.augment import to_uint8
         from capsviz.transforms.warps import rotate, sizes
 
         degrees, decoded = sizes("rotation", start, stop, step), None
         rotated = rotate(image.cpu().float(), torch.from_numpy(degrees), fill).clamp(0, 1)
-        if reconstructs(network):
+        if abilities(network).decodes:
             traced = trace(network, rotated, keep=("lengths", "reconstruction"))
             lengths = traced.require("lengths")
             decoded = traced.require("reconstruction").float()

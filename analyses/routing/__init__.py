@@ -1,7 +1,4 @@
-"""Heat maps of the couplings: which capsules feed which class, and with what effect?
-
-`capsviz routing --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Heat maps of the couplings: which capsules feed which class, and with what effect?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which class do couplings carry? One image's votes, another image's couplings.
-
-`capsviz transplant --explain` prints the method, what to see, and what not to conclude.
-"""
+"""Which class do couplings carry? One image's votes, another image's couplings."""
 
 from capsviz.analyses.transplant.pairs import OnePair, OverPairs, Result, Statistics
 from capsviz.analyses.transplant.pairs_by_dose import ByDose, Doses

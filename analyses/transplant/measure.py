@@ -31,7 +31,6 @@ from capsviz.tracing import (
     fit_at_a_time,
     from_children,
     images_at_a_time,
-    reconstructs,
     trace,
     under_couplings,
 )
@@ -70,7 +69,7 @@ def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dic
     require_all_to_all(couplings)
     own, uniform = couplings[-1], even_couplings(couplings)
     shuffled = control_couplings("shuffled", own[None], torch.Generator().manual_seed(seed))[-1]
-    decodes = reconstructs(model)
+    decodes = abilities(model).decodes
     keep = ("lengths", "reconstruction") if decodes else ("lengths",)
     mixed = [
         trace(model, images, keep=keep, couplings=one, iterations=iterations)

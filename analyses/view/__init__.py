@@ -170,10 +170,10 @@ def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | No
     """
     import torch
 
-    from capsviz.tracing import decode, reconstructs
+    from capsviz.tracing import abilities, decode
     from capsviz.transforms.augment import to_uint8
 
-    if not reconstructs(model):
+    if not abilities(model).decodes:
         return None
     changed = torch.from_numpy(poses.copy())[None]
     changed[0, capsule] += torch.tensor(changes, dtype=changed.dtype)

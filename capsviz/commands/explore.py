@@ -64,4 +64,3 @@ def command(port, host, browser, **chosen):
     if not serve.is_alone(host):
         click.echo(serve.INVITATION.format(port=port))
     blocks.block_thread()
-    serve.end()

@@ -27,7 +27,7 @@ from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating, trace
 from capsviz.tracing.forward import images_at_a_time
 from capsviz.tracing.network import abilities
-from capsviz.tracing.outputs import activations_and_distance, distance, require_reconstruction
+from capsviz.tracing.outputs import activations_and_distance, distance
 from capsviz.tracing.record import last_activations
 
 TINY = 1e-12
@@ -224,8 +224,8 @@ def on_detector(model: Any, threshold: float = -math.inf) -> Look:
 
 def distances(model: Any, images: Tensor) -> np.ndarray:
     """Return the L2 distance (N,) of images to the winning capsule's reconstruction."""
-    reconstruction = trace(model, images, keep=("reconstruction",)).reconstruction
-    return distance(images, require_reconstruction(reconstruction)).numpy()
+    traced = trace(model, images, keep=("reconstruction",))
+    return distance(images, traced.require("reconstruction")).numpy()
 
 
 def apgd(

@@ -1,6 +1,5 @@
 """Serve the page: offline, without analytics, until Ctrl+C; on this machine unless asked."""
 
-import atexit
 import errno
 import ipaddress
 import os
@@ -9,7 +8,6 @@ import socket
 import sys
 import webbrowser
 from pathlib import Path
-from typing import NoReturn
 
 from capsviz import discovery
 from capsviz.explorer.gate import LARGEST_MB, Gate
@@ -107,15 +105,3 @@ def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str
     if browser:
         webbrowser.open(address)
     return address
-
-
-def end() -> NoReturn:
-    """End the process now, though a visitor's request may still be computed.
-
-    In order, Python would stop that thread in the midst of PyTorch, which aborts the process
-    ("terminate called without an active exception").
-    """
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

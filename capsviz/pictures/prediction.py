@@ -13,7 +13,7 @@ from capsviz import pictures
 from capsviz.nn.functional import reconstruction_loss
 from capsviz.pictures import opening, strokes
 from capsviz.statistics.detection import Limits
-from capsviz.tracing import abilities, images_at_a_time, reconstructs, scores, trace
+from capsviz.tracing import abilities, images_at_a_time, scores, trace
 from capsviz.tracing.outputs import distance as distance_of
 
 BATCH = 64  # pictures at a time, at most
@@ -51,7 +51,7 @@ def predict(
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
     decoded = None
-    if reconstructs(model):
+    if abilities(model).decodes:
         traced = trace(model, images, keep=("lengths", "reconstruction"))
         lengths, decoded = traced.require("lengths"), traced.require("reconstruction")
         errors = reconstruction_loss(traced.images, decoded).tolist()

@@ -25,8 +25,8 @@ from capsviz.tracing.network import inference as inference
 from capsviz.tracing.outputs import LENGTH as LENGTH
 from capsviz.tracing.outputs import decode as decode
 from capsviz.tracing.outputs import features as features
-from capsviz.tracing.outputs import reconstructs as reconstructs
 from capsviz.tracing.outputs import require_decoder as require_decoder
+from capsviz.tracing.outputs import right as right
 from capsviz.tracing.outputs import score_name as score_name
 from capsviz.tracing.outputs import scores as scores
 from capsviz.tracing.record import KEEP as KEEP
@@ -34,6 +34,5 @@ from capsviz.tracing.record import Trace as Trace
 from capsviz.tracing.rerouting import from_children as from_children
 from capsviz.tracing.rerouting import parents as parents
 from capsviz.tracing.rerouting import parents_under as parents_under
-from capsviz.tracing.rerouting import routes_again as routes_again
 from capsviz.tracing.rerouting import under_couplings as under_couplings
 from capsviz.tracing.verification import verify as verify

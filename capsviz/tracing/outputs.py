@@ -1,10 +1,13 @@
 """Scores, features and reconstructions of images, by networks with capsules or without."""
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.needs import require
@@ -15,21 +18,14 @@ from capsviz.tracing.rerouting import parents
 LENGTH = "capsule length"
 
 
-def reconstructs(model: Any) -> bool:
-    """Return whether a network has capsules and a decoder for them."""
-    return abilities(model).decodes
-
-
 def require_decoder(model: Any) -> None:
     """Raise ValueError for a network without a decoder, before anything is computed."""
     require(model, ("decode",), "a reconstruction")
 
 
-def require_reconstruction(reconstruction: Tensor | None) -> Tensor:
-    """Return a reconstruction; raise ValueError if the network made none."""
-    if reconstruction is None:
-        raise ValueError("this network has no decoder, so there is no reconstruction to compare")
-    return reconstruction
+def right(models: Iterable, images: Tensor, labels: Tensor) -> np.ndarray:
+    """Return which images (N, C, H, W) each of K networks classifies correctly: (K, N) bool."""
+    return torch.stack([predict(scores(one, images)) == labels for one in models]).numpy()
 
 
 def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
@@ -122,9 +118,8 @@ def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor
     is suspect. Gradients reach the images, unless they are switched off. ValueError for a network
     without capsules or without a decoder.
     """
-    require(model, ("poses",), "the distance to a reconstruction")
+    require(model, ("poses", "decode"), "the distance to a reconstruction")
     parts = model.look(images, keep=("lengths", "reconstruction"))
-    reconstruction = require_reconstruction(parts.get("reconstruction"))
     activations = last_activations(parts)
     assert activations is not None
-    return activations, distance(images, reconstruction)
+    return activations, distance(images, parts["reconstruction"])

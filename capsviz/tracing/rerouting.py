@@ -22,18 +22,13 @@ from capsviz.tracing.record import require_finite_parts
 from capsviz.tracing.verification import verify_once
 
 
-def routes_again(model) -> bool:
-    """Return whether a network's children can be routed again without its stem."""
-    return abilities(model).routes_again
-
-
 def parents(model, images: Tensor) -> Parents:
     """Return poses (N, J, E) and activations (N, J) of the classes, after the last iteration.
 
     They are those of a trace, within rounding; no votes are made where a routing can do without.
     NotFiniteError for poses or activations that are NaN or infinite.
     """
-    if not routes_again(model):
+    if not abilities(model).routes_again:
         traced = trace(model, images, keep=("poses", "lengths"))
         return Parents(traced.require("poses")[-1], traced.require("lengths"))
     images = inputs_of(model, images)
@@ -62,7 +57,7 @@ def parents_under(
     """
     images = inputs_of(model, images)
     _check(several)
-    if not routes_again(model):
+    if not abilities(model).routes_again:
         keep = ("poses", "lengths") if with_poses else ("lengths",)
         traced = [
             trace(model, images, keep=keep, couplings=one, iterations=iterations)

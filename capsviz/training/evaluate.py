@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from capsviz.data import Dataset
 from capsviz.nn.functional import margin_loss, multi_hot, predict, reconstruction_loss
 from capsviz.statistics.intervals import wilson
-from capsviz.tracing import images_at_a_time, inference, reconstructs
+from capsviz.tracing import abilities, images_at_a_time, inference
 from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
 
@@ -116,7 +116,7 @@ def evaluate(
             winners = longest(output.lengths, labels.shape[1])
             answers.append(winners.cpu())
             margins.append(margin_loss(output.lengths, multi_hot(labels, classes)).cpu())
-            if reconstructs(model):
+            if abilities(model).decodes:
                 alone = images[:, None]
                 if dataset.parts is not None:
                     alone = to_float(dataset.parts[batch].to(device))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.data import Dataset
-from capsviz.tracing import inference, reconstructs
+from capsviz.tracing import abilities, inference
 from capsviz.training.evaluate import longest
 from capsviz.transforms.augment import to_float
 
@@ -84,7 +84,7 @@ def reconstructions(model, images: Tensor, objects: int = 1) -> Tensor | None:
     If an image shows several things, the reconstruction of the longest capsule comes first. Images
     that are neither grey nor RGB are reduced to their first channel.
     """
-    if not reconstructs(model):
+    if not abilities(model).decodes:
         return None
     with inference(model):
         images = images.to(next(model.parameters()).device)

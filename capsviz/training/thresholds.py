@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from capsviz import data
 from capsviz.statistics import detection
 from capsviz.statistics.detection import Limits
-from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
+from capsviz.tracing import abilities, images_at_a_time, scores, trace
 from capsviz.tracing.outputs import distance as distance_of
 from capsviz.transforms.augment import to_float
 
@@ -35,7 +35,7 @@ def thresholds(model: nn.Module, validation: data.Dataset) -> dict:
 
 
 def _measures(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
-    if not reconstructs(model):
+    if not abilities(model).decodes:
         return {"length": scores(model, images).amax(1)}
     traced = trace(model, images, keep=("lengths", "reconstruction"))
     distance = distance_of(images.cpu(), traced.require("reconstruction"))

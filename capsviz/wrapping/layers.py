@@ -20,7 +20,17 @@ import torch
 from numpy import broadcast_shapes  # torch's is several times as slow
 from torch import Tensor
 
-from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
+from capsviz.wrapping.flow import (
+    SUMS,
+    Flow,
+    Port,
+    Roles,
+    Step,
+    arrange,
+    axes_after,
+    is_view,
+    varying,
+)
 from capsviz.wrapping.leaves import replaced
 from capsviz.wrapping.recorder import Event, inputs_of
 
@@ -58,25 +68,17 @@ class Product:
 
     def weights(self, inputs) -> Tensor:
         """Return the input at `position`, in the frame."""
-        return self._framed(inputs[self.position], self.operands[self.position])
+        return arrange(inputs[self.position], tuple(self.operands[self.position]), self.frame)
 
     def others(self, inputs) -> Tensor:
         """Return the product of the other inputs, in the frame."""
         rest = [k for k in range(len(inputs)) if k != self.position]
         operands = [self.operands[k] for k in rest]
         if len(rest) == 1 and set(operands[0]) <= set(self.frame):
-            return self._framed(inputs[rest[0]], operands[0])
+            return arrange(inputs[rest[0]], tuple(operands[0]), self.frame)
         kept = "".join(k for k in self.frame if k in set("".join(operands)))
         made = torch.einsum(",".join(operands) + "->" + kept, *(inputs[k] for k in rest))
-        return self._framed(made, kept)
-
-    def _framed(self, tensor: Tensor, own: str) -> Tensor:
-        tensor = _full(tensor, own)
-        tensor = tensor.permute([own.index(k) for k in self.frame if k in own])
-        for axis, letter in enumerate(self.frame):
-            if letter not in own:
-                tensor = tensor.unsqueeze(axis)
-        return tensor
+        return arrange(made, tuple(kept), self.frame)
 
     def with_weights(self, function, args, kwargs, weights: Tensor):
         """Call the event with other weights, given in the frame."""
@@ -86,15 +88,10 @@ class Product:
             return function(*replaced(args, new), **replaced(kwargs, new))
         keep = [k for k, n in enumerate(weights.shape) if n > 1 or self.frame[k] in own]
         operands = list(self.operands)
-        inputs = [_full(tensor, letters) for tensor, letters in zip(inputs, operands, strict=True)]
+        inputs = [arrange(one, tuple(k), k) for one, k in zip(inputs, operands, strict=True)]
         operands[self.position] = "".join(self.frame[k] for k in keep)
         inputs[self.position] = weights.reshape([weights.shape[k] for k in keep])
         return torch.einsum(",".join(operands) + "->" + self.output, *inputs)
-
-
-def _full(tensor: Tensor, letters: str) -> Tensor:
-    """Return a tensor with all its axes: a squeeze() may have lost those of a batch of one."""
-    return tensor.reshape((1,) * (len(letters) - tensor.dim()) + tuple(tensor.shape))
 
 
 def product(event: Event, position: int) -> Product | None:

@@ -468,7 +468,7 @@ def test_the_link_for_a_class_comes_with_how_to_send_it(monkeypatch):
     blocks = SimpleNamespace(block_thread=lambda: None)
     page = SimpleNamespace(Page=lambda choice: SimpleNamespace(blocks=blocks))
     monkeypatch.setitem(sys.modules, "capsviz.explorer.page", page)
-    for name, result in {"load_gradio": 0, "end": 0, "launch": "LINK", "free_port": 7}.items():
+    for name, result in {"load_gradio": 0, "launch": "LINK", "free_port": 7}.items():
         monkeypatch.setattr(serve, name, lambda *more, result=result, **named: result)
     for host, said in ((serve.HOST, ""), (serve.EVERYWHERE, f"{serve.INVITATION}\n")):
         done = command_line.run("explore", "--checkpoint", "digits", "--host", host)
@@ -543,9 +543,9 @@ def test_rate_number_and_size_of_requests_are_limited(monkeypatch):
 
 
 COMPUTING = """
-import atexit, threading, time
+import atexit, sys, threading, time
 import torch
-from capsviz.explorer import serve
+from capsviz import cli
 
 def compute():
     torch.set_num_threads(1)
@@ -559,13 +559,14 @@ atexit.register(print, "cleared")
 threading.Thread(target=compute, daemon=True).start()
 begun.wait()
 time.sleep(0.05)
-serve.end()
+cli.main = lambda **_: sys.exit(3)
+cli.run()
 """
 
 
 def test_it_ends_in_order_while_a_request_is_computed():
     done = subprocess.run([sys.executable, "-c", COMPUTING], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "cleared\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "cleared\n", "")
 
 
 def test_couplings_that_do_not_sum_to_1_are_not_called_uniform(networks):

@@ -99,20 +99,6 @@ def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -
     return {"final_temperature": parents / slots if final is None else final}
 
 
-def _stored(module: nn.Module, state: dict, prefix: str, *_) -> None:
-    """Name what batch norm has seen as files do: not by its layer, but as `norms` by number."""
-    for name in [name for name in state if ".norm." in name.removeprefix(prefix)]:
-        _, number, _, rest = name.removeprefix(prefix).split(".", 3)
-        state[f"{prefix}norms.{number}.{rest}"] = state.pop(name)
-
-
-def _opened(module: nn.Module, state: dict, prefix: str, *_) -> None:
-    """Turn the names of `_stored` back."""
-    for name in [name for name in state if name.startswith(f"{prefix}norms.")]:
-        _, number, rest = name.removeprefix(prefix).split(".", 2)
-        state[f"{prefix}layers.{number}.norm.{rest}"] = state.pop(name)
-
-
 class MatrixCapsNet(ClassPoses):
     """Figure 1 of the paper, with a decoder if it is asked for.
 
@@ -163,10 +149,9 @@ class MatrixCapsNet(ClassPoses):
             ),
         )
         if routing.norms_parents(config.routing):
-            for layer in self.layers:
-                layer.norm = ParentNorm(layer.parent_types)
-            self.register_state_dict_post_hook(_stored)
-            self.register_load_state_dict_pre_hook(_opened)
+            self.norms = nn.ModuleList(ParentNorm(layer.parent_types) for layer in self.layers)
+            for layer, norm in zip(self.layers, self.norms, strict=True):
+                vars(layer)["norm"] = norm  # used there, registered and stored here alone
         self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:
