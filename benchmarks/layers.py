@@ -21,7 +21,7 @@ from benchmarks import RESULTS
 from benchmarks.clock import about, interleaved, peak_bytes, python
 from capsviz.files import write_text
 from capsviz.nn import routing
-from capsviz.nn.class_capsules import ClassCapsules
+from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.computation import literal
 
 RESULT = RESULTS / "layers.json"
@@ -35,7 +35,7 @@ TRIMMED = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "1
 def step(name: str, *, by_votes: bool = False):
     """Return a function that runs the layer forward and backward."""
     torch.manual_seed(0)
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name)
+    layer = CapsuleLayer((I, 1, 1), J, child_pose=(D,), parent_pose=(E,), routing=name)
     children = (0.3 * torch.randn(B, I, D)).requires_grad_()
     toward = torch.randn(B, J, E)
 

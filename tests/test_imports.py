@@ -38,9 +38,7 @@ UNKNOWN_TO_ANALYSES = (
     "routing",
     "links",
     "children",
-    "class_capsules",
     "capsule_layer",
-    "routing_layer",
     "decoders",
     "models",
 )

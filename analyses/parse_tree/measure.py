@@ -313,7 +313,7 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
     """Return copies of a network with the `RANDOM` matrices, of the s.d. of its own ones.
 
     Those of each child its own, and one for all children of a type, wherever they are. ValueError
-    for class capsules without matrices as those of `capsviz.nn.ClassCapsules`.
+    for class capsules without matrices as those of `capsviz.nn.capsule_layer`.
     """
     known = dict(model.capsules.named_parameters()) if abilities(model).routes_again else {}
     weight, positions = known.get("weight"), grid[1] * grid[2]

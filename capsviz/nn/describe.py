@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
-from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 from capsviz.nn.routing import Parents
 
@@ -93,12 +92,9 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
 
     for name, module in model.named_modules():
         module.register_forward_hook(partial(note, name))
-        if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
-            _, J, E, _ = module.weight.shape
-            module.couple = partial(_parents, J, E)  # type: ignore[method-assign]
-        elif isinstance(module, CapsuleLayer):
+        if isinstance(module, CapsuleLayer):  # counted by formula: any routing, and none is run
             of_layer = partial(_parents, prod(module.grid), prod(module.pose_shape))
-            module.forward = of_layer  # type: ignore[method-assign]
+            module.couple = module.forward = of_layer  # type: ignore[method-assign]
     with FlopCounterMode(display=False) as counter, torch.no_grad(), literal():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:
@@ -107,7 +103,7 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
     layers = []
     for name, module in model.named_modules():
         own = sum(p.numel() for p in module.parameters(recurse=False))
-        if isinstance(module, ClassCapsules | CapsuleLayer):
+        if isinstance(module, CapsuleLayer):
             layers += _capsules(name, module)
         elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
             counted = operations.get(f"{type(model).__name__}.{name}")
@@ -121,12 +117,10 @@ def _parents(J: int, E: int, children: Tensor, activations=None, couplings=None)
     return Parents(children.new_empty(len(children), J, E), children.new_empty(len(children), J))
 
 
-def _capsules(name: str, module: ClassCapsules | CapsuleLayer) -> list[Layer]:
+def _capsules(name: str, module: CapsuleLayer) -> list[Layer]:
     """Votes, then routing: a sum over children in each iteration, an agreement between two."""
-    _, J, E, D = module.weight.shape
-    I, Q = module.slots, 1
-    if isinstance(module, CapsuleLayer):
-        Q, E = prod(module.grid[1:]), prod(module.pose_shape)
+    J, D, I = module.parent_types, module.weight.shape[3], module.slots
+    Q, E = prod(module.grid[1:]), prod(module.pose_shape)
     rounds = module.iterations
     learned = sum(p.numel() for p in module.parameters()) - module.weight.numel()
     agreement = (2 * rounds - 1) * Q * I * J * E if module.routing_name == "dynamic" else None

@@ -9,7 +9,6 @@ from helpers.routing_cases import close
 
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer, coordinates_of
-from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 
 GRID, J = (2, 4, 5), 3  # 40 children
@@ -138,7 +137,6 @@ def test_what_does_not_fit_is_refused(options, match):
 @pytest.mark.parametrize("shape", [(2, 18, 8), (2, 18, 1), (2, 1, 4), (2, 17, 4), (18, 4)])
 def test_children_of_another_shape_are_refused_with_couplings_too(shape):
     layer, even = CapsuleLayer((2, 3, 3), 3, child_pose=(4,), parent_pose=(5,)), torch.ones(18, 3)
-    classes = ClassCapsules(18, 3, child_dimensions=4)
-    for refuses in (layer.route, layer.couple, classes.couple):
+    for refuses in (layer.route, layer.couple):
         with pytest.raises(ValueError, match=r"expected children \(B, 18, 4\)"):
             refuses(torch.rand(shape), couplings=even)

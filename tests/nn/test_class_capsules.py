@@ -7,7 +7,7 @@ import torch
 from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
-from capsviz.nn.class_capsules import ClassCapsules
+from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.nn.routing import em
@@ -17,10 +17,16 @@ def draw32(*shape, seed=0):
     return draw(*shape, seed=seed, dtype=torch.float32)
 
 
+def classes(children=I, parents=J, *, child=D, parent=E, types=1, **options):
+    """A layer of one position that sees all children."""
+    grid = types, children // types, 1
+    return CapsuleLayer(grid, parents, child_pose=(child,), parent_pose=(parent,), **options)
+
+
 def layer_of(name, **options):
     """A layer of a routing, its parameters not their initial values alone."""
     torch.manual_seed(0)
-    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, **options)
+    layer = classes(routing=name, **options)
     with torch.no_grad():
         for p in layer.parameters():
             p += 0.1 * torch.randn_like(p)
@@ -46,7 +52,7 @@ def test_the_fast_path_gives_the_parents_of_the_path_that_shows_everything(name,
     for found in (layer.couple(primary, activations), literally(layer, primary, activations)):
         for a, b in zip(found, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(layer(primary), layer.couple(primary).poses)
+    torch.testing.assert_close(layer(primary).poses, layer.couple(primary).poses)
 
 
 def literally(layer, *inputs):
@@ -63,7 +69,7 @@ def test_what_a_routing_learns_is_a_parameter_of_the_layer(name):
     again = layer_of(name)
     again.load_state_dict(layer.state_dict())
     primary = draw32(B, I, D)
-    torch.testing.assert_close(again(primary), layer(primary))
+    torch.testing.assert_close(again(primary).poses, layer(primary).poses)
     sum(part.square().sum() for part in layer.couple(primary)).backward()
     weight = layer.weight.grad
     assert weight.isfinite().all() and weight.abs().sum() > 0
@@ -79,7 +85,7 @@ def test_activations_of_children_are_their_lengths_where_none_are_given(name):
         torch.testing.assert_close(a, b)
     other = layer.couple(primary, lengths.flip(1)).poses
     used = "activations" in signature(routing.get(name).route).parameters
-    assert torch.equal(other, layer(primary)) != used
+    assert torch.equal(other, layer(primary).poses) != used
 
 
 @every_routing
@@ -98,32 +104,29 @@ def test_another_number_than_one_of_iterations_is_refused_where_there_is_one_pas
 
 
 def test_children_of_a_type_share_a_matrix_or_all_of_them_do():
-    sizes = {"child_dimensions": D, "parent_dimensions": E, "routing": "dynamic"}
     primary = draw32(B, 6, D)
-    own = ClassCapsules(6, J, **sizes)
+    own = classes(6)
     for transform, types in (("type", 2), ("shared", 1)):
-        layer = ClassCapsules(6, J, **sizes, transform=transform, types=2)
+        layer = classes(6, transform=transform, types=2)
         assert layer.weight.shape == (types, J, E, D)
         with torch.no_grad():  # child i is of type i // (children / types)
             own.weight.copy_(torch.stack([layer.weight[i // (6 // types)] for i in range(6)]))
         torch.testing.assert_close(layer.votes(primary), own.votes(primary))
-        torch.testing.assert_close(layer(primary), own(primary))
+        torch.testing.assert_close(layer(primary).poses, own(primary).poses)
         own.zero_grad()
         for each in (own, layer):
-            each(primary).square().sum().backward()
+            each(primary).poses.square().sum().backward()
         whole = own.weight.grad.view(types, 6 // types, J, E, D).sum(1)
         torch.testing.assert_close(layer.weight.grad, whole)
-    with pytest.raises(ValueError, match="types must divide the 3 children, got 2"):
-        ClassCapsules(3, J, transform="type", types=2)
 
 
 def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do():
     """Its votes add up in one direction: with as wide weights, all parents would begin long."""
     torch.manual_seed(0)
-    sizes = {"child_dimensions": D, "parent_dimensions": 64, "routing": "uniform"}
+    sizes = {"parent": 64, "routing": "uniform"}
     primary = torch.full((1, 900, D), 0.1)  # children that are alike
     own, shared, wide = (
-        ClassCapsules(900, 50, **sizes, **how)(primary).norm(dim=2).mean().item()
+        classes(900, 50, **sizes, **how)(primary).poses.norm(dim=2).mean().item()
         for how in ({}, {"transform": "shared"}, {"transform": "shared", "std": 0.1})
     )
     assert shared == pytest.approx(own, rel=0.15) and wide > 5 * own
@@ -134,9 +137,9 @@ def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do
 
 def test_a_routing_without_a_fused_form_serves_as_well():
     layer, primary = layer_of("dynamic", bias=True), draw32(B, I, D)
-    expected = layer(primary)
+    expected = layer(primary).poses
     layer._fused = None
-    torch.testing.assert_close(layer(primary), expected)
+    torch.testing.assert_close(layer(primary).poses, expected)
 
 
 def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
@@ -146,13 +149,14 @@ def test_an_option_that_only_one_of_both_paths_has_is_refused(monkeypatch):
     half = SimpleNamespace(route=route, fused=lambda u, w, *, leaky, detach: u)
     monkeypatch.setattr(routing, "get", lambda name: half)
     with pytest.raises(ValueError, match="the routing 'half' has no option 'leaky'"):
-        ClassCapsules(I, J, routing="half", leaky=True)
+        classes(routing="half", leaky=True)
 
 
 def test_variational_parents_pass_through_batch_norm_looked_at_and_not():
     torch.manual_seed(0)
-    layer = ClassCapsules(5, 3, child_dimensions=4, parent_dimensions=6, routing="variational")
-    children, active = torch.randn(16, 5, 4), torch.rand(16, 5)
+    network = CapsNet(classes=3, types=2, channels=4, routing="variational")
+    layer, I = network.capsules, network.settings.children
+    children, active = torch.randn(16, I, network.settings.primary_dimensions), torch.rand(16, I)
     parents = layer.couple(children, active)
     logits = torch.logit(parents.activations)
     torch.testing.assert_close(logits.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
@@ -161,7 +165,7 @@ def test_variational_parents_pass_through_batch_norm_looked_at_and_not():
     plain, (_, routed) = layer.couple(children, active), layer.route(children, activations=active)
     torch.testing.assert_close(routed.poses[-1], plain.poses, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(routed.activations[-1], plain.activations, atol=1e-4, rtol=1e-4)
-    assert ClassCapsules(5, 3, child_dimensions=4, routing="em").norm is None
+    assert CapsNet(classes=3, types=2, channels=4, routing="em").capsules.norm is None
 
 
 def test_em_of_few_children_begins_with_parents_that_are_off_and_can_be_on():
@@ -185,7 +189,7 @@ def test_em_of_few_children_begins_with_parents_that_are_off_and_can_be_on():
 
 @pytest.mark.parametrize("name", ["dynamic", "em"])
 def test_activations_of_another_shape_are_refused_by_routings_that_read_none(name):
-    capsules = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name)
+    capsules = classes(routing=name)
     children = draw32(B, I, D)
     for function in (capsules.couple, capsules.route):
         with pytest.raises(ValueError, match=r"activations must be \(B, I\) = .*got the shape"):

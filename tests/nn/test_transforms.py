@@ -12,7 +12,6 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, linearize, vm
 from capsviz.nn import capsule_layer, convolution, fourier, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import PrimaryCapsules
-from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 
 pytestmark = [  # of PyTorch's own, in jvp and in linearize
@@ -29,7 +28,8 @@ def close(actual, expected):
 
 
 def class_capsules(name):
-    return ClassCapsules(12, 3, child_dimensions=4, parent_dimensions=5, routing=name, std=0.5)
+    options = {"child_pose": (4,), "parent_pose": (5,), "std": 0.5}
+    return CapsuleLayer((12, 1, 1), 3, routing=name, **options)
 
 
 def convolutional_capsules(name):

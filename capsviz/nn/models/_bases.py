@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, models, routing
+from capsviz.nn.capsule_layer import CapsuleLayer, by_round
 from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
 from capsviz.nn.routing import Routing
-from capsviz.nn.routing_layer import RoutingLayer, by_round
 from capsviz.validation import check
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # as Hugging Face's hub has them
@@ -153,7 +153,7 @@ class ClassPoses(Network):
 
     def inside(
         self,
-        capsules: RoutingLayer,
+        capsules: CapsuleLayer,
         votes: Tensor,
         routed: Routing,
         children: Tensor,

@@ -18,15 +18,14 @@ from torch import Tensor, nn
 from capsviz import memory
 from capsviz.discovery import parameters
 from capsviz.nn import children, convolution, functional, routing, stems
+from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm, initial_std
 from capsviz.nn.children import Capsules, PrimaryCapsules
-from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import Convolution
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
-from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import initial_std
+from capsviz.nn.routing import Parents, em
 from capsviz.validation import Above, Positive, Sizes, Weight
 
 # Parts of a trace that need its votes
@@ -166,22 +165,27 @@ class CapsNet(ClassPoses):
             if config.primary in children.WITH_LOGITS:
                 kernel, stride, padding = stems.layers(config.stem)[-1]
                 self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
-        self.capsules = ClassCapsules(
-            config.children,
+        self.capsules = CapsuleLayer(
+            config.grid,
             config.classes,
-            child_dimensions=dim,
-            parent_dimensions=config.class_dimensions,
+            child_pose=(dim,),
+            parent_pose=(config.class_dimensions,),
             routing=config.routing,
             iterations=config.iterations,
             bias=config.routing_bias,
             detach=config.detach_routing,
             leaky=config.leaky,
             transform=config.transform,
-            types=types,
             std=config.vote_std,
             final_temperature=config.final_temperature,
             floor=config.floor,
         )
+        if config.final_temperature is not None:
+            floor, own = config.floor or em.FLOOR, self.capsules.learned
+            begun = em.class_parameters(config.classes, config.final_temperature, floor)
+            own.update({name: value for name, value in begun.items() if name in own})
+        if routing.norms_parents(config.routing):
+            self.capsules.norm = ParentNorm(config.classes)
         self.decoder = self.build_decoder(config.class_dimensions)
         if config.preset == "authors":
             self._initialise_as_authors()

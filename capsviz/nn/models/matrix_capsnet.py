@@ -21,14 +21,13 @@ from torch import Tensor, nn
 from capsviz import memory
 from capsviz.discovery import parameters
 from capsviz.nn import children, functional, routing, stems
-from capsviz.nn.capsule_layer import CapsuleLayer
+from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Output
 from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
 from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import ParentNorm
 from capsviz.validation import Above, Positive, Sizes, Weight
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
@@ -89,7 +88,7 @@ def check(config: Config) -> None:
     )
 
 
-def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
+def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, Any]:
     """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
     if "final_temperature" not in parameters(routing.get(config.routing).route):
         return {}

@@ -22,7 +22,7 @@ is one pass), `activations` (B, I) of the children in [0, 1], `children` (B, I, 
 `parameters`, and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS = "batch_norm" asks
-for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
+for batch norm of the class capsules (`nn.capsule_layer`). PECULIAR = {"sums": why} says that
 couplings are not meant to sum to 1 over parents, or other things that verification would call
 mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes. The law tests find it by themselves, and

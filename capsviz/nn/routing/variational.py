@@ -20,7 +20,7 @@ from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/functional.py
-PARENTS = "batch_norm"  # see nn/routing_layer.py
+PARENTS = "batch_norm"  # see nn/capsule_layer.py
 QUANTITY = Quantity(
     r"$-a_i c_{ij}/m_j\,\exp(E\ln\pi_j)H_j$",
     "−(a c / Σ a c) exp(E ln π) H",

@@ -21,8 +21,8 @@ from helpers.routing_cases import (
 from torch.nn.functional import normalize
 
 from capsviz.nn import routing
+from capsviz.nn.capsule_layer import evidence
 from capsviz.nn.functional import lengths
-from capsviz.nn.routing_layer import evidence
 
 every_routing = pytest.mark.parametrize("name", NAMES)
 every_iterative = pytest.mark.parametrize("name", ITERATIVE)

@@ -23,8 +23,7 @@ from helpers.routing_cases import (
 from scipy.special import digamma
 
 from capsviz.nn import routing
-from capsviz.nn.capsule_layer import CapsuleLayer
-from capsviz.nn.class_capsules import ClassCapsules
+from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm, by_round, evidence
 from capsviz.nn.functional import agreement, lengths, squash, squash_exp
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.nn.routing import (
@@ -36,7 +35,6 @@ from capsviz.nn.routing import (
     self_routing,
     uniform,
 )
-from capsviz.nn.routing_layer import by_round, evidence
 
 DEFAULTS = {"em": {"final": 0.01, "floor": 5e-4}, "variational": {"digamma": digamma}}
 
@@ -137,9 +135,10 @@ def test_evidence_is_said_in_words_and_is_otherwise_the_length_along_the_pose(na
 
 
 def test_batch_norm_of_parents_divides_evidence_as_it_divides_the_logit():
-    layer = ClassCapsules(
-        I, J, child_dimensions=D, parent_dimensions=E, routing="variational", iterations=2
+    layer = CapsuleLayer(
+        (I, 1, 1), J, child_pose=(D,), parent_pose=(E,), routing="variational", iterations=2
     )
+    layer.norm = ParentNorm(J)
     layer.double().eval()
     layer.norm.logits.running_mean.copy_(draw(J, seed=5))
     layer.norm.logits.running_var.copy_(draw(J, seed=6).exp())
