@@ -49,7 +49,7 @@ def survey(
     of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all
 
     def look(rows):  # one chunk's votes are gone before the next ones are made
-        batch = images[rows]
+        batch, true = images[rows], labels[rows]
         count = M if prefix else R
         traced = trace(model, batch, keep=("child_activations", *INSIDE), iterations=count)
         activations = traced.require("activations")
@@ -64,17 +64,18 @@ def survey(
         poses = torch.cat([traced.require("poses")[:R], replaced.poses])
         stacked = torch.cat([own, torch.stack(controls)])
         pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
-        for some, *piece in zip(labels[rows].split(PIECE), *pieces, strict=True):
+        for some, *piece in zip(true.split(PIECE), *pieces, strict=True):
             for name, values in _measures(*piece, some).items():
                 means[name].add(values[:, :R].numpy())
                 means[f"control_{name}"].add(values[:, R:].numpy())
         means["child_activation"].add(traced.require("child_activations").numpy())
         kept[rows] = torch.cat([activations, replaced.activations]).movedim(1, 0)
         types = by_type(own[-1], traced.grid)
-        for k in labels[rows].unique():
+        for k in true.unique():
             each, together = of_class[int(k)]
-            each.add(types[labels[rows] == k].numpy())
-            together.add(types[labels[rows] == k].double().mean(1).numpy())
+            own_types = types[true == k]
+            each.add(own_types.numpy())
+            together.add(own_types.double().mean(1).numpy())
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
         look(rows)
