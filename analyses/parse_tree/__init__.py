@@ -219,20 +219,19 @@ def evaluate(
     counts = draw_resamples(len(images), seed=seed)
     generator = torch.Generator().manual_seed(seed)
     untrained, notes = measure.untrained(model, images, seeds, seed)
-    known = measure.observe(model, others.images)
-    observed, rows = [], []
+    observed, usual, rows = [], [], []
     for network in (model, *untrained):
         here = measure.observe(network, images)
-        elsewhere = known if network is model else measure.observe(network, others.images)
-        usual = measure.usual(measure.favourites(elsewhere.couplings), here.couplings.shape[2])
-        del elsewhere
+        usual.append(measure.usual(network, others.images, others.labels))
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
         favourite = measure.favourites(here.couplings)
         sources, explained = measure.with_class(network, images, labels, counts)
         observed.append(here)
         rows.append({
             "shares": measure.shares(here, labels, counts),
-            "favourites": measure.choices(favourite, usual, labels, here.predicted, pairs),
+            "favourites": measure.choices(
+                favourite, usual[-1].favourite, labels, here.predicted, pairs
+            ),
             "with_class": explained,
             "own_column": measure.own_column(here.couplings, labels, counts),
         })  # fmt: skip
@@ -242,10 +241,8 @@ def evaluate(
         UNTRAINED if len(untrained) == 1 else f"{UNTRAINED}, seed {seed + k}"
         for k in range(len(untrained))
     ]
-    frozen = measure.under_frozen(
-        model, images, labels, own, known, others.labels, generator, progress, counts
-    )
-    trees = measure.class_means(known, others.labels)[labels]
+    frozen = measure.under_frozen(model, images, labels, own, usual[0], generator, progress, counts)
+    trees = usual[0].of_class[labels]
     moves = measure.of_moved(
         (model, *untrained), images, observed, names, trees, seed, progress, counts
     )

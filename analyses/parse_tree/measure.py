@@ -61,7 +61,7 @@ SOURCES = {  # whose variance goes with the class, and the parts of a trace that
     "pixels": "images",
 }
 BLOCK = 50  # resamples at a time
-OF_VOTES = 16  # images with votes in double precision at a time
+OF_VOTES = 8  # images with votes in double precision at a time
 NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 
 
@@ -219,10 +219,28 @@ def favourites(couplings: Tensor) -> Tensor:
     return torch.where(strength > NOTHING * couplings.abs().amax(-1), favourite, -1)
 
 
-def usual(favourite: Tensor, parents: int) -> Tensor:
-    """Return the most common favourite (I,) of each child over images (N, I)."""
-    hits = [(favourite == j).sum(0) for j in range(-1, parents)]
-    return torch.stack(hits).argmax(0) - 1
+class Usual(NamedTuple):
+    """What children do in other images: the same tree for every image, or for all of a class."""
+
+    favourite: Tensor  # (I,) the most common favourite of each child; -1: none
+    mean: Tensor  # (I, J) couplings
+    of_class: Tensor  # (J, I, J) couplings of the images of each class; of all for an empty class
+
+
+def usual(model, images: Tensor, classes: Tensor) -> Usual:
+    """Return what is usual in images (M, C, H, W) of classes (M,), traced a few at a time."""
+    hits: Tensor | int = 0
+    sums: Tensor | float = 0.0
+    for rows in torch.arange(len(images)).split(CHUNK_IMAGES):
+        couplings, _, _ = last_couplings(model, images[rows])
+        J, favourite = couplings.shape[2], favourites(couplings)
+        hits = hits + torch.stack([(favourite == j).sum(0) for j in range(-1, J)])
+        hot = one_hot(classes[rows], J).double()
+        sums = sums + torch.einsum("nk,nij->kij", hot, couplings.double())
+    n = classes.bincount(minlength=len(sums))[:, None, None]
+    mean = sums.sum(0) / len(images)
+    of_class = torch.where(n > 0, sums / n, mean)
+    return Usual(hits.argmax(0) - 1, mean.to(couplings), of_class.to(couplings))
 
 
 def choices(
@@ -265,28 +283,15 @@ def _like(labels: Tensor, generator) -> Tensor:
     return torch.cat(pairs)
 
 
-def class_means(known: Observation, classes: Tensor) -> Tensor:
-    """Return mean couplings (J, I, J) of the images of each class, or of all for an empty class."""
-    every = known.couplings.mean(0)
-    own = [known.couplings[classes == k] for k in range(every.shape[1])]
-    return torch.stack([some.mean(0) if len(some) else every for some in own])
-
-
-def frozen(
-    model, images, own: Observation, known: Observation, classes: Tensor, generator, progress=iter
-) -> Tensor:
-    """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
-
-    Means are of `known`, other images of classes (M,); a class without images has that of all.
-    """
-    J = own.couplings.shape[2]
-    every, of_class = known.couplings.mean(0), class_means(known, classes)
+def frozen(model, images, own: Observation, known: Usual, generator, progress=iter) -> Tensor:
+    """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`."""
+    J, of_class = own.couplings.shape[2], known.of_class
     tree = torch.stack([of_class[k, :, k] for k in range(J)], 1)
     another = (own.predicted + torch.randint(1, J, (len(images),), generator=generator)) % J
     parts = []
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         several = (
-            None, every, tree, of_class[own.predicted[rows]], of_class[another[rows]], own.even
+            None, known.mean, tree, of_class[own.predicted[rows]], of_class[another[rows]], own.even
         )  # fmt: skip
         parts.append(under_couplings(model, images[rows], several))
     return torch.cat(parts, 1)
@@ -323,7 +328,7 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
     for each in (1, positions):
         shape = (grid[0] * positions // each, *weight.shape[1:])
         drawn = torch.randn(shape, generator=generator).to(weight) * weight.std().detach()
-        networks.append(copy.deepcopy(model))
+        networks.append(copy.deepcopy(model, {id(p): p for p in model.parameters()}))  # shared
         networks[-1].capsules.weight = nn.Parameter(drawn.repeat_interleave(each, 0))
     return networks
 
@@ -368,10 +373,10 @@ def _correlation(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(1) / size.clamp_min(torch.finfo(torch.double).tiny)
 
 
-def under_frozen(model, images, labels, own, known, classes, generator, progress, counts) -> dict:
+def under_frozen(model, images, labels, own, known, generator, progress, counts) -> dict:
     """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
     try:
-        activations = frozen(model, images, own, known, classes, generator, progress)
+        activations = frozen(model, images, own, known, generator, progress)
     except ValueError as error:
         none = dict.fromkeys(("frozen", "accuracy", "true_activation"))
         return none | {"notes": [f"no frozen couplings: {error}"]}

@@ -122,14 +122,17 @@ def test_favourites_are_counted_pair_by_pair():
     assert shares[1] == pytest.approx((0.5 + 0) / 2)
     assert shares[2] == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
     assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
-    assert measure.usual(favourite, 3).tolist() == [0, 1]
     assert measure.favourites(torch.full((2, 4, 3), 1 / 3)).eq(-1).all()
 
 
 def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
     own, known = measure.observe(model, images), measure.observe(model, others.images)
+    usual = measure.usual(model, others.images, others.labels)
+    chosen = measure.favourites(known.couplings)
+    counts = torch.stack([(chosen == j).sum(0) for j in range(3)])
+    assert counts.gather(0, usual.favourite[None]).eq(counts.amax(0)).all()
     generator = torch.Generator().manual_seed(0)
-    said = measure.frozen(model, images, own, known, others.labels, generator)
+    said = measure.frozen(model, images, own, usual, generator)
     votes = trace(model, images, keep=("votes",)).votes
     of_class = [known.couplings[others.labels == k].mean(0) for k in range(3)]
     tree = torch.stack([of_class[k][:, k] for k in range(3)], 1)
