@@ -59,7 +59,7 @@ def test_fields_are_told_by_the_comments_beside_them(docstrings):
 
 
 def test_a_figure_of_the_gallery_has_its_numbers_beside_it(docstrings):
-    pictures = "rotate-mnist-2-0.gif", "parse-tree-mnist-1000-images-moved.png", "none.png"
+    pictures = "rotate-mnist-2-0.gif", "parse-tree-mnist-1000-images-shifted.png", "none.png"
     text = "\n".join(f"![A](../figures/{name})" for name in pictures)
     links = re.findall(r"\[Numbers\]\(\.\./figures/(.+)\)", docstrings.with_numbers(text))
     assert links == ["rotate-mnist-2-0.json", "parse-tree-mnist-1000-images.json"]

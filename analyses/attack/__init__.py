@@ -52,7 +52,6 @@ class Result(NamedTuple):
     n: int
     dataset: str
     version: str  # of capsviz
-    printed: bool = False  # of earlier results: whether the table was printed
 
     axes = {
         "clean": ("networks",), "flagged": ("networks",),

@@ -35,7 +35,7 @@ Seeds = Annotated[
     Range(0),
     Flag("--seeds", metavar="K"),
     Default(f"{SEEDS}, with --law {SEEDS_LAW}"),
-    "Freshly initialised networks of each preset, each of which sees all images.",
+    "Untrained networks of each preset, each of which sees all images.",
 ]
 
 

@@ -114,9 +114,9 @@ class Statistics(NamedTuple):
     frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
     accuracy: Estimate | None  # (6,) with these; difference: less that with its own
     true_activation: Estimate | None  # (6,) mean of the true class
-    moves: list[str] | None  # (3,) positions compared; None: too few positions to move by one
+    shifts: list[str] | None  # (3,) positions compared; None: too few positions to shift by one
     trees: list[str] | None  # (2,) the whole tree, and less the usual one of the image's class
-    correlation: Estimate | None  # (2, 3) with the moved image's tree; difference: less the first
+    correlation: Estimate | None  # (2, 3) with the shifted image's tree; difference: less the first
     grid: tuple[int, int, int] | None  # types, rows, columns
     others: str  # images that frozen couplings and usual favourites are of
     notes: list[str]
@@ -127,19 +127,18 @@ class Statistics(NamedTuple):
     sources: list[str] | None = None  # (A,) couplings, and what they are made of
     with_class: Estimate | None = None  # (S, A) share of their variance; difference: less couplings
     own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
-    controls: list[str] | None = None  # (M,) networks whose images are moved as well
+    controls: list[str] | None = None  # (M,) networks whose images are shifted as well
     controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
-    by_child: np.ndarray | None = None  # (I, 3) no longer measured, in some shipped results
 
     axes = {
         "shares": ("networks", "components"),
         "shuffled": ("components",),
         "favourites": ("networks", "choices"),
         **dict.fromkeys(("accuracy", "true_activation"), ("frozen",)),
-        "correlation": ("trees", "moves"),
+        "correlation": ("trees", "shifts"),
         "with_class": ("networks", "sources"),
         "own_column": ("networks",),
-        "controlled": ("controls", "moves"),
+        "controlled": ("controls", "shifts"),
     }
     formats = {
         **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
@@ -153,7 +152,7 @@ class Statistics(NamedTuple):
 
 
 class ParseTree(Analysis):
-    """Which share of the couplings' variance goes with the class, and what moves with the image."""
+    """Share of the couplings' variance that goes with the class, and what shifts with the image."""
 
     Result = Statistics
     how = "bootstrap; Student's t"
@@ -166,7 +165,7 @@ class ParseTree(Analysis):
 
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
-        seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
+        seeds: Annotated[int, Range(0), "Untrained networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
         from capsviz.inputs.samples import other_images
 
@@ -180,9 +179,9 @@ class ParseTree(Analysis):
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
             parts.append(word_for(
                 result.correlation[0, 1].difference,
-                "The tree stays at its position when the image moves.",
-                "The tree moves with the image.",
-                "It is not shown that the tree moves with the image, nor that it stays.",
+                "The tree stays at its position when the image is shifted.",
+                "The tree shifts with the image.",
+                "It is not shown that the tree shifts with the image, nor that it stays.",
             ))  # fmt: skip
         return " ".join([*parts, *map(sentence, result.notes)])
 
@@ -243,7 +242,7 @@ def evaluate(
     ]
     frozen = measure.under_frozen(model, images, labels, own, usual[0], generator, progress, counts)
     trees = usual[0].of_class[labels]
-    moves = measure.of_moved(
+    shifts = measure.of_shifted(
         (model, *untrained), images, observed, names, trees, seed, progress, counts
     )
     of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
@@ -257,13 +256,13 @@ def evaluate(
         choices=list(measure.CHOICES),
         grid=own.grid,
         others=others.name,
-        notes=[*notes, *frozen.pop("notes"), *moves.pop("notes")],
+        notes=[*notes, *frozen.pop("notes"), *shifts.pop("notes")],
         classes=list(classes),
         n=len(images),
         dataset=dataset,
         sources=sources,
         **frozen,
-        **moves,
+        **shifts,
     )  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def _frozen(axes, result):
     _dots(axes, "couplings frozen to", "share of images; mean activation", result.frozen, series)
 
 
-def _moved(axes, result):
+def _shifted(axes, result):
     """Draw correlation of an image's tree with that of the image shifted by one position, also of
     untrained networks and with random matrices (own ones of each position, or one of all).
     """
@@ -198,7 +198,7 @@ def _moved(axes, result):
     values = stack([*result.correlation, *(result.controlled or ())])
     series = [
         (name, colour, values[:, k])
-        for k, (name, colour) in enumerate(zip(result.moves, COLOURS[2:5], strict=True))
+        for k, (name, colour) in enumerate(zip(result.shifts, COLOURS[2:5], strict=True))
     ]
     _dots(axes, "image shifted by one position", "correlation of couplings", rows, series)
 
@@ -287,10 +287,10 @@ MANY = {
         "are made of",
     ),
     "frozen": Panel(
-        _frozen, partial(_tall, "frozen"), figure="moved", shown="accuracy", marks="bars"
+        _frozen, partial(_tall, "frozen"), figure="shifted", shown="accuracy", marks="bars"
     ),
-    "moved": Panel(
-        _moved, partial(_tall, "controls"), figure="moved", shown="correlation", marks="bars"
+    "shifted": Panel(
+        _shifted, partial(_tall, "controls"), figure="shifted", shown="correlation", marks="bars"
     ),
 }  # fmt: skip
 EPOCHS = {

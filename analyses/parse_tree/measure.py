@@ -1,4 +1,4 @@
-"""Preferences of primary capsules: their variance, favourites, frozen couplings, moved images.
+"""Preferences of primary capsules: their variance, favourites, frozen couplings, shifted images.
 
 A preference is a coupling less the mean of the couplings of its child (primary capsule). Its mean
 square over images, children and parents is a sum of means of squares, exactly:
@@ -51,7 +51,7 @@ FROZEN = (
     "uniform",
 )
 TREES = ("whole tree", "less its class's")
-MOVED = ("at the position it moved to", "at the same position", "one position the other way")
+SHIFTED = ("at the shifted position", "at the same position", "at the opposite position")
 RANDOM = ("random matrices, own", "random matrices, shared")  # in the trained network
 SOURCES = {  # whose variance goes with the class, and the parts of a trace that they are
     "couplings": "couplings",
@@ -229,8 +229,7 @@ class Usual(NamedTuple):
 
 def usual(model, images: Tensor, classes: Tensor) -> Usual:
     """Return what is usual in images (M, C, H, W) of classes (M,), traced a few at a time."""
-    hits: Tensor | int = 0
-    sums: Tensor | float = 0.0
+    hits, sums = torch.zeros((), dtype=torch.long), torch.zeros((), dtype=torch.double)
     for rows in torch.arange(len(images)).split(CHUNK_IMAGES):
         couplings, _, _ = last_couplings(model, images[rows])
         J, favourite = couplings.shape[2], favourites(couplings)
@@ -298,7 +297,7 @@ def frozen(model, images, own: Observation, known: Usual, generator, progress=it
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """Return (axis, pixels): how far an image moves for one position of the grid, if it has any."""
+    """Return (axis, pixels): the shift of an image for one position of the grid, if it has any."""
     if grid is None or not abilities(model).has_receptive_fields:
         return []
     apart = []
@@ -333,15 +332,15 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
     return networks
 
 
-def moved(
+def shifted(
     model, images: Tensor, own: Observation, apart, usual_trees: Sequence = (0,), progress=iter
 ) -> Tensor:
-    """Return correlations (T, 3, N) of an image's tree and that of the image moved by a position.
+    """Return correlations (T, 3, N) of an image's tree and that of the image shifted by a position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
     same less T usual trees, couplings (N, I, J) or 0: of a child with the child of its type at the
-    position that the image moved it to, at the same position, and one position the other way. Mean
-    over moves (`steps`). NaN where nothing but rounding is left in any image.
+    shifted position, at the same position, and at that of the opposite shift. Mean over shifts
+    (`steps`). NaN where nothing but rounding is left in any image.
     """
     rows = []
     for axis, px in progress(apart):
@@ -391,7 +390,7 @@ def under_frozen(model, images, labels, own, known, generator, progress, counts)
     }
 
 
-def of_moved(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+def of_shifted(networks, images, observed, names, usual, seed, progress, counts) -> dict:
     """Correlations with the trees of shifted images, and why there are none.
 
     The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
@@ -406,11 +405,11 @@ def of_moved(networks, images, observed, names, usual, seed, progress, counts) -
     elif is_even(own.couplings):
         why = "all couplings are uniform, so none has a tree"
     if why:
-        none = dict.fromkeys(("moves", "trees", "correlation"))
+        none = dict.fromkeys(("shifts", "trees", "correlation"))
         return none | {"notes": [f"trees of shifted images: {why}"]}
 
     def correlations(network, seen, less):
-        values = moved(network, images, seen, apart, less, progress)
+        values = shifted(network, images, seen, apart, less, progress)
         return stack(compare_means(one, counts, shares=False) for one in values.numpy())
 
     names, networks, observed, notes = [*names], [*networks], [*observed], []
@@ -425,7 +424,7 @@ def of_moved(networks, images, observed, names, usual, seed, progress, counts) -
         for network, seen in zip(networks[1:], observed[1:], strict=True)
     ]
     return {
-        "moves": list(MOVED),
+        "shifts": list(SHIFTED),
         "trees": list(TREES),
         "correlation": correlations(networks[0], own, (0, usual)),
         "controls": names if controls else None,

@@ -183,7 +183,7 @@ class Probes(Analysis):
             int,
             Range(0),
             Flag("--seeds", metavar="K"),
-            "Freshly initialised networks of each preset, each of which sees all images.",
+            "Untrained networks of each preset, each of which sees all images.",
         ] = 3,
         fill: Fill = "black",
         seed: Seed = 0,

@@ -94,8 +94,8 @@ def _bars(axes, result, k):
 
 def _by_condition(axes, result, label: str, estimates):
     """Draw estimates of both classes, and of neither, in a row for each condition."""
-    panels.rows_from(axes, result.names, -0.03, label)
-    for edge in np.arange(0.5, len(result.names) - 1):
+    panels.rows_from(axes, result.conditions, -0.03, label)
+    for edge in np.arange(0.5, len(result.conditions) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
     names = ("the recipient's class", "the other-class donor's", "neither class")
     panels.dots(axes, zip(estimates, (OWN, PARTNER, NEITHER), "os^", names, strict=False), 0.2)

@@ -159,26 +159,17 @@ class Statistics(NamedTuple):
     n: int  # pairs
     classes: list[str]
     dataset: str
-    shares: None = None  # this and the next three are no longer measured: see `Parts`
-    parts: None = None
-    part_as_own: None = None
-    part_as_partner: None = None
     tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
     given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
 
     axes = dict.fromkeys(
         ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
-         "coupling_sd"), ("names",),
+         "coupling_sd"), ("conditions",),
     )  # fmt: skip
     titles = {"as_partner": "classified as other-class donor", "as_own": "classified as recipient"}
     formats = dict.fromkeys(("as_own", "as_partner", "as_neither"), ".1%") | {"coupling_sd": ".4f"}
     over_runs = {"couples": min, "n": min, "tied": mean}  # at least so many couples and pairs
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the conditions, in the words of today."""
-        return CONDITIONS[: len(self.conditions)]
 
 
 class OverPairs(Exchange):
@@ -219,7 +210,7 @@ class OverPairs(Exchange):
 
     def found(self, result) -> str:
         text = followed(result)
-        for name, share in zip(result.names, np.atleast_1d(result.tied), strict=False):
+        for name, share in zip(result.conditions, np.atleast_1d(result.tied), strict=False):
             if share:
                 text += f"\nWith couplings '{name}' no class is ahead of all others in "
                 text += f"{number(share, '.1%')} of the pairs."

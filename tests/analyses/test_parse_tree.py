@@ -1,4 +1,4 @@
-"""Parse trees: where variance lies, what favourites do, frozen and moved trees, deaths by epoch."""
+"""Parse trees: where variance lies, favourites, frozen couplings, shifts, deaths by epoch."""
 
 import json
 from functools import partial
@@ -234,7 +234,7 @@ def test_couplings_of_shared_matrices_travel_with_the_image_by_construction(gene
     images[:, :, 11:17, 11:17] = torch.rand(8, 1, 6, 6, generator=generator)
     apart = measure.steps(model, model.grid)
     own, shared = (
-        measure.moved(one, images, measure.observe(one, images), apart)[0].mean(1)
+        measure.shifted(one, images, measure.observe(one, images), apart)[0].mean(1)
         for one in measure.randomised(model, model.grid, 0)
     )
     assert shared[0] >= 0.99 and shared[0] > shared[1:].max() and own[0] < 0.5
@@ -266,7 +266,7 @@ def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, g
     own = measure.observe(model, images)
     apart = measure.steps(model, own.grid)
     assert apart == [(0, 3), (1, 3)]
-    values = measure.moved(model, images, own, apart)
+    values = measure.shifted(model, images, own, apart)
     expected = 0 if moving else 1
     np.testing.assert_allclose(values[0, expected], 1, atol=1e-4)
     assert (values[0, 1 - expected] < 0.9).all() and (values[0, 2] < 0.9).all()

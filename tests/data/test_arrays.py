@@ -107,7 +107,7 @@ def test_images_are_scaled_resized_and_coloured_as_is_asked(tmp_path):
     plain = data.load("npz", "test", tmp_path / "x.npz", range=16 * 255)
     assert set(plain.images.flatten(1).sum(1).tolist()) < set(IMAGES.sum((1, 2)).tolist())
     assert plain.classes == ("1", "2", "3")
-    part = data.load("npz", "test", tmp_path / "x.npz", range=4080, image_size=4, channels=3)
+    part = data.load("npz", "test", tmp_path / "x.npz", range=4080, image_size=4, image_channels=3)
     assert part.image_shape == (3, 4, 4)
     np.savez(tmp_path / "x.npz", data=np.moveaxis(IMAGES, 0, 1).reshape(8, 240), labels=np.zeros(8))
     assert data.load("npz", "train", tmp_path / "x.npz", shape="10x24").image_shape == (1, 10, 24)
