@@ -77,6 +77,13 @@ class Result(NamedTuple):
         **dict.fromkeys(("mean", "probe"), ("sources", "warps")),
         "by_count": ("sources", "warps", "fit_counts"),
     }
+    titles = {
+        "fitted": "R² of the fitted map",
+        "unchanged": "R² of no change",
+        "mean": "mean R² of the fitted maps",
+        "probe": "R² of the predicted size",
+        "by_count": "mean R² by images of a fit",
+    }
     formats = dict.fromkeys(axes, ".2f")
     over_runs = {
         **dict.fromkeys(("probe_error", "variance_kept", "by_seed"), mean),

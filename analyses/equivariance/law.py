@@ -53,6 +53,11 @@ class Law(NamedTuple):
     fill: str = "black"  # of `transforms.Fill`
 
     axes = dict.fromkeys(("explained", "change", "to_own"), ("sources", "warps", "laws"))
+    titles = {
+        "explained": "R² of the vector",
+        "change": "R² of its change",
+        "to_own": "R² less that of the own map",
+    }
     formats = dict.fromkeys(axes, ".2f")
     over_runs = {"explained": at_most_one, "change": at_most_one, "seconds": sum}
 

@@ -140,6 +140,13 @@ class Statistics(NamedTuple):
         "own_column": ("networks",),
         "controlled": ("controls", "shifts"),
     }
+    titles = {
+        "shares": "share of the preferences' mean square",
+        "shuffled": "the same with shuffled labels",
+        "with_class": "variance between classes",
+        "own_column": "of it in the column of the class",
+        "controlled": "correlation, control",
+    }
     formats = {
         **dict.fromkeys((*SHARES, "accuracy"), ".1%"),
         **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),

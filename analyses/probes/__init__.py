@@ -134,6 +134,16 @@ class Statistics(NamedTuple):
             ("path_predicted", "path_activation", "path_distance"), (("path", "cross-fade"), "t")
         ),
     }
+    titles = {
+        "r2": "R²",
+        "control": "R² of the control task",
+        "informed": "mean R²",
+        "cycle": "R² of the pose, encoded again",
+        "cycle_predicted": "same class, encoded again",
+        "path_predicted": "predicted as their class",
+        "path_activation": "activation of the class",
+        "path_distance": "distance to training images",
+    }
     formats = {
         **dict.fromkeys(axes, ".2f"),
         "cycle_predicted": ".1%",

@@ -36,8 +36,8 @@ LABELLINGS = 5  # of the control task, each drawn anew
 TINY = 1e-12  # standard deviation of a constant
 AGAIN = 50  # images of a class that are fitted on and shown once more: tokens of the control task
 T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
-COUPLES = 100  # of images, at most: each takes two drawings a step
-RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
+COUPLES = 100  # of images, at most: each takes two reconstructions a step
+RETURNS = ("its reconstruction", "the image with noise", "another image's reconstruction")
 
 
 class Data(NamedTuple):
