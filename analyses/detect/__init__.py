@@ -47,7 +47,6 @@ class Result(NamedTuple):
     formats = {**dict.fromkeys(SHARES, ".1%"), "auroc": ".3f", "gain": ".3f"}
     titles = {
         "undetected": "misclassified and not flagged",
-        "auroc": "AUROC",
         "gain": "AUROC minus control's",
     }
     over_runs = {"auroc": within_one}

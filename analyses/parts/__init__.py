@@ -44,7 +44,6 @@ class Result(NamedTuple):
     }
     formats = dict.fromkeys(("auroc", "beyond", "perturbed", "selected"), ".3f")
     titles = {
-        "auroc": "AUROC",
         "beyond": "AUROC minus control's",
         "perturbed": "relevance mass",
         "selected": "relevance mass of selected types",

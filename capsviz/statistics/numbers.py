@@ -31,6 +31,7 @@ from capsviz.statistics.words import number
 
 LARGEST = 24  # values of one estimate in a table: more are a curve or a map, and are in the figure
 PRINTED = 12  # values of one estimate in the printed lines
+SHORT = {"auroc": "AUROC", "iou": "IoU", "sd": "s.d.", "sse": "SSE"}
 
 
 class Row(NamedTuple):
@@ -237,4 +238,5 @@ def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
 
 
 def _title(result: NamedTuple, name: str) -> str:
-    return getattr(result, "titles", {}).get(name, name.replace("_", " "))
+    words = " ".join(SHORT.get(word, word) for word in name.split("_"))
+    return getattr(result, "titles", {}).get(name, words)
