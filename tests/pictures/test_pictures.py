@@ -145,7 +145,7 @@ def network(part, **options):
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [28, 32, (28, 40)])
 def test_a_network_of_class_folders_is_given_a_picture_as_its_data_were(folder, channels, size):
-    part = data.load("folder", "test", folder, image_size=size, channels=channels)
+    part = data.load("folder", "test", folder, image_size=size, image_channels=channels)
     height, width = (size, size) if isinstance(size, int) else size
     assert part.image_shape == (channels, height, width)
     files = [folder / "test" / name / f"{k}.png" for k in range(2) for name in ("left", "right")]
