@@ -141,10 +141,10 @@ class Statistics(NamedTuple):
         "controlled": ("controls", "shifts"),
     }
     titles = {
-        "shares": "share of the preferences' mean square",
-        "shuffled": "the same with shuffled labels",
+        "shares": "share of mean square preference",
+        "shuffled": "share of mean square preference, shuffled labels",
         "with_class": "variance between classes",
-        "own_column": "of it in the column of the class",
+        "own_column": "variance between classes in the class's column",
         "controlled": "correlation, control",
     }
     formats = {
