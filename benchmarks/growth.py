@@ -23,7 +23,7 @@ from benchmarks.scaling import draw, fill, options
 
 RESULT = RESULTS / "growth.json"
 LABELS = {
-    "n": "images", "size": "image side, px", "children": "children", "classes": "classes",
+    "n": "images", "size": "image side, px", "children": "primary capsules", "classes": "classes",
     "layers": "routed layers",
 }  # fmt: skip
 VALUES = {
