@@ -12,6 +12,7 @@ from helpers.figure_checks import assert_fits
 from helpers.fixtures import build_self_routing, build_tiny, empty_page
 from helpers.plain_capsnet import Closed, Foreign
 from matplotlib.text import Text
+from torch.nn.functional import one_hot
 
 from capsviz import checkpoint, results
 from capsviz.analyses import parse_tree
@@ -123,6 +124,20 @@ def test_favourites_are_counted_pair_by_pair():
     assert shares[2] == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
     assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
     assert measure.favourites(torch.full((2, 4, 3), 1 / 3)).eq(-1).all()
+
+
+def test_what_is_usual_is_counted_over_images_and_averaged_by_class(monkeypatch):
+    favourite = torch.tensor([[0, 1], [0, 2], [1, 1], [1, 1]])  # (M, I), in place of images
+
+    def couplings(_, rows):
+        return one_hot(rows, 3).float(), None, None
+
+    monkeypatch.setattr(measure, "last_couplings", couplings)
+    usual = measure.usual(None, favourite, torch.tensor([0, 0, 1, 1]))
+    assert usual.favourite.tolist() == [0, 1]
+    assert usual.mean.tolist() == [[0.5, 0.5, 0], [0, 0.75, 0.25]]
+    assert usual.of_class[0].tolist() == [[1, 0, 0], [0, 0.5, 0.5]]
+    assert torch.equal(usual.of_class[2], usual.mean)  # no image is of this class
 
 
 def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
