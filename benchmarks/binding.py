@@ -40,7 +40,7 @@ SHARES = {  # of images or pairs, by table
     },
     "geometry": {
         "accuracy, %": lambda one: one.viewpoint[0],
-        "a part moved by 10 px, %": lambda one: one.accuracy[-1],
+        "a part shifted by 10 px, %": lambda one: one.accuracy[-1],
         "a part rotated by 180°: the class of the same parts, %": lambda one: one.rotated[1, -1],
         "other rotations, %": lambda one: one.viewpoint[1],
     },

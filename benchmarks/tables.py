@@ -305,9 +305,9 @@ def detection() -> str:
 AGAIN = "-fp32"  # ends the name of a recipe that was trained in float32 again
 SERIES, BOUNDS = {"": "bfloat16, 200 images", AGAIN: "float32, 1,000 images"}, ("0.1", "0.2")
 WARNINGS = {  # share of images, and network, by what `capsviz attack` says of them
-    "More steps would fool more, as some images fell in the last tenth of an attack (most)":
+    "More steps would fool more: images fooled in the last tenth of the steps (largest share)":
     "(.*) of images fell in the last tenth of .* in (.*): more steps would fool more",
-    "No gradient reached some images in an attack (most)":
+    "Images that no gradient reached (largest share)":
     "(.*) of images gave .* no gradient in (.*)",
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ class Result(NamedTuple):
     accuracy: Estimate  # (K, A, E) under each attack; Wilson
     worst: Estimate  # (K, E) correct under every attack but the adaptive one; Wilson
     flagged: Estimate  # (K,) original images that the detector flags; Wilson
-    unbounded: np.ndarray  # (K,) accuracy at the bound that allows every image: 0, if attacks work
+    unbounded: np.ndarray  # (K,) accuracy with an unbounded perturbation: 0, if attacks work
     square_alone: Estimate  # (K, E) images that Square fools and no APGD, less the reverse
     zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
     stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient

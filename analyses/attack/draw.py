@@ -97,7 +97,7 @@ PANELS = {
     ),
     "accuracy": Panel(
         partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks",
-        caption=f"{BY_STEP}accuracy\nif every image is allowed, accuracy is "
+        caption=f"{BY_STEP}accuracy\nwith an unbounded perturbation, accuracy is "
         f"{{unbounded[0]:.1%}} for the first network",
     ),
     "margin": Panel(

@@ -27,7 +27,7 @@ FIRST = 16  # images of each attack that come first: they tell how long the othe
 PIECE = 128  # images of a piece of work: what a command that was killed loses at most
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
-LARGE = "large"  # no attack of the user's, but a check: the bound allows every image
+LARGE = "large"  # no attack of the user's, but a check: an unbounded perturbation
 
 Found = dict[tuple[str, str], dict[str, np.ndarray]]  # by network and attack, as `Work.run` says
 
@@ -307,8 +307,8 @@ def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iter
             )
         if unbounded[k] > 0:
             yield (
-                f"{network} is still correct on {unbounded[k]:.1%} of images if every image is "
-                "allowed: the attack fails"
+                f"{network} is still correct on {unbounded[k]:.1%} of images with an "
+                "unbounded perturbation: the attack fails"
             )
         for a, name in enumerate(work.names):
             if stuck[k, a] >= SUSPECT:

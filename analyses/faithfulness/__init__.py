@@ -12,11 +12,9 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import sentence, word_for
 
-TARGETS = {"read": "the predicted class", "true": "the true class"}
+TARGETS = {"predicted": "the predicted class", "true": "the true class"}
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
-Target = Annotated[
-    Literal["read", "true"], "Class to explain: the predicted one ('read'), or the true one."
-]
+Target = Annotated[Literal["predicted", "true"], "Class to explain: the predicted or the true one."]
 Steps = Annotated[int, Range(2), "Steps of the curves, ever larger ones."]
 SHARES = ("curves", "deletion", "insertion", "infidelity")
 
@@ -49,7 +47,7 @@ class OneImage(Analysis):
     examples = "capsviz faithfulness --digit 4  # 15 s"
 
     def measure(
-        self, network, image, label, *, classes, target: Target = "read", steps: Steps = 8,
+        self, network, image, label, *, classes, target: Target = "predicted", steps: Steps = 8,
         seed: Seed = 0,
     ):  # fmt: skip
         """Judge the maps of one image (1, C, H, W)."""
@@ -132,7 +130,7 @@ class Statistics(NamedTuple):
     stages: list[str]  # (L,) lowest layer with random weights; all above it have them too
     sanity: Estimate  # (M, L) correlation with the map before; its n: draws; NaN: none
     left_out: list[str]  # what the network has no map for, and why
-    target: str  # "read" (the predicted class) or "true": the class that is explained
+    target: str  # "predicted" or "true": the class that is explained
     n: int
     classes: list[str]
     dataset: str
@@ -165,7 +163,7 @@ class OverImages(Analysis):
 
     def measure(
         self, network, images, labels, *, classes, dataset, progress=iter,
-        target: Target = "read", steps: Steps = 8, seed: Seed = 0,
+        target: Target = "predicted", steps: Steps = 8, seed: Seed = 0,
     ):  # fmt: skip
         """Judge the maps of N images (N, C, H, W) with labels (N,), at least 2."""
         import torch

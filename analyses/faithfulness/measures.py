@@ -119,10 +119,10 @@ def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
 
 def explained_classes(model, images: Tensor, labels, target: str) -> Tensor:
     """Return the classes (B,) whose scores are explained; ValueError without a true class."""
-    if target == "read":
+    if target == "predicted":
         return scores(model, images).argmax(1)
     if labels is None:
-        raise ValueError("the true class of this picture is not known: take --target read")
+        raise ValueError("the true class of this picture is not known: take --target predicted")
     return torch.as_tensor(labels).cpu().view(-1)
 
 

@@ -15,8 +15,8 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 @click.command(help=__doc__)
 @options.replicates
 @click.option(
-    "--split", default="test", show_default=True, metavar="train|validation|test",
-    help="Part of the data set."
+    "--split", default="test", show_default=True, metavar="NAME",
+    help="train, validation, test, or another split of the data set, as test-outside.",
 )  # fmt: skip
 @options.number("The first N images only.", name="limit")
 @writing.as_json
