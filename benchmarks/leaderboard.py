@@ -19,7 +19,7 @@ NONE = "–"
 HEAD = """# Leaderboard
 
 All networks that come with capsviz, by the results in `trained/`, `trained/seeds/` and `figures/`.
-It is no competition: the networks differ in size, data and training, so compare rows of one data
+It is not a competition: the networks differ in size, data and training, so compare rows of one data
 set only. `capsviz compare A B C` prints the same for your own networks.
 
 Intervals are 95 %: over test images for one training run, over runs and images for several. A dash

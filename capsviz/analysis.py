@@ -101,7 +101,7 @@ class Panel(NamedTuple):
         try:
             return text.format(**result._asdict()).split("\n")
         except KeyError as error:
-            raise ValueError(f"the caption '{text}' names {error}, which is no field") from error
+            raise ValueError(f"the caption '{text}' names {error}, which is not a field") from error
 
     @property
     def about(self) -> str:
@@ -183,7 +183,7 @@ class Analysis:
     # along their first axis; None: all short ones
 
     def __init_subclass__(cls) -> None:
-        """Give results the method `to_frame`; what is no result is refused by `of`."""
+        """Give results the method `to_frame`; what is not a result is refused by `of`."""
         if hasattr(vars(cls).get("Result"), "_fields"):
             from capsviz.statistics.numbers import to_frame
 
@@ -368,7 +368,7 @@ class Analysis:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters of `measure` that are no options."""
+        """Names of the parameters of `measure` that are not options."""
         return tuple(name for name, one, hint in _parameters(type(self)) if hint is None)
 
     @property
@@ -437,7 +437,7 @@ def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
 
 
 def _require_fields(kind: type[Analysis]) -> None:
-    """Refuse rules for what is no field of the result: ValueError."""
+    """Refuse rules for what is not a field of the result: ValueError."""
     fields: list[str] = list(kind.Result._fields)  # type: ignore[attr-defined]
     for rule in (*RULES, "headline"):
         for name in getattr(kind if rule == "headline" else kind.Result, rule, None) or ():

@@ -151,7 +151,7 @@ SLIPS = [  # in a skeleton, and what is said of them
     ('("shown",)}', '(("a",),)}', "`axes` has 1 names for 2 values of 'length'"),
     ('("shown",)}', '"shown"}', "`axes` names 5 axes of 'length', which has 1"),
     (SAYS, "", "has no docstring 'Draw ...', and its panel no `caption`"),
-    ('marks="bars"', 'caption="of {m}"', "the caption 'of {m}' names 'm', which is no field"),
+    ('marks="bars"', 'caption="of {m}"', "the caption 'of {m}' names 'm', which is not a field"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Inputs of a wrapped network that are no images, and capsules that are no classes."""
+"""Inputs of a wrapped network that are not images, and capsules that are not classes."""
 
 import pytest
 import torch

@@ -98,7 +98,7 @@ class Work:
         if name == "adaptive":
             return "" if able.decodes and inputs is not None else "it has no decoder"
         if score_name(model, self.images) != LENGTH:
-            return "its scores are no lengths of poses"
+            return "its scores are not lengths of poses"
         if name == "vote" and not (able.gives("votes") and able.links is None):
             return "it shows no votes of all children for all classes"
         return ""

@@ -428,7 +428,7 @@ def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
 def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
     """Children (P, I, D) with others' poses and their own lengths.
 
-    Where activations (P, I) are no lengths of the children, lengths are a matter of the pose.
+    Where activations (P, I) are not lengths of the children, lengths are a matter of the pose.
     """
     lengths = own.norm(dim=2)
     if not torch.allclose(lengths, active, rtol=1e-3, atol=1e-4):

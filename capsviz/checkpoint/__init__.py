@@ -66,7 +66,7 @@ def find(name: str | os.PathLike) -> Path:
         raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
     if path.is_file():
         raise ValueError(
-            f"'{path}' is no checkpoint, a .safetensors with its card: name weights of another "
+            f"'{path}' is not a checkpoint, a .safetensors with its card: name weights of another "
             "program by --network FILE.py:FUNCTION --weights FILE"
         )
     if not is_name:

@@ -121,7 +121,7 @@ class Candidate:
     def loss(self) -> Loss:
         """What training minimises; SkippedError without one, or without classes."""
         if not self.caller.of_classes:
-            raise SkippedError("the capsules are no classes, so a loss has no labels")
+            raise SkippedError("the capsules are not classes, so a loss has no labels")
         if self._loss is None:
             raise SkippedError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
         return self._loss
@@ -130,7 +130,7 @@ class Candidate:
     def decode(self) -> Callable:
         """(poses (B, J, E), classes (B,)) -> reconstructions; SkippedError without a decoder."""
         if not self.caller.of_classes:
-            raise SkippedError("decoder: the capsules are no classes, of which one is decoded")
+            raise SkippedError("decoder: the capsules are not classes, of which one is decoded")
         if self.given_decode is False:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
@@ -340,7 +340,7 @@ def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _number(value) -> float:
-    """A loss in float64; ValueError if it is no number."""
+    """A loss in float64; ValueError if it is not a number."""
     try:
         return float(value.cpu().double() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -90,7 +90,7 @@ own_data_options = stack(
     ),
     click.option(
         "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",
-        help="Largest value of your own images, e.g. 4095 for 12 bits in files of 16."
+        help="Largest value of your own images, e.g. 4095 for 12-bit data in 16-bit files."
     ),
 )  # fmt: skip
 pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")

@@ -1,1 +1,1 @@
-"""Commands that are no analyses: train, evaluate, redraw a figure from its numbers."""
+"""Commands that are not analyses: train, evaluate, redraw a figure from its numbers."""

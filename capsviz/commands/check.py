@@ -33,7 +33,7 @@ IMAGES = 64  # test images, the same each time
 )  # fmt: skip
 @click.option("--classes", type=int, metavar="J", help="For --network without --dataset.")
 @click.option(
-    "--capsules", type=int, metavar="J", help="Number of last capsules, if they are no classes."
+    "--capsules", type=int, metavar="J", help="Number of last capsules, if they are not classes."
 )
 @options.stack(
     *(click.option(name, metavar="FILE.py:FUNCTION", help=what) for name, what in FUNCTIONS.items())

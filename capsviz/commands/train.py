@@ -66,9 +66,9 @@ CHANGES = (
     ("--flip/--no-flip", bool, "Mirror images left to right with probability 1/2."),
     ("--brightness", float, "Scale the brightness by factors from 1 - X to 1 + X. [default: 0]"),
     ("--contrast", float, "Scale the contrast by factors from 1 - X to 1 + X. [default: 0]"),
-    ("--rotation-deg", float, "Rotate by up to so many degrees either way. [default: 0]"),
+    ("--rotation-deg", float, "Rotate by up to this many degrees, either way. [default: 0]"),
     ("--scale", float, "Scale the size by factors from 1 - X to 1 + X. [default: 0]"),
-    ("--shear-deg", float, "Shear by up to so many degrees either way. [default: 0]"),
+    ("--shear-deg", float, "Shear by up to this many degrees, either way. [default: 0]"),
     (
         "--fill",
         "black|edge|mean",

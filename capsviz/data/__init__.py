@@ -111,7 +111,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W); of inputs that are no images, the shape of one."""
+        """(C, H, W); of inputs that are not images, the shape of one."""
         return tuple(self.images.shape[1:])  # type: ignore[return-value]
 
     @cached_property

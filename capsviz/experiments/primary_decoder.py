@@ -226,7 +226,7 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
     path = Path(path)
     advice = f"train one by `capsviz primary train --checkpoint {checkpoint}`"
     if not path.is_file():
-        raise ValueError(f"there is no primary-capsule decoder '{path}': {advice}")
+        raise ValueError(f"there is not a primary-capsule decoder '{path}': {advice}")
     tensors, _ = checkpoints.read_tensors(path)
     try:
         card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -238,7 +238,7 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ValueError(
-            f"'{path}' is no primary-capsule decoder with its card ({reason}): {advice}"
+            f"'{path}' is not a primary-capsule decoder with its card ({reason}): {advice}"
         ) from error
     if belongs != network.get("weights", {}).get("sha256"):
         raise ValueError(f"the decoder '{path}' was trained for other weights: {advice}")

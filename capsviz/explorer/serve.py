@@ -34,8 +34,9 @@ def free_port(port: int, host: str = HOST) -> int:
         except OSError as error:
             if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
                 raise ValueError(
-                    f"--host '{host}' is no address of this machine: expected {HOST} (this machine "
-                    f"alone), {EVERYWHERE} (its network, too), or one of its own IPv4 addresses"
+                    f"--host '{host}' is not an address of this machine: expected {HOST} (this "
+                    f"machine alone), {EVERYWHERE} (its network, too), or one of its own IPv4 "
+                    "addresses"
                 ) from error
             raise ValueError(
                 f"port {port} of {host} is not available ({error.strerror}): choose another by "

@@ -23,7 +23,7 @@ def measure_with(
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
-    ValueError for a parameter of `measure` that is no option, and that nothing gives.
+    ValueError for a parameter of `measure` that is not an option, and that nothing gives.
 
     Parameters
     ----------

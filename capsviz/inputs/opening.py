@@ -318,7 +318,7 @@ def check_fit(model, part: data.Dataset) -> str | None:
     """
     expected = images_and_classes(model)
     if expected[1] is None:
-        raise ValueError(f"the capsules of {_name(model)} are no classes: it can be traced alone")
+        raise ValueError(f"the capsules of {_name(model)} are not classes: it can be traced alone")
     if expected != (part.image_shape, len(part.classes)):
         what = "images" if abilities(model).draw is None else "inputs"
         raise ValueError(

@@ -122,7 +122,9 @@ def check(cards: Mapping[str, Mapping]) -> None:
     runs = list(cards)
     for run, card in cards.items():
         if not card.get("recipe") or "training" not in card:
-            raise ValueError(f"the card of '{run}' tells no recipe: it is no training run's")
+            raise ValueError(
+                f"the card of '{run}' names no recipe: it is not that of a training run"
+            )
     first = _terms(cards[runs[0]])
     for run in runs[1:]:
         other = _terms(cards[run])

@@ -46,7 +46,7 @@ def is_transformed() -> bool:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor has numbers, and is no stand-in of an exporter."""
+    """Return whether a tensor has numbers, and is not a stand-in of an exporter."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 

@@ -94,7 +94,7 @@ def _endings() -> frozenset[str]:
 
 
 def in_words(others: Counter) -> str:
-    """Return how many files are no pictures, by ending, and how many are hidden; "" for none."""
+    """Return how many files are not pictures, by ending, and how many are hidden; "" for none."""
     kinds = {ending: n for ending, n in others.most_common() if ending != "hidden"}
     texts = []
     if kinds:
@@ -176,7 +176,7 @@ def too_dark(brightest: int) -> str | None:
     bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
     return (
         f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
-        f"--range {2**bits - 1} for {bits} bits in files of 16"
+        f"--range {2**bits - 1} for {bits}-bit data in 16-bit files"
     )
 
 

@@ -110,8 +110,8 @@ def evidence(
     """Draw what each position of an image adds to a class capsule, over the outline of the image.
 
     The map is Σ over types of c_ij (û_ij · v̂_j); over all positions it sums to s_j · v̂_j, the
-    class's whole input, as long as the routing adds no bias. Where the activation is no length, it
-    is the routing's own exact decomposition of what the activation is read from, and the colour
+    class's whole input, as long as the routing adds no bias. Where the activation is not a length,
+    it is the routing's own exact decomposition of what the activation is read from, and the colour
     bar says which: of EM routing it sums to the logit less a constant. Axes are in pixels.
     Beside it belongs the map of `capsviz.trace(..., couplings="uniform")`: what of it is routing's.
 

@@ -125,7 +125,7 @@ def within(low: float | None, high: float) -> Callable:
     return lambda parts: _mapped(parts, clipped)
 
 
-within_one = within(0, 1)  # of means that are no shares of the images
+within_one = within(0, 1)  # of means that are not shares of the images
 at_most_one = within(None, 1)  # of R², and of what is made of it
 
 

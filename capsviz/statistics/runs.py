@@ -66,7 +66,7 @@ def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate
 def over_draws(estimates: Sequence[Estimate]) -> Estimate:
     """As `combine`, of one network beside controls that are drawn S times; resamples are not kept.
 
-    What is no control has equal values, and keeps its interval.
+    What is not a control has equal values, and keeps its interval.
     """
     return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
 

@@ -60,7 +60,7 @@ class Network(Protocol):
         peculiar         check -> reason, for what is meant and no mistake (`tracing.verification`)
         config           {"image_shape": (C, H, W), "classes": J, ...}
         card             what is known of it: name, data set, recipe
-        draw             (count, seed) -> inputs (N, ...) like its own, if they are no images, and
+        draw             (count, seed) -> inputs (N, ...) like its own, if they are not images, and
         rows             inputs of any form -> the same as one tensor (N, ...)
         image_bytes      memory of one image in a forward pass, at most about
     `capsviz.wrap` makes a network like this of any other.

@@ -108,7 +108,7 @@ SOURCES = {
 def fields_of(keep: Sequence[str]) -> tuple[str, ...]:
     """Return the fields of a trace that the names in `keep` stand for, each once.
 
-    ValueError for a name that is no part of a trace.
+    ValueError for a name that is not part of a trace.
     """
     for name in keep:
         if name not in PARTS and name not in ALIASES:
@@ -170,7 +170,7 @@ def require_finite(values: Tensor, what: str) -> Tensor:
     wrong = (~values.isfinite()).reshape(len(values), -1).any(1).nonzero()
     if len(wrong):
         raise NotFiniteError(
-            f"{what} for {len(wrong)} of {len(values)} images are no numbers, the first for image "
+            f"{what} for {len(wrong)} of {len(values)} images are not numbers, the first for image "
             f"{int(wrong[0])}: the weights are damaged, or overflow in this precision"
         )
     return values

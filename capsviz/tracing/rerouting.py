@@ -90,7 +90,7 @@ def under_couplings(model, images: Tensor, several: Sequence[Tensor | None], **o
 
 
 def _check(several: Sequence[Tensor | None]) -> None:
-    """Raise ValueError for no couplings, or NaN among them; TypeError for what is no tensor."""
+    """Raise ValueError for no couplings, or NaN among them; TypeError for what is not a tensor."""
     if len(several) == 0:
         raise ValueError("expected couplings, or None where the network routes: got an empty list")
     for one in several:

@@ -52,7 +52,7 @@ class Evaluation(NamedTuple):
     def doubts(self, card: Mapping) -> list[str]:
         """Return a line for each sign that nothing was learned, with the likely causes in order.
 
-        The learning rate of a `card` is no cause if it is `LOW` already.
+        The learning rate of a `card` is not a cause if it is `LOW` already.
         """
         if self.confusion is None or len(self.per_class) < 2:
             return []

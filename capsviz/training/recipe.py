@@ -85,7 +85,7 @@ class Recipe:
         if own := sorted(NO_DATA_OPTIONS & set(self.dataset_options)):
             flag = f"--{own[0].replace('_', '-')}"
             way = f"use {flag}" if own[0] in ("pad_px", "crop_px") else "drop it"
-            raise ValueError(f"{own[0]} is no option of a data set: {way}")
+            raise ValueError(f"{own[0]} is not an option of a data set: {way}")
         if abs(self.seed) > MOST_SEED:
             raise ValueError(f"seed must be from -{MOST_SEED} to {MOST_SEED}, got {self.seed}")
         if not 0 <= self.warmup_epochs <= self.epochs:

@@ -15,7 +15,7 @@ LUMA = (0.2989, 0.587, 0.114)  # grey of red, green and blue, as torchvision has
 
 
 def to_float(images: Tensor) -> Tensor:
-    """Convert uint8 (N, C, H, W) to float32 in [0, 1]; inputs in float are no images, and stay."""
+    """Convert uint8 (N, C, H, W) to float32 in [0, 1]; inputs in float are not images, and stay."""
     return images if images.is_floating_point() else images / 255
 
 

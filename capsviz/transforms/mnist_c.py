@@ -81,8 +81,8 @@ def canny_edges(images, generator):
     Canny's method with the settings of scikit-image's `canny`: a Gaussian of 1 px, made even at the
     border; Sobel gradients, thresholds 0.1 and 0.2 of their length; a pixel stays where no
     interpolated neighbour along the gradient is longer; pixels above the lower threshold stay where
-    a path leads to one above the upper. Pixels at the border are no edges. Differences are those of
-    rounding alone.
+    a path leads to one above the upper. Pixels at the border are not edges. Differences are
+    those of rounding alone.
     """
     ones = torch.ones_like(images[:1])
     smooth = gaussian(images.double(), 1, border="constant")

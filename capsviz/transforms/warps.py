@@ -67,7 +67,7 @@ def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
         raise ValueError(
             f"{count} sizes are too many, expected at most {MOST}: use a larger --step"
         )
-    family_matrix(name, start, (1, 1))  # refuses a size that is no warp
+    family_matrix(name, start, (1, 1))  # refuses a size that is not a warp
     return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
 
 

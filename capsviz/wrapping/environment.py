@@ -183,8 +183,8 @@ _cpu_for_gpu = Shared(_replaced)
 def restored(network: nn.Module) -> Iterator[None]:
     """Put back buffers and attributes of modules, but for `training`, after calls changed them.
 
-    The content of an attribute that is no buffer is not copied. Of modules compiled by TorchScript
-    only buffers are put back.
+    The content of an attribute that is not a buffer is not copied. Of modules compiled by
+    TorchScript only buffers are put back.
     """
     values = [(buffer, buffer.clone()) for buffer in network.buffers()]
     modules = [one for one in network.modules() if not isinstance(one, torch.jit.ScriptModule)]

@@ -66,7 +66,7 @@ def recipe_of(
     count = classes if capsules is None else capsules
     if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
         raise ValueError(
-            "expected a number of classes, at least 2, or capsules= that are no classes, got "
+            "expected a number of classes, at least 2, or capsules= that are not classes, got "
             f"classes={classes!r} and capsules={capsules!r}"
         )
     if (image_shape is None) == (example is None) or (normalise and example is not None):
@@ -196,7 +196,7 @@ def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -
     """Return the role of each axis by its length; axes of other lengths are of the `rest`.
 
     Children may be several axes, whose lengths make their number. Axes along which couplings are
-    repeated, as for each number of a pose, are no children.
+    repeated, as for each number of a pose, are not children.
     """
     roles = ["." if n == 1 else rest for n in value.shape]
     for role, size in sizes.items():

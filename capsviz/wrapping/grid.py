@@ -156,7 +156,7 @@ def _arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
 
 
 def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
-    """Return why the fields of a grid are no patches: a corner that none of its capsules sees.
+    """Return why the fields of a grid are not patches: a corner that none of its capsules sees.
 
     An example is a capsule made of several positions that lie in more than one row.
     """

@@ -137,7 +137,7 @@ def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] |
 
 
 def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int) -> Roles | None:
-    """Return the roles of the axes of a frame; None if it is no capsule layer of this batch."""
+    """Return the roles of the axes of a frame; None if it is not a capsule layer of this batch."""
     frame = broadcast_shapes(weights.shape, votes.shape)
     images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
     if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):

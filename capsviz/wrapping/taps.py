@@ -66,7 +66,7 @@ class Recipe:
     cuda: bool = False  # its code asks for a GPU, but there is none
     aside: bool = False  # send what its code prints to stderr
     pair: str | None = None  # which softmax, as given
-    example: Example | None = None  # of inputs that are no images
+    example: Example | None = None  # of inputs that are not images
 
     def draw(self, count: int, seed: int = 0) -> Tensor:
         """Return random images, or inputs like the example, on the CPU."""

@@ -81,10 +81,10 @@ def wrap(
     network      any module; it is left as it was, and not copied.
     image_shape  (C, H, W) of its images.
     classes      their number, if each has a capsule of the last routed layer, or
-    capsules     the number of these capsules if they are no classes, but attributes, parts or
+    capsules     the number of these capsules if they are not classes, but attributes, parts or
                  inputs of a classifier: the network can be traced, and scores are theirs. Wrapped
                  once more with `classes` and couplings=None, it can be evaluated.
-    example      in place of `image_shape` for inputs that are no images: a few of them, as a
+    example      in place of `image_shape` for inputs that are not images: a few of them, as a
                  tensor, a tuple of tensors, or a dict of them by the names of the arguments, or for
                  a network that takes a dict. The first axis is that of the inputs. Random ones like
                  these are drawn. `capsviz.trace` takes inputs of this form; analyses take them as
@@ -479,7 +479,7 @@ def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | 
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
     if given is None or part is None or shown.draw is not None:
         why = "none, as given" if given is None else "none: neither children nor votes are found"
-        why = why if shown.draw is None else "none: its inputs are no images"
+        why = why if shown.draw is None else "none: its inputs are not images"
         return grids.NOWHERE._replace(evidence=why)
     return grids.find(lambda some: shown.capsules(some, part), images, given, part)
 

@@ -22,7 +22,7 @@ SECTIONS = ("Parameters", "Returns", "Raises", "Yields")
 OF_NAMES = ("Parameters", "Raises")
 ENTRY = re.compile(r"(?P<names>\S+(?:, \S+)*)(?:\s{2,}(?P<text>.*))?$")
 FIELD = re.compile(r"^ {4}(?P<name>\w+): (?P<kind>[^=#]+?)(?: = [^#]+)?(?:\s+# (?P<text>.*))?$")
-OUTSIDE = re.compile(  # links to files of the repository that are no pages
+OUTSIDE = re.compile(  # links to files of the repository that are not pages
     r"(?<!!)\[([^\]]+)\]\((?:\.\./)?(?:benchmarks/[^)]+|CITATION\.cff|CONTRIBUTING\.md)\)"
 )
 

@@ -65,7 +65,7 @@ def test_a_network_without_capsules_has_no_pair():
     ("facts", "words"),
     [
         ({"classes": CLASSES, "decode": False}, "none, as given"),
-        ({"capsules": CLASSES}, "the capsules are no classes, of which one is decoded"),
+        ({"capsules": CLASSES}, "the capsules are not classes, of which one is decoded"),
     ],
 )
 def test_no_decoder_and_no_classes_are_facts(facts, words):

@@ -149,5 +149,5 @@ def test_what_is_no_such_folder_is_refused_in_words(change, words, tmp_path):
 
 def test_a_repository_that_cannot_be_had_is_said(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match="somebody/nothing is no folder"):
+    with pytest.raises(ValueError, match="somebody/nothing is not a folder"):
         CapsNet.from_pretrained("somebody/nothing", local_files_only=True)

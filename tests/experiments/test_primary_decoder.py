@@ -128,13 +128,13 @@ def test_decoders_come_back_exactly_with_their_card(tmp_path, decoders, generato
 def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders):
     path = tmp_path / "net.primary.safetensors"
     advice = "capsviz primary train --checkpoint net"
-    with pytest.raises(ValueError, match=f"there is no primary-capsule decoder .*{advice}"):
+    with pytest.raises(ValueError, match=f"there is not a primary-capsule decoder .*{advice}"):
         primary_decoder.load(path, NETWORK, checkpoint="net")
     primary_decoder.save(path, decoders, NETWORK, {})
     with pytest.raises(ValueError, match=f"other weights.*{advice}"):
         primary_decoder.load(path, {"weights": {"sha256": "cd" * 32}}, checkpoint="net")
     path.with_suffix(".json").rename(tmp_path / "card")
-    with pytest.raises(ValueError, match=f"no primary-capsule decoder with its card.*{advice}"):
+    with pytest.raises(ValueError, match=f"not a primary-capsule decoder with its card.*{advice}"):
         primary_decoder.load(path, NETWORK, checkpoint="net")
 
 

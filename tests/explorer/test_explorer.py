@@ -458,7 +458,7 @@ def test_what_cannot_be_opened_or_served_is_named_in_one_line(monkeypatch):
         assert "digitz" in refused("--port", port, network="digitz")  # before the port
     for host in ("192.0.2.7", "no such host", "::1", ""):
         line = refused("--host", host)
-        assert f"--host '{host}' is no address of this machine: expected 127.0.0.1" in line
+        assert f"--host '{host}' is not an address of this machine: expected 127.0.0.1" in line
     with socket.socket() as probe:
         probe.bind((serve.HOST, serve.free_port(0)))
     assert serve.is_alone("localhost") and not serve.is_alone(serve.EVERYWHERE)

@@ -115,7 +115,7 @@ def test_results_that_are_no_numbers_are_refused(part, broken):
     name = next(name for name in weights if broken in name)
     with torch.no_grad():
         weights[name].fill_(float("nan"))
-    with pytest.raises(ArithmeticError, match="for 30 of 30 images are no numbers"):
+    with pytest.raises(ArithmeticError, match="for 30 of 30 images are not numbers"):
         evaluate(model, part)
 
 

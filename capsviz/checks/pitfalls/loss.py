@@ -68,13 +68,13 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
     flat = abs(at(0.99, 0.01) - rest)
     if near <= 0 or flat > 0.02 * near:
         return warns(
-            f"it is no margin loss of 0.9 and 0.1: lengths of 0.99 and 0.01 change it by {flat:.2g}"
-            f" from 0.95 and 0.05, 0.7 and 0.05 by {near:.2g}", flat=flat, near=near,
+            f"it is not a margin loss of 0.9 and 0.1: lengths of 0.99 and 0.01 change it by "
+            f"{flat:.2g} from 0.95 and 0.05, 0.7 and 0.05 by {near:.2g}", flat=flat, near=near,
         )  # fmt: skip
     apart = abs(at(0.7, 0.3) - rest - near - false_near)
     one = (at(0.95, 0.05, 0.3) - rest) * (candidate.classes - 1)
     if apart > 0.02 * near or abs(one - false_near) > 0.02 * false_near:
-        return warns("it is no margin loss: classes are not summed one by one",
+        return warns("it is not a margin loss: classes are not summed one by one",
                      together=apart, one_absent=one, all_absent=false_near)  # fmt: skip
     if at(0.95, 0.95) - rest < ROUNDING * near:
         return fails("other classes cost nothing, however long they are", absent=0.0)
@@ -128,7 +128,7 @@ def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     numbers = {"weight": weight, "mean_of_pixels_would_be": 5e-4 / pixels}
     message = f"a squared pixel weighs {weight:.2g}"
     if margin is None:
-        return warns(f"{message}, beside a loss that is no margin loss", **numbers)
+        return warns(f"{message}, beside a loss that is not a margin loss", **numbers)
     message += " beside the margin loss"
     if weight < LITTLE:
         return fails(f"{message}, {5e-4 / weight:,.0f} times less than 5e-4", **numbers)

@@ -21,7 +21,7 @@ ALL_MOVE = f"{OTHER_AXIS}: one input moves all capsules"
 BY_COMPONENT, VANISH = "each component is squashed by itself", "they vanish"
 BEFORE = "components are squashed before the capsule is"
 GAIN = f"all are alike: a squash with a gain, or {BEFORE}"
-OR = {  # the other reading of what is measured, where it is no certainty
+OR = {  # the other reading of what is measured, where it is not certain
     UNSQUASHED: ", or by a function without a bound: lengths grow as the sums to the power {:.2f}",
     ALL_MOVE: ", or normalised over all capsules after it",
 }

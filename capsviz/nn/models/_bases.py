@@ -117,13 +117,15 @@ def _downloaded(name: str, options: dict) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ValueError(
-            f"{name} is no folder, and a repository needs pip install huggingface_hub"
+            f"{name} is not a folder, and a repository needs pip install huggingface_hub"
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS], **options))
     except Exception as error:  # it raises errors of several packages
         reason = str(error).strip().partition("\n")[0][:200]
-        raise ValueError(f"{name} is no folder, and no repository was opened: {reason}") from error
+        raise ValueError(
+            f"{name} is not a folder, and no repository was opened: {reason}"
+        ) from error
 
 
 class ClassPoses(Network):

@@ -242,7 +242,7 @@ class _Function:
 
 
 def _misshapen(result, shapes: tuple) -> Iterator[str]:
-    """Fields of a result that are no tensors of these shapes."""
+    """Fields of a result that are not tensors of these shapes."""
     for field, value, shape in zip(result._fields, result, shapes, strict=True):
         actual = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         if actual != shape:

@@ -2,7 +2,7 @@
 
 Capsule Routing via Variational Bayes, AAAI 2020, arXiv:1905.11455. The prior keeps a parent with
 few children from shrinking onto them. The batch norms of the authors' network, of poses and of the
-activations' logits, are no part of it, but of the layer. `fused` is `route` without the votes (see
+activations' logits, are not part of it, but of the layer. `fused` is `route` without the votes (see
 `_mixture`).
 """
 
@@ -26,7 +26,7 @@ QUANTITY = Quantity(
     "−(a c / Σ a c) exp(E ln π) H",
     "logit of the activation less a constant, divided by mass",
     "the logit of the activation less a constant of the parent, divided among its children by "
-    "their mass, for an entropy is no sum over children",
+    "their mass, for an entropy is not a sum over children",
 )
 
 weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
@@ -109,7 +109,7 @@ def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
     """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
     The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is
-    by their shares of the parent's mass: the entropy of a posterior is no sum over children.
+    by their shares of the parent's mass: the entropy of a posterior is not a sum over children.
     """
     mass = routing.couplings[-1] * activations.to(votes)[..., None]
     total = mass.sum(-2)

@@ -1,7 +1,7 @@
 """The two 9x9 convolutions of CapsNet (Sabour, Frosst & Hinton 2017, arXiv:1710.09829, section 4).
 
 With squashed capsules the network `capsnet` has these as `conv1` and `primary`; this file serves
-routings whose children are no squashed vectors.
+routings whose children are not squashed vectors.
 """
 
 from torch import Tensor

@@ -217,4 +217,4 @@ def of_runs(path: Path) -> Network:
             about.get("terms", {}),
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"'{path}' is no summary of training runs ({error})") from error
+        raise ValueError(f"'{path}' is not a summary of training runs ({error})") from error
