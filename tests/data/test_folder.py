@@ -204,7 +204,7 @@ def test_a_set_that_lies_far_below_its_range_is_told_and_read_by_range(tmp_path,
     part = data.load("folder", "test", tmp_path)
     (line,) = (one for one in data.check({"test": part}) if "brighter" in one)
     assert line.startswith("WARN test: no pixel is brighter than 16 of 255")
-    assert "--range 4095 for 12 bits" in line
+    assert "--range 4095 for 12-bit data" in line
     top = 4095 if dtype is np.uint16 else 4095 / 65535
     part = data.load("folder", "test", tmp_path, range=top)
     assert part.images.flatten(1).float().mean(1).tolist() == pytest.approx([62, 249], abs=1)

@@ -1,4 +1,4 @@
-"""What a network offers; scores, which are refused if they are no numbers; distances."""
+"""What a network offers; scores, which are refused if they are not numbers; distances."""
 
 import click
 import pytest
@@ -37,7 +37,7 @@ def test_scores_that_are_nan_name_the_network_and_their_number(tiny_images):
 def test_a_command_could_not_read_nan_and_was_not_asked_wrongly(tiny, tiny_images):
     with torch.no_grad():
         tiny.capsules.weight[0] = torch.nan
-    with pytest.raises(click.ClickException, match="no numbers") as caught, errors():
+    with pytest.raises(click.ClickException, match="not numbers") as caught, errors():
         scores(tiny, tiny_images)
     assert caught.value.exit_code == 1
 
