@@ -323,6 +323,61 @@ def test_poses_that_are_made_of_more_than_the_sum_are_those_that_are_returned(im
     assert "in doubt" not in net.report()
 
 
+def routed(votes, b):
+    """Poses of three iterations of dynamic routing."""
+    made = []
+    for _ in range(3):
+        made.append(zoo.squash((b.softmax(2)[..., None] * votes).sum(1)))
+        b = b + (votes * made[-1][:, None]).sum(-1)
+    return made
+
+
+class Residual(Written):
+    """Scores are the norms of a pose that is half the votes' and half of the children's mean."""
+
+    def poses(self, x):
+        u = self.encode(x)
+        last = routed(self.votes(u), torch.zeros(len(x), I, J))[-1]
+        return (last + torch.tanh(u.mean(1).repeat(1, E)[:, None, :E])) / 2
+
+    def forward(self, x):
+        return self.poses(x).norm(dim=2)
+
+
+class Stacked(Written):
+    """Returns the poses of all iterations."""
+
+    def poses(self, x):
+        return torch.stack(routed(self.votes(self.encode(x)), torch.zeros(len(x), I, J)))
+
+    def forward(self, x):
+        return self.poses(x)
+
+
+class Forbidden(Written):
+    """The first child may not choose the first parent."""
+
+    def poses(self, x):
+        b = torch.zeros(len(x), I, J)
+        b[:, 0, 0] = -torch.inf
+        return routed(self.votes(self.encode(x)), b)[-1]
+
+    def forward(self, x):
+        return self.poses(x).norm(dim=2)
+
+
+@pytest.mark.parametrize("kind", [Residual, Stacked, Forbidden])
+def test_poses_are_those_that_the_scores_measure_and_of_the_last_iteration(kind, images):
+    net = wrapped(kind)
+    seen = capsviz.trace(net, images)
+    with torch.no_grad():
+        poses = net.network.poses(images)
+    poses = poses[-1] if poses.dim() == 4 else poses
+    close(seen.poses[-1], poses, 1e-5)
+    close(seen.lengths, poses.norm(dim=2), 1e-5)
+    assert "in doubt" not in net.report()
+
+
 class InPlace(Written):
     """Votes become what is summed, after they were agreed with."""
 
@@ -513,6 +568,25 @@ def test_votes_of_several_products_have_no_children_that_are_seen(images):
     assert seen.children is None and seen.grid == (2, 4, 3)
     with torch.no_grad():
         close(seen.votes, net.network.votes(net.network.encode(images)))
+
+
+AFTER = {  # what a network may learn beside its matrices
+    "one number": lambda votes: votes * torch.full((1,), 1.5),
+    "a gate": lambda votes: torch.linspace(1, 2, I * J).view(I, J, 1) * votes,
+    "a matrix": lambda votes: votes @ torch.linspace(-1, 1, E * E).view(E, E).cos(),
+    "a product": lambda votes: torch.einsum("bije,ef->bijf", votes, torch.ones(E, E).tril()),
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_children_are_before_all_that_differs_between_parents(name, images):
+    class After(Written):
+        def votes(self, u):
+            return AFTER[name](super().votes(u))
+
+    net = wrapped(After())
+    with torch.no_grad():
+        close(capsviz.trace(net, images).children, net.network.encode(images))
 
 
 def test_a_class_for_no_parent_is_none_of_the_logits(images):

@@ -8,7 +8,7 @@ follow the weighted sum of the votes), "couplings" (an intervention is not taken
 """
 
 from collections.abc import Iterable, Iterator
-from math import prod
+from math import inf, nan, prod
 from typing import Any
 from weakref import WeakSet
 
@@ -124,6 +124,8 @@ def shown(
     parts = {"primary" if name == "children" else name: part for name, part in parts.items()}
     if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
         parts.setdefault("lengths", last_activations(parts))
+    if isinstance(parts.get("logits"), Tensor):  # -inf: a parent that a child may not choose
+        parts["logits"] = parts["logits"].nan_to_num(nan, inf, 0.0)
     known = {*PARTS, "weights", "activations"}
     return {name: part for name, part in parts.items() if name in known and part is not None}
 

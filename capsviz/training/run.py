@@ -51,11 +51,11 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
         recipe = replace(recipe, options={})
     decoder = flags.pop("reconstruction", None)
     if decoder is False:
-        weight = {**flags, **flags.get("options", {})}.get("reconstruction_weight")
-        if weight:
-            raise ValueError(
-                f"--no-reconstruction and a reconstruction_weight of {weight}: choose one of them"
-            )
+        given = {**flags, **flags.get("options", {})}
+        idle = [k for k in given if k.startswith(("decoder", "reconstruction_")) and given[k] != 0]
+        if idle:
+            one = f"{idle[0]} of {given[idle[0]]}"
+            raise ValueError(f"--no-reconstruction and a {one}: choose one of them")
         flags["reconstruction_weight"] = 0.0
     elif decoder and recipe.options.get("reconstruction_weight") == 0:
         kept = {k: v for k, v in recipe.options.items() if k != "reconstruction_weight"}
@@ -66,6 +66,9 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     named = flags.pop("options", {})
     fixed["options"] = recipe.options | {k: v for k, v in flags.items() if k not in own} | named
     recipe = replace(recipe, **fixed)
+    idle = [k for k in ("lr_decay", "lr_decay_steps") if k in fixed]
+    if idle and recipe.schedule != "exponential":
+        raise ValueError(f"{idle[0]} has no effect with the schedule '{recipe.schedule}'")
     return name or recipe.dataset, recipe
 
 

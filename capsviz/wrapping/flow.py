@@ -30,6 +30,7 @@ VIEWS = frozenset(
 
 
 SUMS = ("sum", "mean", "nansum")
+PRODUCTS = ("matmul", "rmatmul", "einsum", "linear")
 
 
 class Step(NamedTuple):
@@ -122,7 +123,8 @@ def is_view(event: Event) -> bool:
 def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[int]]:
     """Find the axes of `start` that each axis of `end` runs along, by sending labels the same way.
 
-    `steps`, from `start` to `end`, are views, sums, and elementwise functions that may broadcast.
+    `steps`, from `start` to `end`, are views, sums, products, and elementwise functions that may
+    broadcast.
     The set of an axis is empty where the numbers of `start` were repeated or the axis is new, and
     has two or more where axes were merged.
     """
@@ -140,7 +142,7 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
         label = label.view([-1 if k == axis else 1 for k in range(start.dim())])
         label = label.expand(start.shape).contiguous()
         for event, position, number in path:
-            if is_view(event) or event.name in SUMS:
+            if is_view(event) or event.name in (*SUMS, *PRODUCTS):
                 label = _repeated(event, position, label, number)
             else:
                 label = label.expand(event.outputs[0].shape)
@@ -159,20 +161,20 @@ def varying(tensor: Tensor) -> set[int]:
 
 
 def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor:
-    """Return an output of a view or a sum, with labels in place of one input."""
+    """Return an output of a view, sum or product, with labels in place of one input."""
     old = event.inputs[position]
 
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):
         return label
     if event.name in ("data", "T", "mT", "H"):
         return getattr(label, event.name)
-    joins = event.name in ("stack", "cat")  # beside others, which vary along no axis
+    others = event.name in ("stack", "cat", *PRODUCTS)  # made to vary along no axis
 
     def change(leaf):
         if leaf is old:
             return label
-        beside = joins and isinstance(leaf, Tensor)
-        return torch.zeros_like(leaf, dtype=label.dtype) if beside else leaf
+        beside = others and isinstance(leaf, Tensor)
+        return torch.ones_like(leaf, dtype=label.dtype) if beside else leaf
 
     makers = event.repeat(change)
     return makers if isinstance(makers, Tensor) else makers[number]

@@ -63,6 +63,10 @@ def children(flow: Flow, turn: Round) -> Place | str:
         own = _before_matrices(event, at[0], roles) if len(at) == 1 else None
         if own is None:
             return f"votes come from {event.name} in {event.place}"
+        if any("J" in own[axis] for axis in varying(event.inputs[at[0]])):  # these are votes
+            path = [Step(event, at[0]), *path]
+            source = flow.sources[event.index][at[0]]
+            continue
         place = Place(event, at[0], _letters(own))
         sizes = zip(place.tensor.shape, place.roles, strict=True)
         if prod(n for n, role in sizes if role == "I") == turn.count("I"):
@@ -115,8 +119,9 @@ def poses(
     """Find the poses of each iteration, and why they may be none.
 
     They are the tensor, made of the sum over children, whose norms are the scores, or that the
-    network returns. If there is none they are the last of those tensors, and if that points
-    elsewhere than what the routing compares with the votes, or else the sum, the other is a doubt.
+    network returns; of the sum alone where there is one. If there is none they are the last of
+    those tensors, and if that points elsewhere than what the routing compares with the votes, or
+    else the sum, the other is a doubt.
 
     Parameters
     ----------
@@ -135,7 +140,8 @@ def poses(
     offs = {k: off for k, place in enumerate(last) if (off := _off(place, scores)) is not None}
     fits = [k for k, off in offs.items() if off <= 1.001 * min(offs.values()) + TINY]
     fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
-    returned = [] if fits else _returned(flow, rounds, output)
+    returned = [] if fits else _measured(flow, rounds[-1], ends[-1], scores)
+    returned = returned if fits or returned else _returned(flow, rounds, output)
     if len(returned) == 1:
         return returned, None
     chosen = (fits or [len(last) - 1])[-1]
@@ -244,6 +250,19 @@ def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
     return None
 
 
+def _measured(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
+    """Return the tensor (B, J, E) whose norms are the scores, made of a sum and of others."""
+    events = flow.events[turn.total.index + 1 : end]
+    sites = [(event.site, event.name) for event in events]
+    after, found = flow.descendants(turn.total.index), []
+    for event, site in zip(events, sites, strict=True):
+        roles = _as_poses(turn, event.outputs[0]) if event.index in after else None
+        if roles is not None and sites.count(site) == 1:  # in no loop
+            place = Place(event, -1, roles)
+            found += [place] if _off(place, scores) is not None else []
+    return sorted(found, key=lambda place: _off(place, scores) or 0.0)[:1]
+
+
 def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
     """Return tensors (B, J, E) of the output that come from the last sum, and are not masked."""
     turn, result = rounds[-1], []
@@ -255,7 +274,8 @@ def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Pla
         place = Place(flow.events[port[0]], -1, roles)
         several = bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any())
         size = rows(place.tensor, place.roles).shape[2]
-        stacked = size == len(rounds) != rounds[-1].count("E")  # a number of each iteration
+        own = rounds[-1].count("E")  # a number, or a pose, of each iteration
+        stacked = size == len(rounds) != own or size == len(rounds) * own != own
         if several and not stacked:
             result.append(place)
     return result

@@ -308,6 +308,9 @@ def _no_capsules(
         words += f" (one of them no class? then classes={classes + 1})"
     for other in WEIGHINGS:
         found = [one for one in layers(flow, batch, classes, other) if one.parents == classes]
+        ends = [one.rounds[-1] for one in found]
+        negative = [bool((one.product.weights(one.event.inputs) < 0).any()) for one in ends]
+        found = [one for one, below in zip(found, negative, strict=True) if not below]
         if found and other != weighing:
             words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (

@@ -77,12 +77,19 @@ def test_recipes_differ_in_unknown_fields_and_in_a_decay_only_if_both_schedules_
 
 
 @pytest.mark.parametrize("how", [{"reconstruction_weight": 0.1},
-                                 {"options": {"reconstruction_weight": 0.1}}])  # fmt: skip
-def test_no_reconstruction_with_a_weight_of_it_is_refused(how):
+                                 {"options": {"reconstruction_weight": 0.1}},
+                                 {"decoder_learning_rate": 0.1},
+                                 {"reconstruction_anneal": 0.1}])  # fmt: skip
+def test_no_reconstruction_with_an_option_of_it_is_refused(how):
     with pytest.raises(ValueError, match=r"--no-reconstruction and .* 0\.1"):
         pipeline.prepare("digits", {"reconstruction": False, **how})
     _, recipe = pipeline.prepare("digits", {"reconstruction": False, "reconstruction_weight": 0.0})
     assert recipe.options["reconstruction_weight"] == 0
+
+
+def test_an_option_of_another_schedule_is_refused():
+    with pytest.raises(ValueError, match="lr_decay has no effect with the schedule 'constant'"):
+        pipeline.prepare("digits", {"schedule": "constant", "lr_decay": 0.5})
 
 
 def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
