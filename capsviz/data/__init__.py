@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -167,6 +167,13 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         top, left = (H - size) // 2, (W - size) // 2
         window = (..., slice(top, top + size), slice(left, left + size))
         return self._each(lambda images: images[window].contiguous())
+
+    def in_order(self, classes: Sequence[str] | None) -> Dataset:
+        """Return this with its classes numbered as `classes`, if these are the same names."""
+        if not classes or tuple(classes) == self.classes or set(classes) != set(self.classes):
+            return self
+        number = torch.tensor([list(classes).index(name) for name in self.classes])
+        return replace(self, labels=number[self.labels], classes=tuple(classes))
 
     def _each(self, change) -> Dataset:
         parts = None if self.parts is None else change(self.parts)

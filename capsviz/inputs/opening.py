@@ -51,7 +51,8 @@ class Inputs:
         """Another split of the same data set, with the options that this one was loaded with."""
         trained_on, name = self.model.card["dataset"], self.dataset.loader
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-        return data.load(name, split, self.data_dir, **{**own, **self.options})
+        part = data.load(name, split, self.data_dir, **{**own, **self.options})
+        return part.in_order(abilities(self.model).class_names)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
@@ -141,6 +142,7 @@ def open_inputs(
                     raise
                 part = _without_images(model, split)
     part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
+    part = part.in_order(abilities(model).class_names)
     said = [notice or part.notice, check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None

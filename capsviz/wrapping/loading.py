@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import nn
 
 from capsviz.checkpoint import sha256
 from capsviz.checkpoint.containers import load_into
-from capsviz.discovery import unknown
+from capsviz.discovery import some, unknown
 from capsviz.nn.images import like_of
 from capsviz.provenance import commit_of
 from capsviz.tracing import abilities, evaluating
@@ -65,7 +65,7 @@ def open_network(
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
             if notes := [said for fact, said in network.inferred.facts if fact == "note"]:
-                network.card["network"]["notes"] = notes
+                network.card["network"].setdefault("notes", []).extend(notes)
         return network
 
     def anew() -> nn.Module:
@@ -191,6 +191,7 @@ def _built(
         with suppress(ValueError), evaluating(network), torch.no_grad():
             module.recipe = first_pass(network, module.recipe, images)[0]
     card = _card(path, name, network, dataset)
+    _keep_order(card, abilities(module).class_names)
     if weights is not None:
         inner = as_written(network)
         weights, parameters = Path(weights), sum(p.numel() for p in inner.parameters())
@@ -199,6 +200,21 @@ def _built(
         card["weights"] = about
     network.to(device)
     return module, card
+
+
+def _keep_order(card: dict, own: Sequence[str] | None) -> None:
+    """Number the classes of a card as a network's `own`; note if none are known and it matters."""
+    classes = card["dataset"].get("classes", [])
+    if own and set(own) == set(classes):
+        card["dataset"]["classes"] = list(own)
+    elif card["dataset"]["name"] == "folder" and classes != sorted(classes):
+        apart = [pair for pair in zip(classes, sorted(classes), strict=True) if len({*pair}) > 1]
+        own, by_text = (some(names, 4) for names in zip(*apart, strict=True))
+        card["network"]["notes"] = [
+            f"its classes are taken for {own} where torchvision's ImageFolder has {by_text}: if it "
+            "was trained with that, let the function return capsviz.wrap(network, ..., "
+            'card={"dataset": {"name": "folder", "classes": image_folder.classes}})'
+        ]
 
 
 def _inner(module: nn.Module) -> nn.Module:

@@ -83,6 +83,40 @@ def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
     assert done.exit_code == 0, done.output
 
 
+def test_classes_are_numbered_as_the_network_says_and_it_is_asked_to_where_two_orders_differ(run):
+    names = sorted(map(str, range(1, 13)))  # as torchvision's ImageFolder has them
+    for name in names:
+        for split in data.SPLITS:
+            Path("pictures", split, name).mkdir(parents=True)
+            Image.new("L", (28, 28), 20 * int(name)).save(f"pictures/{split}/{name}/0.png")
+    Path("folder.py").write_text(f"""
+import capsviz, torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        grey = (x.mean((1, 2, 3)) * 255 / 20).round().long()
+        place = torch.tensor([{names}.index(str(int(k))) for k in grey.clamp(1, 12)])
+        return nn.functional.one_hot(place, 12) * 0.9 * self.one + 0.05
+
+def silent(**said):
+    return capsviz.wrap(Net(), (1, 28, 28), 12, couplings=None, **said)
+
+def telling():
+    return silent(card={{"dataset": {{"name": "folder", "classes": {names}}}}})
+""")
+    command = "evaluate --dataset folder --data-dir pictures --json --network folder.py"
+    result = run(*f"{command}:telling".split())
+    assert json.loads(result.stdout)["accuracy"] == 1.0
+    result = run(*f"{command}:silent".split())
+    assert json.loads(result.stdout)["accuracy"] == 1 / 12
+    assert "are taken for 2, 3, 4, 5, ... where torchvision's ImageFolder has 10," in result.stderr
+
+
 def test_predict_takes_somebodys_own_network(run):
     own = ("--network", "networks.py:build", "--dataset", "digits")
     done = run("predict", "seven.png", *own, "--json", "--save-figure", "steps.png")
