@@ -67,6 +67,7 @@ def load(
     return Dataset(
         pixels[chosen], target[chosen], classes, "arrays", split,
         left_out=told, doubts=tuple(opening.doubts(kinds, range)),
+        drawn_from=0 if split in found else len(pixels),
     )  # fmt: skip
 
 

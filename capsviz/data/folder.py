@@ -26,10 +26,11 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
     """Class folders of pictures.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
-    each with one folder per class; or the class folders themselves. A folder that holds nothing but
-    one other folder stands for that. Splits that are missing are drawn from the training pictures:
-    a fifth of each class for testing, a tenth for validation, in the order of the SHA-256 of file
-    names, so that adding a picture moves few others. What is not used is counted in
+    each with one folder per class; or the class folders themselves, perhaps each with folders
+    train/, test/ and so on in it. A folder that holds nothing but one other folder stands for that,
+    but a test folder alone is all for testing. Splits that are missing are drawn from the training
+    pictures: a fifth of each class for testing, a tenth for validation, in the order of the SHA-256
+    of file names, so that adding a picture moves few others. What is not used is counted in
     `left_out`; mixed depths, further pages, and groups of file names in two splits are `doubts`.
 
     Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
@@ -69,6 +70,8 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
         )
     doubts = opening.doubts(opening.kinds(path for path, _ in samples), range)
     doubts += _changed(sizes, coloured, image_size, image_channels)
+    own = split if split in ready else "train"
+    doubts += _nested(_class_folders(ready[own], own))
     if split != "train" and "train" in ready:
         both = (_samples(ready, "train", root)[0], samples)
         names = ([(path.stem, label) for path, label in some] for some in both)
@@ -80,6 +83,7 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
     return Dataset(
         torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
         left_out="\n".join(told) or None, doubts=tuple(doubts), kind="folder",
+        drawn_from=0 if split in ready else len(_list(ready["train"], "train")[0]),
     )  # fmt: skip
 
 
@@ -106,15 +110,31 @@ def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channel
     return doubts
 
 
+def _nested(classes: Mapping[str, Path]) -> list[str]:
+    """Return a line if all classes hold equal folders alone, as splits and folds do."""
+    same = None
+    for folder in classes.values():
+        inside = {one.name for one in opening.folders(folder)}
+        same = inside if same is None else same & inside
+        if len(same) < 2 or opening.listing(folder, below=False)[0]:
+            return []
+    shared = discovery.some(sorted(same or (), key=opening.natural), 3)
+    return [
+        f"the classes {discovery.some(classes, 3)} all hold folders {shared}, and "
+        "no pictures beside: if these are the classes, call the others train, validation and test, "
+        "or name one of them by --data-dir"
+    ]
+
+
 def _samples(ready: Mapping[str, Path], split: str, root):
     """Return a split's pictures with the number of their class, and the classes."""
     if split not in ready and "train" not in ready:
-        found = ", ".join(folder.name for folder in ready.values())
-        raise FileNotFoundError(f"{root} has {found}, but no folder '{split}'")
-    source = ready.get(split) or ready["train"]
-    samples, classes = _list(source)
-    if "train" in ready and source != ready["train"]:
-        known = [folder.name for folder in opening.folders(ready["train"])]
+        raise FileNotFoundError(f"{root} has {', '.join(ready)}, but no folder '{split}'")
+    own = split if split in ready else "train"
+    source = ready[own]
+    samples, classes = _list(source, own)
+    if "train" in ready and own != "train":
+        known = _class_folders(ready["train"], "train")
         if apart := set(known) ^ set(classes):
             names = ", ".join(sorted(apart, key=opening.natural)[:5])
             raise ValueError(
@@ -122,7 +142,7 @@ def _samples(ready: Mapping[str, Path], split: str, root):
                 "them alone; expected the same"
             )
     missing = [name for name in _splits.SHARES if name not in ready]
-    if source == ready.get("train") and missing:
+    if own == "train" and missing:
         paths = [path.relative_to(source).as_posix() for path, _ in samples]
         keys = [hashlib.sha256(path.encode()).hexdigest() for path in paths]
         labels = [label for _, label in samples]
@@ -140,7 +160,7 @@ def describe(root, **options) -> list[str]:
     """Return lines about the folders of the splits, and their pictures as they are."""
     ready, _ = sources(root)
     where = ", ".join(f"{split} in {folder}" for split, folder in ready.items())
-    paths = [path for folder in ready.values() for path in opening.listing(folder)[0]]
+    paths = [path for folder in set(ready.values()) for path in opening.listing(folder)[0]]
     return [f"class folders: {where}", *opening.described(opening.kinds(paths))]
 
 
@@ -148,8 +168,8 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
     """Return the folders of splits, by split, and what is not used of all that is there.
 
     Folders are of a split if its name is among their words and they hold folders; without any,
-    `root` is that of the training pictures. ValueError for two of one split, and for folders named
-    like splits that hold no folders.
+    `root` is that of all splits that each class folder in it holds, or of the training pictures.
+    ValueError for two of one split, and for folders named like splits that hold no folders.
     """
     needed = "the data set 'folder' needs --data-dir with class folders in it"
     if root is None:
@@ -159,7 +179,7 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
         raise FileNotFoundError(
             f"{needed}, but {root} {what if Path(root).exists() else opening.absent(root)}"
         )
-    root = _inner(Path(root))
+    root = _inner(Path(root), whole=True)
     ready: dict[str, Path] = {}
     folders = opening.folders(root)
     named = {folder: split for folder in folders if (split := _splits.named(folder.name))}
@@ -176,8 +196,10 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
                 f"the folders {', '.join(f.name for f in named)} of {root} are named like splits, "
                 "but hold no class folders: sort their pictures into one folder for each class"
             )
-        ready = {"train": root}
-    classes = [folder for place in ready.values() for folder in opening.folders(place)]
+        ready = dict.fromkeys(_in_classes(root), root) or {"train": root}
+    classes = [
+        one for split, place in ready.items() for one in _class_folders(place, split).values()
+    ]
     used = {path for folder in classes for path in opening.listing(folder)[0]}
     every, others = opening.listing(root)
     left = Counter(str(path.parent.relative_to(root)) for path in every if path not in used)
@@ -186,16 +208,48 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
     return ready, [text for text in texts if text]
 
 
-def _inner(root: Path) -> Path:
-    """Return a folder, or the one in it if that is all it holds and it holds folders itself."""
+def _inner(root: Path, whole: bool = False) -> Path:
+    """Return a folder, or the one in it if that is all it holds and it holds folders itself.
+
+    With the `whole` data set, not one named like a split, unless the splits are in that.
+    """
     while len(inside := opening.folders(root)) == 1 and opening.folders(inside[0]):
+        below = (
+            opening.folders(_inner(inside[0])) if whole and _splits.named(inside[0].name) else []
+        )
+        if below and not any(_splits.named(one.name) for one in below):
+            break
         root = inside[0]
     return root
 
 
-def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
+def _in_classes(root: Path) -> list[str]:
+    """Return the splits whose folders, and nothing else, are in each class folder; else none."""
+    known: list = []
+    for folder in opening.folders(root):
+        splits = sorted(_splits.named(one.name) or "" for one in opening.folders(folder))
+        known = known or splits
+        bare = splits and not opening.listing(folder, below=False)[0]
+        if not bare or splits != known or "" in splits or len({*splits}) < len(splits):
+            return []
+    return known
+
+
+def _class_folders(source: Path, split: str) -> dict[str, Path]:
+    """Return the folders of a split's pictures, by class: those in `source`, or in these."""
+    found = {folder.name: folder for folder in opening.folders(source)}
+    if split not in _in_classes(source):
+        return found
+    return {
+        name: next(one for one in opening.folders(folder) if _splits.named(one.name) == split)
+        for name, folder in found.items()
+    }
+
+
+def _list(source: Path, split: str) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
     """Return pictures with the number of their class, and the classes."""
-    folders = opening.folders(source)
+    named = _class_folders(source, split)
+    folders = list(named.values())
     listed = {folder: opening.listing(folder)[0] for folder in folders}
     what = f" ({words})" if (words := opening.in_words(opening.listing(source)[1])) else ""
     if not any(listed.values()):
@@ -205,10 +259,10 @@ def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
             f"{source} has one class folder, '{folders[0].name}', expected two or more: if the "
             f"classes are in it, move them up or choose --data-dir {folders[0]}"
         )
-    if empty := [folder.name for folder, pictures in listed.items() if not pictures]:
+    if empty := [name for name, folder in named.items() if not listed[folder]]:
         raise ValueError(
             f"class folders of {source} without pictures{what}: {', '.join(empty)}; add some, or "
             "remove the folders"
         )
     samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder]]
-    return samples, tuple(folder.name for folder in folders)
+    return samples, tuple(named)

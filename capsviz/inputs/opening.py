@@ -151,6 +151,13 @@ def open_inputs(
             f"these {split} images of {part.name} are not those that the card of {_name(model)} "
             "tells of: some of them may have been trained on"
         )
+    if part.drawn_from and known != part.digest:
+        named = "call the arrays test_images and test_labels"
+        how = "put the class folders into a folder 'test'" if part.loader == "folder" else named
+        said.append(
+            f"{part.drawn_from - len(part)} of {part.drawn_from} images are left out, which a "
+            f"training on {part.name} takes: if {_name(model)} was not trained on them, {how}"
+        )
     source = str(network or checkpoint or dataset)
     opened = Inputs(model, part, source, data_dir=data_dir, options=loaded)
     if opened.name.endswith(", unfinished)"):

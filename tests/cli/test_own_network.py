@@ -117,6 +117,19 @@ def telling():
     assert "are taken for 2, 3, 4, 5, ... where torchvision's ImageFolder has 10," in result.stderr
 
 
+def test_images_that_are_left_out_for_a_training_are_counted_with_what_takes_them(run):
+    for path in (Path("pictures", str(k // 5), f"{k}.png") for k in range(50)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (28, 28), int(path.stem)).save(path)
+    command = ["evaluate", "--network", "networks.py:plain", "--dataset", "folder", "--data-dir"]
+    result = run(*command, "pictures")
+    assert "40 of 50 images are left out, which a training on pictures takes" in result.stderr
+    Path("all").mkdir()
+    Path("pictures").rename("all/test")
+    result = run(*command, "all")
+    assert "on 50 images of all test" in result.stdout and "left out" not in result.stderr
+
+
 def test_predict_takes_somebodys_own_network(run):
     own = ("--network", "networks.py:build", "--dataset", "digits")
     done = run("predict", "seven.png", *own, "--json", "--save-figure", "steps.png")

@@ -45,10 +45,12 @@ def test_pictures_are_called_as_their_folder_is_and_never_as_another_data_set(tm
         ({"train/a": 9, "train/b": 9, "val/a": 3, "val/b": 3, "test": 5}, [7, 7], [3, 3], [2, 2]),
         ({f"{split}/{name}": 3 for split in ("Training", "VAL", "testing") for name in "ab"},
          [3, 3], [3, 3], [3, 3]),
+        ({f"{name}/{split}": n for split, n in (("Train", 20), ("test", 3)) for name in "ab"},
+         [18, 18], [2, 2], [3, 3]),
         ({f"y/x/{split}/{name}": 3 for split in ("TRAIN", "dev", "test_set/x") for name in "ab"},
          [3, 3], [3, 3], [3, 3]),
     ],
-    ids=range(8),
+    ids=range(9),
 )  # fmt: skip
 def test_splits_are_those_of_the_folders_and_the_missing_ones_are_drawn_by_class(
     tmp_path, tree, train, validation, test
@@ -58,6 +60,7 @@ def test_splits_are_those_of_the_folders_and_the_missing_ones_are_drawn_by_class
     counts = [part.labels.bincount().tolist() for part in parts.values()]
     assert counts == [train, validation, test]
     names = list(dict.fromkeys(path.rpartition("/")[2] for path in tree if path != "test"))
+    names = ["a", "b"] if "a/test" in tree else names
     assert all(part.classes == tuple(names) for part in parts.values())
     assert parts["test"].image_shape == (1, 12, 12)
     assert parts["test"].labels[: len(names)].tolist() == list(range(len(names)))  # in turn
@@ -65,6 +68,24 @@ def test_splits_are_those_of_the_folders_and_the_missing_ones_are_drawn_by_class
     assert again.digest == parts["train"].digest
     left_out = parts["test"].left_out or ""
     assert ("no class folder (5 in test)" in left_out) == ("test" in tree)
+
+
+def test_a_test_folder_alone_is_all_for_testing_and_others_say_what_they_are_drawn_from(tmp_path):
+    make_folder(tmp_path / "alone" / "test" / "x", {"a": 5, "b": 7})
+    part = data.load("folder", "test", tmp_path / "alone")
+    assert (part.labels.bincount().tolist(), part.drawn_from) == ([5, 7], 0)
+    with pytest.raises(FileNotFoundError, match="has test, but no folder 'train'"):
+        data.load("folder", "train", tmp_path / "alone")
+    part = data.load("folder", "test", tmp_path / "alone" / "test")
+    assert (part.labels.bincount().tolist(), part.drawn_from) == ([1, 1], 12)
+
+
+def test_folders_that_look_like_splits_or_folds_are_doubted_as_classes(tmp_path):
+    make_folder(tmp_path / "folds", {f"{fold}/{name}": 5 for fold in "12" for name in "ab"})
+    (doubt,) = (d for d in data.load("folder", "test", tmp_path / "folds").doubts if "call" in d)
+    assert doubt.startswith("the classes 1, 2 all hold folders a, b, and no pictures beside: if")
+    make_folder(tmp_path / "sound", {"1/a": 5, "1/b": 5, "2/a": 5, "2/c": 5})
+    assert "call the" not in str(data.load("folder", "test", tmp_path / "sound").doubts)
 
 
 def test_what_is_made_of_pictures_unasked_is_said_with_the_options(tmp_path):
