@@ -44,7 +44,9 @@ def missing(what: str, folders: Sequence[Path], advice: str, why: str = "") -> F
 
 
 @contextmanager
-def intact(where: str | Path) -> Iterator[None]:
+def intact(
+    where: str | Path, advice: str = "if it is damaged or cut short, delete it and fetch it again"
+) -> Iterator[None]:
     """Give any error of reading a file the same words: ValueError, or FileNotFoundError."""
     try:
         yield
@@ -53,10 +55,8 @@ def intact(where: str | Path) -> Iterator[None]:
     except Exception as error:  # readers raise anything for damaged files
         text = " ".join(str(error).split())
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
-        raise kind(
-            f"{where} cannot be read ({type(error).__name__}: {text:.200}): if it is damaged or "
-            "cut short, delete it and fetch it again"
-        ) from error
+        what = f"{where} cannot be read ({type(error).__name__}: {text:.200})"
+        raise kind(f"{what}: {advice}") from error
 
 
 def matrix(path: Path) -> np.ndarray:

@@ -27,9 +27,9 @@ def pairs(source) -> tuple[list, list]:
 def pixels(given) -> Tensor:
     """Return images as uint8 (N, C, H, W).
 
-    They are arrays, tensors or lists, (N, H, W), (N, C, H, W), (N, H, W, C) with 1, 3 or 4 colours,
-    or squares (N, H * W); bool, whole numbers from 0 to 255, or fractions from 0 to 1. ValueError
-    for anything else.
+    They are arrays, tensors or lists, (N, H, W), (N, C, H, W), (N, H, W, C) with 1, 3 or 4 colours
+    or H equal to W but not to C, or squares (N, H * W); bool, whole numbers from 0 to 255, or
+    fractions from 0 to 1. ValueError for anything else.
     """
     if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.dim() == 4:
         array = given
@@ -40,7 +40,8 @@ def pixels(given) -> Tensor:
         return array.view(len(array), 1, isqrt(shape[1]), -1)
     if array.dim() == 3:
         return array[:, None]
-    if array.dim() == 4 and shape[3] in COLOURS and not 1 <= shape[1] <= 4:
+    last = array.dim() == 4 and (shape[3] in COLOURS or shape[1] == shape[2] != shape[3])
+    if last and not 1 <= shape[1] <= 4:
         return array.permute(0, 3, 1, 2).contiguous()
     if array.dim() != 4:
         raise ValueError(

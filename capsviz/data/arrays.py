@@ -21,6 +21,12 @@ WORDS = {  # in the names of arrays and columns
     "labels": {"label", "labels", "y", "target", "targets", "gnd", "class"},
     "images": {"image", "images", "img", "imgs", "x", "data", "pixels", "fea"},
 }
+ADVICE = {  # where a file cannot be read
+    "table": "expected a label and the pixel values of one picture in each row; sort pictures that "
+    "it lists into a folder for each class (--dataset folder)",
+    "arrays": "expected a whole file, with arrays of numbers or text: save those of Python objects "
+    "by .astype(str)",
+}
 
 
 def load(
@@ -57,16 +63,25 @@ def load(
     whole = arrays[found[source][0]]
     kinds = opening.kinds(map(io.BytesIO, whole)) if whole.dtype == object else []
     pixels = _pixels(whole, len(target), shape, range, image_size, image_channels)
+    unlike = _unlike(found[source][1], arrays[found[source][1]], whole)
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
         keys = [hashlib.sha256(one.tobytes()).hexdigest() for one in pixels.numpy()]
-        chosen = np.sort(_splits.share(keys, target.tolist(), split, missing))
+        try:
+            chosen = np.sort(_splits.share(keys, target.tolist(), split, missing))
+        except ValueError as error:
+            raise ValueError("; ".join([str(error), *unlike])) from error
     chosen = chosen[_splits.in_turn(target[chosen].tolist())]
+    doubts = opening.doubts(kinds, range) + unlike
+    if not kinds and (dim := opening.too_dark(int(pixels.max()))):
+        top = max(arrays[one].max() for one, _ in found.values() if arrays[one].size)
+        dim = dim.partition(", e.g.")[0]
+        doubts.append(f"{dim}, e.g. --range {top:g}, the largest of these arrays")
     told = f"left out of {root}: {', '.join(unused)}" if unused else None
     return Dataset(
         pixels[chosen], target[chosen], classes, "arrays", split,
-        left_out=told, doubts=tuple(opening.doubts(kinds, range)),
+        left_out=told, doubts=tuple(doubts),
         drawn_from=0 if split in found else len(pixels),
     )  # fmt: skip
 
@@ -105,7 +120,7 @@ def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndar
     found: dict[str, np.ndarray] = {}
     for path, _ in files:
         try:
-            with intact(path):
+            with intact(path, ADVICE["table" if path.suffix.lower() == ".csv" else "arrays"]):
                 arrays = READERS[path.suffix.lower()](path, labels)
         except ImportError as error:
             raise ModuleNotFoundError(needs(str(path), str(error.name))) from error
@@ -133,26 +148,42 @@ def _mat(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 
 def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
-    """Read a table of flattened pixels, of which the first column, or a named one, holds labels."""
+    """Read a table of flattened pixels: cells are separated by commas, semicolons or tabs.
+
+    Labels are in the column with a usual name or the one that `labels` is; without a row of names,
+    in one of text or the first, or the last if `labels` is "last". Columns without a name are row
+    numbers of pandas, and left out.
+    """
     with path.open(encoding="utf-8-sig") as file:
-        head = [cell.strip().strip('"') for cell in file.readline().split(",")]
+        line = file.readline()
+    mark = max(",;\t", key=line.count)
+    head = [cell.strip().strip('"') for cell in line.split(mark)]
     if len(head) < 2:
-        raise ValueError("expected a label and pixel values in each row, separated by commas")
+        raise ValueError("one column")
     texts = [k for k, cell in enumerate(head) if not cell.replace(".", "", 1).isdigit()]
     known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
-    titled = bool(known) or len(texts) > 1
-    if titled and not known:
+    unnamed = [k for k in texts if not head[k]]
+    counted = [cell for cell in head if cell] in _counts(len(head) - len(unnamed))
+    titled = bool(known) or len(texts) > 1 or counted
+    if not known and (labels != "last" if labels else titled and not counted):
         return {"(no column of labels)": np.empty(0)}
-    column = (known or texts or [0])[0]
-    how: dict[str, Any] = {"delimiter": ",", "skiprows": int(titled), "quotechar": '"'}
+    first = len(unnamed) if counted else (texts or [0])[0]
+    column = known[0] if known else len(head) - 1 if labels else first
+    others = [k for k in range(len(head)) if k != column and not (titled and k in unnamed)]
+    how: dict[str, Any] = {"delimiter": mark, "skiprows": int(titled), "quotechar": '"'}
     try:
         table = np.loadtxt(path, np.float32, ndmin=2, **how)
+        own, table = table[:, column], table[:, others]
     except ValueError:  # labels are names
-        others = [k for k in range(len(head)) if k != column]
-        named = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
+        own = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
         table = np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how)
-        return {"images": table, "labels": named}
-    return {"images": np.delete(table, column, 1), "labels": table[:, column]}
+    usual = "labels" if known else f"labels, column {column + 1} of {len(head)}"
+    return {"images": table, labels or usual: own}
+
+
+def _counts(n: int) -> list[list[str]]:
+    """Return the rows of names that count columns: from 0, as pandas does, or 1."""
+    return [[str(start + k) for k in range(n)] for start in (0, 1)]
 
 
 def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
@@ -216,6 +247,24 @@ def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root)
         )
     used = {name for pair in whole.values() for name in pair}
     return whole, [n for n in arrays if n not in used and roles[n] != "classes"]
+
+
+def _unlike(name: str, labels: np.ndarray, table: np.ndarray) -> list[str]:
+    """Return a line if the last column of a table without names looks more like labels."""
+    if ", column " not in name or _evenness(table[:, -1]) <= max(0.2, 2 * _evenness(labels)):
+        return []
+    return [
+        f"{name}, look less like classes than the last column does: if that holds them, add "
+        "--data-option labels=last"
+    ]
+
+
+def _evenness(column: np.ndarray) -> float:
+    """Return how even the counts of whole numbers from 0 or 1 on are: 1 if equal, 0 for others."""
+    values, counts = np.unique(column, return_counts=True)
+    names = column.dtype.kind != "f"
+    whole = names or (values[0] in (0, 1) and (np.diff(values) == 1).all())
+    return len(values) * counts.min() / len(column) if whole and len(values) > 1 else 0
 
 
 def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]):

@@ -256,8 +256,8 @@ def _list(source: Path, split: str) -> tuple[list[tuple[Path, int]], tuple[str, 
         raise NoFolderError(f"{source} has no class folders with pictures in them{what}")
     if len(folders) == 1:
         raise NoFolderError(
-            f"{source} has one class folder, '{folders[0].name}', expected two or more: if the "
-            f"classes are in it, move them up or choose --data-dir {folders[0]}"
+            f"{source} has one class folder, '{folders[0].name}', expected two or more{what}: if "
+            f"the classes are in it, move them up or choose --data-dir {folders[0]}"
         )
     if empty := [name for name, folder in named.items() if not listed[folder]]:
         raise ValueError(

@@ -19,11 +19,13 @@ SMALLEST = 4  # pixels on each side
 PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
+DIM = "no pixel is brighter than"  # how the line begins that says so
 BYTE = 255  # what Pillow's pixels of 8 bits are divided by
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
 HINTS = {  # about endings that are left out
     frozenset({".heic", ".heif"}): "to read .heic: pip install pillow-heif",
+    frozenset({".csv", ".tsv", ".xlsx"}): "tables of labels are not read",
     frozenset({".dcm", ".dicom"}): "convert DICOM to PNG or TIFF, for example by pydicom",
 }
 
@@ -175,7 +177,7 @@ def too_dark(brightest: int) -> str | None:
     least = (brightest - 0.5) / 255 * 65535
     bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
     return (
-        f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
+        f"{DIM} {brightest} of 255: name the largest value by --range, e.g. "
         f"--range {2**bits - 1} for {bits}-bit data in 16-bit files"
     )
 

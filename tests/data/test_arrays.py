@@ -10,6 +10,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from capsviz import data
+from capsviz.data.arrays import describe
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 8, 8), np.uint8)
 LABELS = np.arange(30) % 3
@@ -119,6 +120,68 @@ def test_a_table_may_lack_a_header_and_name_its_classes(tmp_path):
     (tmp_path / "x.csv").write_text("\n".join(rows))
     part = data.load("csv", "train", tmp_path / "x.csv")
     assert part.classes == ("ant", "cat") and len(part) == 21 and part.image_shape == (1, 8, 8)
+
+
+def write_table(place, header, columns, mark=","):
+    rows = [header, *np.column_stack(columns).tolist()]
+    place.write_text("\n".join(mark.join(map(str, row)) for row in rows if row) + "\n")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("header", "order", "mark", "options"),
+    [
+        (range(65), "ly", ",", {}),  # as pandas numbers columns
+        (range(1, 66), "yl", ",", {"labels": "last"}),
+        (["", *range(65)], "kly", ",", {}),  # rows, too
+        (["", *(f"p{k}" for k in range(64)), "label"], "kyl", ";", {}),
+        ([*(f"p{k}" for k in range(64)), "digit"], "yl", "\t", {"labels": "digit"}),
+        ((), "yl", ",", {"labels": "last"}),
+    ],
+    ids=range(6),
+)
+def test_a_table_may_number_its_columns_and_rows_and_have_labels_anywhere(
+    tmp_path, header, order, mark, options
+):
+    kinds = {"y": IMAGES.reshape(30, 64), "l": LABELS, "k": np.arange(30)}
+    write_table(tmp_path / "x.csv", list(header), [kinds[one] for one in order], mark)
+    parts = [data.load("csv", split, tmp_path / "x.csv", **options) for split in data.SPLITS]
+    assert [len(part) for part in parts] == [21, 3, 6]
+    known = {image.tobytes(): label for image, label in zip(IMAGES, LABELS, strict=True)}
+    for image, label in ((one.images[k, 0], one.labels[k]) for one in parts for k in range(3)):
+        assert known[image.numpy().tobytes()] == label
+    assert "look less like" not in str(parts[0].doubts)
+
+
+def test_a_table_without_names_says_which_column_is_taken_for_labels_and_doubts_it(tmp_path):
+    pixels = np.tile(IMAGES.reshape(30, 64)[:, :5] // 128 * 9, (2, 13))[:, :64]
+    labels = np.tile(LABELS, 2)
+    last = write_table(tmp_path / "last.csv", [], [pixels, labels])
+    said = "labels, column 1 of 65, look less like classes than the last column does: if that"
+    assert data.load("csv", "test", last).doubts[0].startswith(said)
+    assert "array labels, column 1 of 65: (60,)" in str(describe(last))
+    first = write_table(tmp_path / "first.csv", [], [labels, pixels])
+    assert "less like" not in str(data.load("csv", "test", first).doubts)
+    with pytest.raises(ValueError, match="no column of labels"):
+        data.load("csv", "test", first, labels="nowhere")
+
+
+@pytest.mark.parametrize(("by", "top"), [(17, "15"), (255 * 5, "0.2"), (255, "1")])
+def test_the_range_that_is_advised_is_the_largest_value_of_the_arrays(tmp_path, by, top):
+    images = IMAGES // 17 if by == 17 else IMAGES / by if by > 255 else IMAGES // 255
+    np.savez(tmp_path / "x.npz", images=images, labels=LABELS)
+    part = data.load("npz", "test", tmp_path / "x.npz")
+    (line,) = (one for one in data.check({"test": part}) if "brighter" in one)
+    assert f"e.g. --range {top}, the largest of these arrays" in line
+    bright = data.load("npz", "test", tmp_path / "x.npz", range=float(top))
+    assert bright.images.max() > 200 and "brighter" not in str(data.check({"test": bright}))
+
+
+def test_a_list_of_files_is_not_said_to_be_damaged(tmp_path):
+    (tmp_path / "x.csv").write_text("filename,label\na.png,0\n")
+    with pytest.raises(ValueError, match=r"'a\.png'.*expected a label and the pixel") as error:
+        data.load("csv", "test", tmp_path / "x.csv")
+    assert "damaged" not in str(error.value)
 
 
 def test_a_table_without_labels_is_left_out_and_said(tmp_path):

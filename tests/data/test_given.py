@@ -57,6 +57,14 @@ def test_grey_images_need_no_axis_of_channels_and_bool_is_black_and_white():
     assert Dataset(grey > 99, LABELS).images.unique().tolist() == [0, 255]
 
 
+def test_the_axis_of_many_channels_is_the_one_unlike_two_equal_sides():
+    bands = np.arange(12 * 20 * 36, dtype=np.uint8).reshape(12, 20, 6, 6)
+    whole = Dataset(bands, LABELS)
+    assert whole.image_shape == (20, 6, 6) and np.array_equal(whole.images, bands)
+    assert Dataset(np.moveaxis(bands, 1, -1), LABELS).digest == whole.digest
+    assert Dataset(whole.images[..., :5], LABELS).image_shape == (20, 6, 5)
+
+
 def test_a_torch_data_set_is_read_with_its_classes():
     rows = torch.utils.data.TensorDataset(torch.from_numpy(PIXELS) / 255, torch.from_numpy(LABELS))
     assert Dataset(rows).digest == USUAL.digest
