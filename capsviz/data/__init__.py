@@ -64,8 +64,8 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     left_out: str | None = None  # what is there and not in it, a line or two
     doubts: tuple[str, ...] = ()  # what is odd about its files, for `check`
     inputs: bool = False  # no images: token ids, a table, a volume, ...
-    drawn_from: int = 0  # of so many images, where no split is named so
     kind: str | None = None  # what `load` calls it; None: the name
+    drawn_from: int = 0  # so many images, where no split is named so
 
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts

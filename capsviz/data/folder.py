@@ -129,7 +129,9 @@ def _nested(classes: Mapping[str, Path]) -> list[str]:
 def _samples(ready: Mapping[str, Path], split: str, root):
     """Return a split's pictures with the number of their class, and the classes."""
     if split not in ready and "train" not in ready:
-        raise FileNotFoundError(f"{root} has {', '.join(ready)}, but no folder '{split}'")
+        how = f": to draw all splits from one, choose --data-dir {next(iter(ready.values()))}"
+        found = f"{root} has {', '.join(ready)}, but no folder '{split}'"
+        raise FileNotFoundError(found + how * (split == "train"))
     own = split if split in ready else "train"
     source = ready[own]
     samples, classes = _list(source, own)
