@@ -259,7 +259,8 @@ def _list(source: Path, split: str) -> tuple[list[tuple[Path, int]], tuple[str, 
     if len(folders) == 1:
         raise NoFolderError(
             f"{source} has one class folder, '{folders[0].name}', expected two or more{what}: if "
-            f"the classes are in it, move them up or choose --data-dir {folders[0]}"
+            f"the classes are in it, move them up or choose --data-dir {folders[0]}; tables that "
+            "name the classes of pictures are not read"
         )
     if empty := [name for name, folder in named.items() if not listed[folder]]:
         raise ValueError(

@@ -25,7 +25,6 @@ HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
 HINTS = {  # about endings that are left out
     frozenset({".heic", ".heif"}): "to read .heic: pip install pillow-heif",
-    frozenset({".csv", ".tsv", ".xlsx"}): "tables of labels are not read",
     frozenset({".dcm", ".dicom"}): "convert DICOM to PNG or TIFF, for example by pydicom",
 }
 
