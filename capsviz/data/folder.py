@@ -118,11 +118,11 @@ def _nested(classes: Mapping[str, Path]) -> list[str]:
         same = inside if same is None else same & inside
         if len(same) < 2 or opening.listing(folder, below=False)[0]:
             return []
+    outer = discovery.some(classes, 3)
     shared = discovery.some(sorted(same or (), key=opening.natural), 3)
     return [
-        f"the classes {discovery.some(classes, 3)} all hold folders {shared}, and "
-        "no pictures beside: if these are the classes, call the others train, validation and test, "
-        "or name one of them by --data-dir"
+        f"the classes {outer} all hold the folders {shared} and no pictures: if {shared} are the "
+        f"classes, rename {outer} to train, validation and test, or name one of them by --data-dir"
     ]
 
 

@@ -211,8 +211,9 @@ def _keep_order(card: dict, own: Sequence[str] | None) -> None:
         apart = [pair for pair in zip(classes, sorted(classes), strict=True) if len({*pair}) > 1]
         own, by_text = (some(names, 4) for names in zip(*apart, strict=True))
         card["network"]["notes"] = [
-            f"its classes are taken for {own} where torchvision's ImageFolder has {by_text}: if it "
-            "was trained with that, let the function return capsviz.wrap(network, ..., "
+            f"it is taken to have the classes in the order ... {own} where torchvision's "
+            f"ImageFolder has ... {by_text}: if it was trained with that, let the function return "
+            "capsviz.wrap(network, ..., "
             'card={"dataset": {"name": "folder", "classes": image_folder.classes}})'
         ]
 

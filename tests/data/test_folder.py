@@ -82,10 +82,10 @@ def test_a_test_folder_alone_is_all_for_testing_and_others_say_what_they_are_dra
 
 def test_folders_that_look_like_splits_or_folds_are_doubted_as_classes(tmp_path):
     make_folder(tmp_path / "folds", {f"{fold}/{name}": 5 for fold in "12" for name in "ab"})
-    (doubt,) = (d for d in data.load("folder", "test", tmp_path / "folds").doubts if "call" in d)
-    assert doubt.startswith("the classes 1, 2 all hold folders a, b, and no pictures beside: if")
+    (doubt,) = (d for d in data.load("folder", "test", tmp_path / "folds").doubts if "rename" in d)
+    assert doubt.startswith("the classes 1, 2 all hold the folders a, b and no pictures: if a, b")
     make_folder(tmp_path / "sound", {"1/a": 5, "1/b": 5, "2/a": 5, "2/c": 5})
-    assert "call the" not in str(data.load("folder", "test", tmp_path / "sound").doubts)
+    assert "rename" not in str(data.load("folder", "test", tmp_path / "sound").doubts)
 
 
 def test_what_is_made_of_pictures_unasked_is_said_with_the_options(tmp_path):
