@@ -29,6 +29,7 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "mixed_batch": "FirstMask",
     "constant_couplings": "NeverRouted",
     "wrong_agreement": "AwayFromAgreement Distance",
+    "wrong_iterations": "EachPose",
     "wrong_squash_axis": "SquashOverColumns",
     "wrong_class_squash": "SquashOverClasses NoClassSquash UnitLength",
     "nan_at_zero": "NaNGradientOfLengths",
@@ -47,6 +48,7 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
 WARN = {
     "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes",
     "wrong_class_squash": "VanishingLengths",
+    "wrong_iterations": "PosesAveraged",
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",

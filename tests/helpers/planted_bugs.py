@@ -255,6 +255,23 @@ class LargeBias(Correct):
         return super().summed(c, votes) + 2.0 / E**0.5
 
 
+class EachPose(Correct):
+    """Makes the poses of all iterations, and returns those of the first."""
+
+    def routed(self, votes, logits):
+        poses = []
+        for _ in range(self.iterations):
+            poses.append(self.squash(self.summed(self.couplings(logits), votes)))
+            logits = self.agreed(logits, votes, poses[-1])
+        return self.chosen(poses)
+
+    def chosen(self, poses):
+        return poses[0]
+
+
+PosesAveraged = planted("PosesAveraged", EachPose, chosen=lambda _, v: torch.stack(v).mean(0))
+
+
 class AgreementBeforeSquash(Correct):
     def routed(self, votes, logits):
         for _ in range(self.iterations - 1):

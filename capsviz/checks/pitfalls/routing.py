@@ -1,5 +1,7 @@
 """Routing: couplings, their softmax, the agreement, iterations and gradients."""
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import SUMS, arrange
 from capsviz.wrapping.layers import votes_base
+from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.outputs import values_of_scores
 from capsviz.wrapping.wrapping import candidates, setters
 
 SUM, SAME = 1e-3, 1e-7
@@ -217,8 +221,11 @@ def _centred(tensor: Tensor) -> Tensor:
 
 @check
 def wrong_iterations(candidate: Candidate) -> Judgement:
-    """Count softmaxes that weigh votes, and change the attribute for their number."""
+    """Find those on which outputs depend, and change the attribute for their number."""
     rounds, declared, by = candidate.capsules.rounds, candidate.iterations, "iterations="
+    with suppress(SkippedError):  # other sums may lead to other code
+        if len(rounds) > 1 and (judgement := _unused(candidate, len(rounds))) is not None:
+            return judgement
     flow, first = candidate.caller.recorded.flow, rounds[0]
     votes = votes_base(flow, first)
     sums = (event for event in flow.events[: first.event.index] if event.name in SUMS)
@@ -238,6 +245,56 @@ def wrong_iterations(candidate: Candidate) -> Judgement:
         declared, by = fits[0].value, fits[0].name
     message = f"{made} iteration{'s' if made != 1 else ''} made, {declared} declared by {by}"
     return (passes if made == declared else fails)(message, made=made, declared=declared)
+
+
+def _unused(candidate: Candidate, made: int) -> Judgement | None:
+    """Judge which of several iterations the output is made of; None if it is the last."""
+    images, recorded, flow, *_ = candidate.caller.recorded
+
+    def output(*factors):
+        """Noise times a factor in place of the sums of each iteration; 0 leaves them."""
+        random, left = noise(seed=6), list(factors)
+
+        def change(total):
+            drawn, factor = random(total), left.pop(0) if left else 1
+            return factor * drawn if factor else total
+
+        sums = [one.total for one in candidate.capsules.rounds]
+        changed = candidate.caller.changed(sums, change, images)[0]
+        if left:
+            raise SkippedError("routing ends earlier with other sums")
+        return changed
+
+    def same(*outputs) -> bool:
+        pairs = zip(*(tensors(one) for one in outputs), strict=True)
+        return all(torch.equal(first, second) for first, second in pairs)
+
+    own, used = output(*[0] * made), made
+    while used and same(own, output(*[0] * (used - 1), *[1] * (made - used + 1))):
+        used -= 1
+    if used < made:
+        where = f"those after iteration {used}" if used else "their poses"
+        return fails(f"{made} iterations made, but no output depends on {where}",
+                     made=made, used=used)  # fmt: skip
+    ends = [output(*[factor] * (made - 1), 1) for factor in (1, 3)]
+    first, second, own = (
+        values_of_scores(one, len(images), candidate.classes, candidate.given_scores)
+        for one in (*ends, recorded)
+    )
+    if len(own) != 1 or (port := flow.port(own[0])) is None or same(first, second):
+        return None
+    # earlier couplings change the last ones, and these may be in the scores
+    *inner, last = candidate.capsules.rounds
+    found, left = {last.total.index, (last.softmax or last.event).index}, [port[0]]
+    while left:
+        if (index := left.pop()) not in found:
+            found.add(index)
+            left += [source[0] for source in flow.sources[index] if source is not None]
+    earlier = sum(one.total.index in found for one in inner)
+    if not earlier:
+        return None
+    return warns(f"{made} iterations made, poses of {earlier} before the last are in the scores",
+                 made=made, earlier=earlier)  # fmt: skip
 
 
 @check
