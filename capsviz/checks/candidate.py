@@ -262,7 +262,7 @@ class Loss:
         except Exception:  # the checks say what is wrong
             return
         try:
-            value = self._value(output, self.images)
+            value = self.value(output, self.images)
         except Exception as error:  # a user's code may raise anything
             raise ValueError(
                 f"loss= raises {in_words(error)}; it is called with (output, images, labels), "
@@ -272,7 +272,7 @@ class Loss:
 
     def of(self, output, targets: Tensor) -> float:
         """Return the loss in float64; SkippedError if it is not finite."""
-        number = _number(self._value(output, targets))
+        number = _number(self.value(output, targets))
         if not math.isfinite(number):
             raise SkippedError("the loss is not finite")
         return number
@@ -293,7 +293,8 @@ class Loss:
         apart = abs(self.at(0.7, 0.3) - rest - near - false)
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
-    def _value(self, output, targets: Tensor):
+    def value(self, output, targets: Tensor):
+        """Return what the function gives, a tensor or a number."""
         inside = self.caller.recipe.normalised(targets)
         with without_cuda():
             return Pass(self.caller.network).run(lambda: self.function(output, inside, self.labels))

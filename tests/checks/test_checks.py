@@ -44,6 +44,8 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "not_repeatable": "Random KeptLogits",
     "nan_output": "NaNAlways",
     "detached_gradients": "VotesDetached",
+    "unregistered_weights": "Unregistered",
+    "untrained_weights": "Overwritten",
 }
 WARN = {
     "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes",
@@ -52,6 +54,7 @@ WARN = {
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",
+    "untrained_weights": "DecoderDetached",
 }
 BESIDE = {  # bugs beside the network
     "wrong_margin_loss": {"loss": planted.margin_not_squared},

@@ -72,12 +72,17 @@ SOFTMAX = [
     (hinge(2), "WARN", "a margin between classes"),
     (NEITHER, "SKIPPED", "does not follow the lengths"),
 ]
+TRAINED = [
+    (lambda out, *given: planted.loss((out[0], out[1].detach()), *given), "WARN", "train the dec"),
+    (lambda *given: planted.loss(*given).item(), "PASS", "reach 7 of 7 weights"),
+]
 
 
 @pytest.mark.parametrize(
     ("check", "loss", "status", "said"),
     [("wrong_margin_loss", *one) for one in MARGIN]
-    + [("softmax_in_loss", *one) for one in SOFTMAX],
+    + [("softmax_in_loss", *one) for one in SOFTMAX]
+    + [("untrained_weights", *one) for one in TRAINED],
 )
 def test_a_loss_that_is_wrong_or_another_is_named(check, loss, status, said):
     one = verdict(loss, check)

@@ -353,6 +353,28 @@ class LabelPerhaps(Correct):
 
 
 # Weights, and what is drawn at random.
+DecoderDetached = planted(
+    "DecoderDetached", drawn=lambda self, v, y: Correct.drawn(self, v.detach(), y)
+)
+Overwritten = planted(  # a gradient needs the couplings
+    "Overwritten", summed=lambda self, c, votes: (Correct.summed(self, c, votes), c.zero_())[0]
+)
+
+
+class Unregistered(Correct):
+    """Weights in a Python list."""
+
+    def __init__(self):
+        super().__init__()
+        weight = self.weight.detach().clone().requires_grad_()
+        del self.weight
+        self.weights = [weight]
+
+    def poses(self, x):
+        self.weight = self.weights[0]
+        return super().poses(x)
+
+
 ShortPoses = planted("ShortPoses", spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
 Saturated = planted("Saturated", spread=lambda _: 30.0)  # too large for many children
 Random = planted(

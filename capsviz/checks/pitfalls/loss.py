@@ -1,8 +1,10 @@
-"""The loss, the reconstruction and the data."""
+"""The loss, the reconstruction, the data, and the weights that training reaches."""
 
+from collections import Counter
 from contextlib import suppress
 
 import torch
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from capsviz.checks.candidate import Candidate
@@ -10,7 +12,8 @@ from capsviz.checks.capsules import noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.computation import seeded
 from capsviz.wrapping import outputs
-from capsviz.wrapping.leaves import replaced
+from capsviz.wrapping.environment import in_words
+from capsviz.wrapping.leaves import replaced, tensors
 
 STRAIGHT = 1e-4  # of a step of a loss, or of its root
 ROUNDING = 1e-5  # of a loss in float32
@@ -267,3 +270,68 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
             "of them", change=off, beside=beside,
         )  # fmt: skip
     return warns(f"{message}: the decoder gets only the pose of the class", change=off)
+
+
+@check
+def unregistered_weights(candidate: Candidate) -> Judgement:
+    """Find tensors of a pass that ask for a gradient, and are not among the parameters."""
+    network, flow = candidate.network, candidate.caller.recorded.flow
+    known = {id(one) for one in (*network.parameters(), *network.buffers())}
+    weights = {
+        id(one): (f"{tuple(one.shape)} in {event.name} in {event.place}", one.numel())
+        for event, sources in zip(flow.events, flow.sources, strict=True)
+        for one, source in zip(event.inputs, sources, strict=True)
+        if source is None and one.requires_grad and one.is_leaf and id(one) not in known
+    }
+    if not weights:
+        return passes(
+            f"all weights of {len(flow.events)} operations are parameters", unregistered=0
+        )
+    places = Counter(place for place, _ in weights.values())
+    numbers = {"unregistered": len(weights), "numbers": sum(size for _, size in weights.values())}
+    said = "; ".join(f"{count} of shape {place}" for place, count in places.most_common(3))
+    judge = warns if candidate.caller.way == "given" else fails  # call= may run another network
+    return judge(f"a pass uses weights that are not parameters: {said}", **numbers)
+
+
+@check
+def untrained_weights(candidate: Candidate) -> Judgement:
+    """Take gradients of the outputs and of the loss, and find the weights that get none."""
+    caller = candidate.caller
+    images = caller.images(4)
+    weights = {k: one for k, one in candidate.network.named_parameters() if one.requires_grad}
+
+    def reached(values: list[Tensor]) -> set[str]:
+        some = [one for one in values if one.is_floating_point() and one.requires_grad]
+        if not some or not weights:
+            return set()
+        totals, of = [one.sum() for one in some], list(weights.values())
+        found = torch.autograd.grad(totals, of, retain_graph=True, allow_unused=True)
+        return {name for name, one in zip(weights, found, strict=True) if one is not None}
+
+    with torch.enable_grad():
+        try:
+            output = caller.output(images)
+            every = reached(tensors(output))
+        except RuntimeError as error:
+            return fails(f"no backward pass: {in_words(error)}", reached=0)
+        if not every:
+            raise SkippedError("no output asks for a gradient")
+        numbers = {"reached": len(every), "of": len(weights)}
+        names = outputs.find_reconstruction(output, images, caller.image_shape)
+        drawn = [outputs.pick(output, name) for name in names]
+        seen = reached(drawn)
+        others = reached([one for one in tensors(output) if all(one is not own for own in drawn)])
+        if seen and others and not seen & others:
+            return warns(
+                "the reconstruction trains no weight of the capsules: poses are detached before "
+                "the decoder", **numbers,
+            )  # fmt: skip
+        with suppress(SkippedError):
+            value = candidate.loss.value(output, images)
+            lost = seen - others - reached(tensors(value))
+            if lost and isinstance(value, Tensor) and value.requires_grad:
+                some = ", ".join(sorted(lost)[:3]) + (" and others" if len(lost) > 3 else "")
+                return warns(f"the loss does not train the decoder: no gradient reaches {some}",
+                             **numbers)  # fmt: skip
+    return passes(f"gradients reach {len(every)} of {len(weights)} weights", **numbers)
