@@ -270,9 +270,9 @@ class Loss:
             ) from error
         _number(value)
 
-    def of(self, output, targets: Tensor) -> float:
+    def of(self, output, targets: Tensor, labels: Tensor | None = None) -> float:
         """Return the loss in float64; SkippedError if it is not finite."""
-        number = _number(self.value(output, targets))
+        number = _number(self.value(output, targets, labels))
         if not math.isfinite(number):
             raise SkippedError("the loss is not finite")
         return number
@@ -283,7 +283,20 @@ class Loss:
         With `after`, the class after the true one has this length. SkippedError if the output
         holds neither lengths nor poses.
         """
-        return self._with(self._replaceable, present, absent, after)
+        return self._with(self._replaceable, self._lengths(present, absent, after))
+
+    def ignored(self) -> str | None:
+        """Return what changes nothing in the loss: other labels, or the lengths of one image."""
+        lengths = self._lengths(0.95, 0.05)
+        own = self._with(self._replaceable, lengths)
+        others = self.labels.roll(1)
+        if self.caller.classes > 1 and self._with(self._replaceable, lengths, others) == own:
+            return "other labels"
+        for k in range(IMAGES):
+            wrong = torch.cat((lengths[:k], 1 - lengths[k : k + 1], lengths[k + 1 :]))
+            if self._with(self._replaceable, wrong) == own:
+                return f"other lengths of image {k + 1} of {IMAGES}"
+        return None
 
     def margin(self) -> float | None:
         """Return the coefficient of the true class in a squared margin loss; None for others."""
@@ -293,19 +306,23 @@ class Loss:
         apart = abs(self.at(0.7, 0.3) - rest - near - false)
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
-    def value(self, output, targets: Tensor):
+    def value(self, output, targets: Tensor, labels: Tensor | None = None):
         """Return what the function gives, a tensor or a number."""
         inside = self.caller.recipe.normalised(targets)
+        labels = self.labels if labels is None else labels
         with without_cuda():
-            return Pass(self.caller.network).run(lambda: self.function(output, inside, self.labels))
+            return Pass(self.caller.network).run(lambda: self.function(output, inside, labels))
 
-    def _with(self, tensors: list[Tensor], present, absent, after=None) -> float:
+    def _lengths(self, present, absent, after=None) -> Tensor:
         right = one_hot(self.labels, self.caller.classes).to(self.images)
         lengths = right * present + (1 - right) * absent
         if after is not None:
             lengths[right.roll(1, 1) > 0] = after
+        return lengths
+
+    def _with(self, tensors: list[Tensor], lengths: Tensor, labels: Tensor | None = None) -> float:
         others = {id(tensor): _of_lengths(tensor, lengths) for tensor in tensors}
-        return self.of(replaced(self.output, others), self.images)
+        return self.of(replaced(self.output, others), self.images, labels)
 
     @cached_property
     def _replaceable(self) -> list[Tensor]:
@@ -326,7 +343,8 @@ class Loss:
         if not lengths and not poses:
             raise SkippedError("the output holds neither the lengths nor the poses")
         both = lengths and poses
-        if both and self._with(lengths, 0.95, 0.05) == self._with(lengths, 0.05, 0.95):
+        right, wrong = self._lengths(0.95, 0.05), self._lengths(0.05, 0.95)
+        if both and self._with(lengths, right) == self._with(lengths, wrong):
             return poses
         return lengths or poses
 

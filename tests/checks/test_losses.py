@@ -64,6 +64,8 @@ MARGIN = [  # what is judged by `wrong_margin_loss`
     (partial(planted.loss, absent=1.0), "WARN", "with λ = 1, expected 0.5"),
     (planted.hardest_absent, "WARN", "classes are not summed one by one"),
     (NEITHER, "SKIPPED", "does not follow the lengths"),
+    (lambda out, x, y: planted.loss(out, x, out[0].argmax(1)), "FAIL", "other labels change"),
+    (lambda out, x, y: margin_loss(out[0][:1], y[:1]).mean(), "FAIL", "lengths of image 2 of 4"),
 ]
 SOFTMAX = [
     (scaled_cross_entropy, "FAIL", ""),

@@ -54,6 +54,8 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
     rest = at(0.95, 0.05)
     if at(0.05, 0.95) == rest:
         raise SkippedError("the loss does not follow the lengths in the output")
+    if (ignored := candidate.loss.ignored()) is not None:
+        return fails(f"{ignored} change nothing in the loss", change=0.0)
     for present, absent in ((0.05, 0.95), (0.05, 0.05), (0.95, 0.95)):
         gain = rest - at(present, absent)
         if gain > ROUNDING * abs(rest):
