@@ -384,6 +384,14 @@ def with_label(network, x):
     return network(x, functional.one_hot(torch.zeros(len(x), dtype=torch.long), J).float())
 
 
+def told_apart(self, v, labels):
+    """A softmax of long and short lengths for a mask."""
+    return planted.Correct.drawn(self, v, (300 * v.norm(dim=2)).softmax(1))
+
+
+SoftMask = planted.planted("SoftMask", drawn=told_apart)
+
+
 def decoded_from_all(poses, classes):
     return planted.Correct().decoder(poses.flatten(1))
 
@@ -411,6 +419,7 @@ SAID = [  # network, facts, check, its status, and what it says
     (planted.LabelTaken(), {"call": with_label}, "label_leak", "SKIPPED", "call="),
     (planted.LabelTaken(), {"call": lambda net, x: net(x)}, "label_leak", "PASS", "no labels"),
     (planted.Correct(), {"decode": decoded_from_all}, "decoder_without_class", "FAIL", "all of"),
+    (SoftMask(), {}, "decoder_without_class", "WARN", "all but the predicted class change the"),
     (planted.SigmoidScores(), {"new": planted.SigmoidScores()}, "saturation", "PASS", ""),
     (planted.Correct(), {"iterations": 4}, "wrong_iterations", "FAIL", "3 iterations made, 4"),
 ]

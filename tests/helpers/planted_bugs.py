@@ -313,6 +313,7 @@ SigmoidScores = planted(  # no bug: scores of short capsules are near 0.5
 NextClassDrawn = planted(
     "NextClassDrawn", drawn=lambda self, v, y: Correct.drawn(self, v, y.roll(1, 1))
 )
+AllDrawn = planted("AllDrawn", drawn=lambda self, v, y: Correct.drawn(self, v, 0 * y + 1))
 FirstMask = planted(  # the mask of the first image is that of all
     "FirstMask", drawn=lambda self, v, y: Correct.drawn(self, v, y[:1].expand(len(v), J))
 )

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, one_hot
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import noise
@@ -13,6 +13,7 @@ from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes
 from capsviz.nn.computation import seeded
 from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words
+from capsviz.wrapping.flow import embed
 from capsviz.wrapping.leaves import replaced, tensors
 
 STRAIGHT = 1e-4  # of a step of a loss, or of its root
@@ -23,6 +24,7 @@ STEP, LITTLE, AS_WRITTEN = 0.1, 5e-5, (5e-4, 1e-2)
 IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
+ALIKE = 0.5  # what a pose of the same length changes in a reconstruction
 
 
 @check
@@ -239,7 +241,12 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
     A decoder that gets only the pose of the class, as in DeepCaps, is a design; one that gets all
     poses draws no class.
     """
-    decode = candidate.decode
+    try:
+        decode = candidate.decode
+    except SkippedError:
+        if (judgement := _unmasked(candidate)) is None:
+            raise
+        return judgement
     astray = getattr(decode, "astray", 0)  # unknown for a decoder that is given
     if astray and candidate.caller.way == "images":
         count = len(candidate.caller.recorded.images)
@@ -272,6 +279,51 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
             "of them", change=off, beside=beside,
         )  # fmt: skip
     return warns(f"{message}: the decoder gets only the pose of the class", change=off)
+
+
+def _unmasked(candidate: Candidate) -> Judgement | None:
+    """Turn poses round in a pass, and judge which of them are drawn; None if it is not known."""
+    caller, capsules, images = candidate.caller, candidate.capsules, candidate.images(7)
+    if candidate.given_decode is not None or not (caller.of_classes and capsules.routed):
+        return None
+    totals, roles = [one.total for one in capsules.rounds], capsules.rounds[-1].total_roles
+
+    def passed(signs: Tensor) -> tuple[Tensor, ...]:
+        calls = []
+
+        def change(total):  # of the last iteration
+            calls.append(total)
+            last = len(calls) == len(totals)
+            return total * embed(signs, "BJ", roles, total.shape) if last else total
+
+        output, readings = caller.changed(totals, change, images, capsules.taps("poses"))
+        names = outputs.find_reconstruction(output, images, caller.image_shape)
+        form = candidate.given_scores
+        scores = outputs.values_of_scores(output, len(images), candidate.classes, form)
+        if (len(names), len(scores)) != (1, 1):
+            raise SkippedError("scores or reconstructions are not known")
+        return outputs.pick(output, names[0]), scores[0].argmax(1), readings["poses"][-1]
+
+    moved = []
+    try:
+        drawn, winners, poses = passed(torch.ones_like(candidate.scores(images)))
+        for side in (1, -1):  # the pose of the class, and all others
+            signs = side * (1 - 2 * one_hot(winners, candidate.classes).to(poses))
+            changed, same, others = passed(signs)
+            if not (same.equal(winners) and torch.allclose(others, signs[:, :, None] * poses)):
+                return None
+            moved.append((float((changed - drawn).abs().max()), float((others - poses).norm())))
+    except SkippedError:
+        return None
+    (own, size), (beside, size_beside) = moved
+    if beside <= SAME:
+        return None
+    # a soft mask may be meant, if the longest pose counts for more than its length
+    return (fails if beside / size_beside > ALIKE * own / size else warns)(
+        f"opposite poses of all but the predicted class change the reconstruction by {beside:.2g}, "
+        f"that of the predicted class by {own:.2g}: the decoder gets all of them",
+        beside=beside, own=own,
+    )  # fmt: skip
 
 
 @check
