@@ -48,7 +48,7 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "untrained_weights": "Overwritten",
 }
 WARN = {
-    "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes",
+    "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes HalfAgreement",
     "wrong_class_squash": "VanishingLengths",
     "wrong_iterations": "PosesAveraged",
     "decoder_without_class": "UntoldDecoder",

@@ -183,6 +183,9 @@ AgreementDetached = planted(
 OtherParent = planted(
     "OtherParent", agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1))
 )
+HalfAgreement = planted(
+    "HalfAgreement", agreed=lambda _, b, votes, v: b + agreement(votes[..., :3], v[..., :3])
+)
 AgreementOfSquashedVotes = planted(
     "AgreementOfSquashedVotes",
     agreed=lambda self, b, votes, v: b + agreement(self.squash(votes), v),

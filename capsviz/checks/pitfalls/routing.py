@@ -11,7 +11,7 @@ from capsviz.checks.verdict import ApartError, Judgement, SkippedError, check, f
 from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import SUMS, arrange
-from capsviz.wrapping.layers import votes_base
+from capsviz.wrapping.layers import Round, votes_base
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.outputs import values_of_scores
 from capsviz.wrapping.wrapping import candidates, setters
@@ -157,6 +157,11 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         if _off(change, (slope := _slope(change, form)) * form) < EXACT
     ]
     if not fits:
+        if left_out := _left_out(iterations[0], change, votes, poses):
+            return warns(
+                f"{message}: {left_out} of {poses.shape[2]} components of a pose have no share in "
+                "the agreement", correlation=along, left_out=left_out,
+            )  # fmt: skip
         return passes(message, correlation=along)
     words, slope = fits[0]
     numbers = {"correlation": along, "slope": slope}
@@ -187,6 +192,19 @@ def _slope(change: Tensor, expected: Tensor) -> float:
 
 def _off(change: Tensor, expected: Tensor) -> float:
     return float((change - expected).norm() / change.norm())
+
+
+def _left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -> int:
+    """How many components have no share in the sum of products that fits; 0 if none fits."""
+    own = zip(turn.product.weights(turn.event.inputs).shape, turn.roles, strict=True)
+    if any(n > 1 and role == "E" for n, role in own):  # heads have couplings of their own
+        return 0
+    each = votes * poses[:, None]
+    products = (each - each.mean(2, keepdim=True)).flatten(0, 2)
+    shares = torch.linalg.lstsq(products, change.flatten()[:, None]).solution
+    fits = _off(change, (products @ shares).view(change.shape)) < EXACT
+    small = shares.abs() < EXACT * shares.abs().max()
+    return int(small.sum()) if fits else 0
 
 
 def _forgets(layer: Capsules, images: Tensor) -> bool:
