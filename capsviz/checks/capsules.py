@@ -30,6 +30,7 @@ MIXING = frozenset(
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
 PRODUCTS = ("matmul", "rmatmul", "einsum")  # of which one factor is not made of the images
+PICKING = ("getitem", "index_select", "gather", "take_along_dim")  # by an index
 GROWTH = 10  # of lengths, if features are a hundred times as large
 
 Change = Callable[[Tensor], Tensor]
@@ -323,6 +324,13 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
     return lambda tensor: scale * torch.randn(tensor.shape, generator=generator).to(tensor)
 
 
+def _made_of_images(flow: Flow, event: Event, position: int) -> bool:
+    """Whether the numbers of an input are made of the images, not only picked by them."""
+    maker = flow.maker(event, position)
+    picked = maker is not None and maker.name in PICKING and not flow.from_images(maker, 0)
+    return not picked and flow.from_images(event, position)
+
+
 def last_before(
     flow: Flow, port: Port | None, normalised: bool = True, products: Container[str] = PRODUCTS
 ) -> list[Event]:
@@ -337,7 +345,7 @@ def last_before(
             continue
         visited.add(source[0])
         event = flow.events[source[0]]
-        own = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
+        own = [k for k in range(len(event.inputs)) if _made_of_images(flow, event, k)]
         product = event.name in products and len(event.inputs) > len(own)
         scaled = normalised and not bare and event.name in NORMALISING
         if event.name in MIXING or product or scaled:

@@ -173,13 +173,29 @@ class ParentsFirst(planted.Correct):
         return v.squeeze(2).transpose(0, 1)
 
 
+class Few(planted.Correct):
+    """The ten longest children of each image vote."""
+
+    def poses(self, x):
+        u = self.capsules(self.features(x))
+        longest = u.norm(dim=2).topk(10, dim=1).indices
+        u = u.gather(1, longest[:, :, None].expand(-1, -1, D))
+        votes = torch.einsum("bijed,bid->bije", self.weight[longest], u)
+        return self.routed(votes, u.new_zeros(len(u), 10, J))
+
+
+Weighted = planted.planted(  # a weighted mean in place of the sum
+    "Weighted", summed=lambda _, c, votes: (c[..., None] * votes).sum(1) / c.sum(1)[..., None]
+)
+
+
 CORRECT = {
     "normalised in groups": lambda: Between(nn.GroupNorm(2, CHANNELS)),
     "normalised as a layer": lambda: Between(nn.LayerNorm([CHANNELS, *MAP])),
     "each capsule normalised": lambda: Between(OfEach()),
     **{kind.__name__: kind for kind in (Sequential, Tiled, Steps, EvenFirst, Pooled, Split, Poses)},
     **{kind.__name__: kind for kind in (Winner, WithCriterion, NearerIsMore, Cosine)},
-    **{kind.__name__: kind for kind in (LearnedLogits, ParentsFirst, planted.LargeBias)},
+    **{kind.__name__: kind for kind in (LearnedLogits, ParentsFirst, Weighted, planted.LargeBias)},
 }
 
 
@@ -420,6 +436,7 @@ SAID = [  # network, facts, check, its status, and what it says
     (planted.LabelTaken(), {"call": lambda net, x: net(x)}, "label_leak", "PASS", "no labels"),
     (planted.Correct(), {"decode": decoded_from_all}, "decoder_without_class", "FAIL", "all of"),
     (SoftMask(), {}, "decoder_without_class", "WARN", "all but the predicted class change the"),
+    (Few(), {}, "squashed_votes", "PASS", "votes grow 100 times"),
     (planted.SigmoidScores(), {"new": planted.SigmoidScores()}, "saturation", "PASS", ""),
     (planted.Correct(), {"iterations": 4}, "wrong_iterations", "FAIL", "3 iterations made, 4"),
 ]

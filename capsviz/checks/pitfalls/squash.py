@@ -161,7 +161,7 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
         return passes(message, **numbers)
     if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias
         return passes(message, **numbers)
-    middle = float(_poses(layer, lambda total: _half(layer, total)).norm(dim=-1).mean())
+    middle = float(_of_half(layer).norm(dim=-1).mean())
     if middle > 0.9:
         return fails(
             f"{message}, but also {middle:.3f} for sums of length {HALF}: lengths carry no "
@@ -212,11 +212,26 @@ def _enlarged(total: Tensor) -> Tensor:
     return 1e6 * total / total.abs().max().clamp(1e-30, 1)
 
 
-def _half(layer: Capsules, total: Tensor) -> Tensor:
-    """Random sums of length 0.5."""
-    axes = [axis for axis, role in enumerate(layer.rounds[-1].total_roles) if role == "E"]
-    random = noise(seed=7)(total)
-    return HALF * random / random.norm(dim=axes, keepdim=True)
+def _of_half(layer: Capsules) -> Tensor:
+    """Poses of random sums of length 0.5; of their means, where a sum of couplings divides them."""
+    caller, turns = layer.caller, layer.rounds
+    flow, total = caller.recorded.flow, turns[-1].total
+    axes = [axis for axis, role in enumerate(turns[-1].total_roles) if role == "E"]
+
+    def half(sums):
+        random = noise(seed=7)(sums)
+        return HALF * random / random.norm(dim=axes, keepdim=True)
+
+    others = flow.derived - flow.descendants(total.index)
+    means = [
+        event
+        for event, position in flow.readers.get((total.index, 0), [])
+        if event.name == "div" and position == 0 and len(event.inputs) == 2
+        and event.outputs[0].shape == total.outputs[0].shape
+        and (by := flow.sources[event.index][1]) is not None and by[0] in others
+    ]  # fmt: skip
+    events = means or [one.total for one in turns]
+    return caller.changed(events, half, caller.images(7), layer.taps("poses"))[1]["poses"][-1]
 
 
 def _poses(layer: Capsules, change: Change) -> Tensor:
