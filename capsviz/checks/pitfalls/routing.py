@@ -294,6 +294,8 @@ def _unused(candidate: Candidate, made: int) -> Judgement | None:
         where = f"those after iteration {used}" if used else "their poses"
         return fails(f"{made} iterations made, but no output depends on {where}",
                      made=made, used=used)  # fmt: skip
+    if not candidate.capsules.by_length:  # other routings make scores of couplings, too
+        return None
     ends = [output(*[factor] * (made - 1), 1) for factor in (1, 3)]
     first, second, own = (
         values_of_scores(one, len(images), candidate.classes, candidate.given_scores)
