@@ -2,7 +2,8 @@
 
 `python -m benchmarks.growth` runs each point in a process of its own, of 28 x 28 pixels and 10
 classes if nothing else is said: over images with the shipped `mnist`, else with an untrained
-network and 100 images. It goes on where it stopped, and draws docs/growth.pdf and .png.
+network and 100 images. It goes on where it stopped, and draws docs/growth.pdf and .png. With the
+CPU build of PyTorch it measures the commands over images alone, for a table.
 """
 
 import json
@@ -21,7 +22,8 @@ from torch import nn
 from benchmarks import RESULTS
 from benchmarks.scaling import draw, fill, options
 
-RESULT = RESULTS / "growth.json"
+CUDA = torch.version.cuda is not None
+RESULT = RESULTS / ("growth.json" if CUDA else "growth-cpu.json")
 LABELS = {
     "n": "images", "size": "image side, px", "children": "primary capsules", "classes": "classes",
     "layers": "routed layers",
@@ -116,6 +118,7 @@ def points() -> list[dict]:
         for value in values
         for name in (*TRACED, *COMMANDS)
         if name != FIGURES and (name, sweep) != ("check", "n")
+        if CUDA or (name in COMMANDS and sweep == "n")
     ]
     return found + [{"network": FIGURES, "sweep": "n", "value": value} for value in (30, 100)]
 
@@ -156,8 +159,9 @@ def main() -> None:
     """Measure what is missing, then draw."""
     given = options(__doc__)
     lines = fill(RESULT, [] if given.draw else points(), measure, again=given.again)
-    rows = ("seconds", 1, "time (s)"), ("bytes", 1e-9, "memory (GB)")
-    draw("growth", lines, LABELS, rows)
+    if CUDA:
+        rows = ("seconds", 1, "time (s)"), ("bytes", 1e-9, "memory (GB)")
+        draw("growth", lines, LABELS, rows)
 
 
 if __name__ == "__main__":

@@ -213,11 +213,12 @@ def analyses() -> str:
 def growing() -> str:
     """Return time and largest memory of commands by the number of images."""
     known, cells = _read("growth"), defaultdict[str, dict[int, str]](dict)
-    for line in known["points"]:
-        if line["sweep"] == "n":
-            size = f"{line['bytes'] / 1e9:.2f} GB" if "bytes" in line else "refused"
-            time = f"{line['seconds']:.0f} s, " if "bytes" in line else ""
-            cells[line["network"]][line["value"]] = time + size
+    for build, file in (("", known), (", CPU build of PyTorch", _read("growth-cpu"))):
+        for line in file["points"]:
+            if line["sweep"] == "n":
+                size = f"{line['bytes'] / 1e9:.2f} GB" if "bytes" in line else "refused"
+                time = f"{line['seconds']:.0f} s, " if "bytes" in line else ""
+                cells[line["network"] + build][line["value"]] = time + size
     counts = sorted({n for row in cells.values() for n in row})
     rows = [[name, *(row.get(n, "–") for n in counts)] for name, row in cells.items()]
     header = ["command", *(f"{n:,} images" for n in counts)]
@@ -367,6 +368,14 @@ def robustness() -> str:
     return path.read_text(encoding="utf-8").partition("\n\n")[0]
 
 
+def augmentation() -> str:
+    """Return what stronger augmentation does to a capsule network, in one training run."""
+    test = _read("augmentation-card")["results"]["test"]
+    table = (RESULTS / "augmentation.md").read_text(encoding="utf-8").partition("\n\n")[0]
+    whole = Estimate(np.array(test["accuracy"]), np.array(test["accuracy_ci95"]))
+    return f"{table}\n\nOn all {test['n']:,} test images `mnist-strong` has {percent(whole)}."
+
+
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
@@ -439,4 +448,5 @@ PARTS: dict[str, Callable[..., str]] = {
     "corrupted": corrupted, "detection": detection, "robustness": robustness, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
     "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registered.networks,
+    "augmentation": augmentation,
 }  # fmt: skip

@@ -87,14 +87,7 @@ PER_ITERATION = (  # their batch axis is the second
     "logits", "couplings", "weights", "evidence", "poses", "activations",
 )  # fmt: skip
 OPTIONAL = ("weights", "evidence", "reconstruction")  # parts that a network need not have
-FINITE = {  # parts that are checked, in words
-    "last": "activations",
-    "activations": "activations",
-    "children": "children",
-    "couplings": "couplings",
-    "poses": "poses",
-    "reconstruction": "reconstructions",
-}
+FINITE = ("last", "activations", "children", "couplings", "poses", "reconstruction")  # checked
 
 # What `look` is asked for to have a part, which it may give by another name, or in other parts.
 SOURCES = {
@@ -182,8 +175,9 @@ def require_finite_parts(parts: dict[str, Tensor], network: str) -> None:
     The largest of NaN would be the first class. Votes, logits, weights and evidence are not
     checked: what is computed from them is.
     """
-    for part, words in FINITE.items():
+    for part in FINITE:
         values = parts.get(part)
         if values is not None and not values.sum().isfinite():  # they are still in the sum
             values = values.movedim(int(part in PER_ITERATION), 0)
-            require_finite(values, f"the {words} of the network '{network}'")
+            what = "activations" if part == "last" else part
+            require_finite(values, f"the {what} of the network '{network}'")

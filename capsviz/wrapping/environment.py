@@ -52,13 +52,8 @@ class Shared:
                 self._stack.close()
 
 
-_stdout_on_stderr = Shared(lambda: redirect_stdout(sys.stderr))
+on_stderr = Shared(lambda: redirect_stdout(sys.stderr))  # a command's own output stays apart
 _eager = Shared(lambda: torch.compiler.set_stance("force_eager"))  # torch's own, of all threads
-
-
-def on_stderr() -> AbstractContextManager:
-    """Send what is printed to stderr, in all threads: a command's own output stays apart."""
-    return _stdout_on_stderr
 
 
 def uncompiled() -> AbstractContextManager:

@@ -60,7 +60,7 @@ def open_network(
 
     def build(weights: str | Path | None = None) -> nn.Module:
         module, card = _built(function, path, name, weights, dataset, device)
-        with on_stderr():
+        with on_stderr:
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
@@ -125,7 +125,7 @@ def _importing(folder: Path) -> Iterator[None]:
     """
     sys.path.insert(0, str(folder))
     try:
-        with without_cuda(), on_stderr():
+        with without_cuda(), on_stderr:
             yield
     finally:
         with suppress(ValueError):

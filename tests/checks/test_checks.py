@@ -50,7 +50,6 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
 WARN = {
     "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes HalfAgreement",
     "wrong_class_squash": "VanishingLengths",
-    "wrong_iterations": "PosesAveraged",
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",

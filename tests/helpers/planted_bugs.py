@@ -266,13 +266,7 @@ class EachPose(Correct):
         for _ in range(self.iterations):
             poses.append(self.squash(self.summed(self.couplings(logits), votes)))
             logits = self.agreed(logits, votes, poses[-1])
-        return self.chosen(poses)
-
-    def chosen(self, poses):
         return poses[0]
-
-
-PosesAveraged = planted("PosesAveraged", EachPose, chosen=lambda _, v: torch.stack(v).mean(0))
 
 
 class AgreementBeforeSquash(Correct):

@@ -13,7 +13,6 @@ from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import SUMS, arrange
 from capsviz.wrapping.layers import Round, votes_base
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.outputs import values_of_scores
 from capsviz.wrapping.wrapping import candidates, setters
 
 SUM, SAME = 1e-3, 1e-7
@@ -266,55 +265,29 @@ def wrong_iterations(candidate: Candidate) -> Judgement:
 
 
 def _unused(candidate: Candidate, made: int) -> Judgement | None:
-    """Judge which of several iterations the output is made of; None if it is the last."""
-    images, recorded, flow, *_ = candidate.caller.recorded
+    """Judge on how many iterations the output depends; None if on all of them."""
+    sums = [one.total for one in candidate.capsules.rounds]
 
-    def output(*factors):
-        """Noise times a factor in place of the sums of each iteration; 0 leaves them."""
-        random, left = noise(seed=6), list(factors)
+    def outputs(kept: int) -> list[Tensor]:
+        """Return the output with noise in place of the sums after the first `kept` iterations."""
+        random, calls = noise(seed=6), list[Tensor]()
 
         def change(total):
-            drawn, factor = random(total), left.pop(0) if left else 1
-            return factor * drawn if factor else total
+            calls.append(random(total))
+            return total if len(calls) <= kept else calls[-1]
 
-        sums = [one.total for one in candidate.capsules.rounds]
-        changed = candidate.caller.changed(sums, change, images)[0]
-        if left:
+        output = candidate.caller.changed(sums, change, candidate.caller.recorded.images)[0]
+        if len(calls) != made:
             raise SkippedError("routing ends earlier with other sums")
-        return changed
+        return tensors(output)
 
-    def same(*outputs) -> bool:
-        pairs = zip(*(tensors(one) for one in outputs), strict=True)
-        return all(torch.equal(first, second) for first, second in pairs)
-
-    own, used = output(*[0] * made), made
-    while used and same(own, output(*[0] * (used - 1), *[1] * (made - used + 1))):
+    own, used = outputs(made), made
+    while used and all(map(torch.equal, own, outputs(used - 1))):
         used -= 1
-    if used < made:
-        where = f"those after iteration {used}" if used else "their poses"
-        return fails(f"{made} iterations made, but no output depends on {where}",
-                     made=made, used=used)  # fmt: skip
-    if not candidate.capsules.by_length:  # other routings make scores of couplings, too
+    if used == made:
         return None
-    ends = [output(*[factor] * (made - 1), 1) for factor in (1, 3)]
-    first, second, own = (
-        values_of_scores(one, len(images), candidate.classes, candidate.given_scores)
-        for one in (*ends, recorded)
-    )
-    if len(own) != 1 or (port := flow.port(own[0])) is None or same(first, second):
-        return None
-    # earlier couplings change the last ones, and these may be in the scores
-    *inner, last = candidate.capsules.rounds
-    found, left = {last.total.index, (last.softmax or last.event).index}, [port[0]]
-    while left:
-        if (index := left.pop()) not in found:
-            found.add(index)
-            left += [source[0] for source in flow.sources[index] if source is not None]
-    earlier = sum(one.total.index in found for one in inner)
-    if not earlier:
-        return None
-    return warns(f"{made} iterations made, poses of {earlier} before the last are in the scores",
-                 made=made, earlier=earlier)  # fmt: skip
+    where = f"those after iteration {used}" if used else "their poses"
+    return fails(f"{made} iterations made, but no output depends on {where}", made=made, used=used)
 
 
 @check
