@@ -81,8 +81,8 @@ def _tables(content: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str,
         yield from _tables(value, f"{name}.{key}".strip("."), depth + 1)
 
 
-def fitted(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a file by the names that a network has for them.
+def fitted(path: Path, own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """Return the tensors of a file by the names that a network has for them, and a note or "".
 
     The table and the prefix, of names in it or of the network's, are those by which most of its
     names fit. ValueError if several different tables fit as well, or as from `read`.
@@ -110,7 +110,8 @@ def fitted(path: Path, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
             f"{path} holds weights that fit in {table} and in {', '.join(differing)}: save one of "
             "them alone"
         )
-    return {names.get(key, key): value for key, value in tensors.items()}
+    note = f"{path.name} also holds {', '.join(differing)}: {table or 'the rest'} is used"
+    return {names.get(key, key): value for key, value in tensors.items()}, note * bool(differing)
 
 
 def _clean(name: str) -> str:
@@ -124,13 +125,13 @@ def _prefixes(longer: Mapping, shorter: Mapping) -> set[str]:
     return {"", *(long.removesuffix(key) for key, long in ends)}
 
 
-def load_into(network: nn.Module, path: Path, called: str) -> None:
-    """Load a file of weights into a network, as its modules load them.
+def load_into(network: nn.Module, path: Path, called: str) -> str:
+    """Load a file of weights into a network, as its modules load them; a note of others, or "".
 
     ValueError, by names and shapes with the nearest ones first, for weights of another network.
     """
     own = network.state_dict()
-    tensors = fitted(path, own)
+    tensors, note = fitted(path, own)
     try:
         network.load_state_dict(tensors)
     except Exception as error:  # modules may have hooks of their own
@@ -138,6 +139,7 @@ def load_into(network: nn.Module, path: Path, called: str) -> None:
         raise ValueError(
             f"{path} holds weights of another network than {called}: {wrong}"
         ) from error
+    return note
 
 
 def unlike(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> str:

@@ -259,7 +259,7 @@ def start_from(
     """
     path, own = Path(name), model.state_dict()
     if path.is_file() and path.suffix != ".safetensors":  # of another program
-        stored = fitted(path, own)
+        stored = fitted(path, own)[0]
     else:
         path = checkpoint.find(name)
         stored = checkpoint.read_weights(path)

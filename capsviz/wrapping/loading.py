@@ -195,7 +195,8 @@ def _built(
     if weights is not None:
         inner = as_written(network)
         weights, parameters = Path(weights), sum(p.numel() for p in inner.parameters())
-        load_into(inner, weights, f"{path}:{name}")
+        if note := load_into(inner, weights, f"{path}:{name}"):
+            card["network"].setdefault("notes", []).append(note)
         about = {"file": weights.name, "sha256": sha256(weights), "parameters": parameters}
         card["weights"] = about
     network.to(device)
