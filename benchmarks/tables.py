@@ -34,7 +34,7 @@ from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard as networks
-from capsviz.results import read_result
+from capsviz.results import read_result, table_of
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
@@ -371,9 +371,10 @@ def robustness() -> str:
 def augmentation() -> str:
     """Return what stronger augmentation does to a capsule network, in one training run."""
     test = _read("augmentation-card")["results"]["test"]
-    table = (RESULTS / "augmentation.md").read_text(encoding="utf-8").partition("\n\n")[0]
+    header, rows, _ = table_of("affine", read_result(RESULTS / "augmentation.json")[0])
     whole = Estimate(np.array(test["accuracy"]), np.array(test["accuracy_ci95"]))
-    return f"{table}\n\nOn all {test['n']:,} test images `mnist-strong` has {percent(whole)}."
+    line = f"On all {test['n']:,} test images `mnist-strong` has {percent(whole)}."
+    return f"{markdown(header, rows)}\n{line}"
 
 
 def affnist() -> str:

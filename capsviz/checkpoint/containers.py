@@ -111,7 +111,8 @@ def fitted(path: Path, own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], st
             "them alone"
         )
     note = f"{path.name} also holds {', '.join(differing)}: {table or 'the rest'} is used"
-    return {names.get(key, key): value for key, value in tensors.items()}, note * bool(differing)
+    renamed = {names.get(key, key): value for key, value in tensors.items()}
+    return renamed, note if differing else ""
 
 
 def _clean(name: str) -> str:

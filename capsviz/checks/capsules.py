@@ -14,7 +14,7 @@ from torch import Tensor
 from capsviz.checks.calling import Caller
 from capsviz.checks.verdict import ApartError, SkippedError
 from capsviz.wrapping import vectors, wrapping
-from capsviz.wrapping.flow import Flow, Port, is_view
+from capsviz.wrapping.flow import PRODUCTS, Flow, Port, is_view
 from capsviz.wrapping.layers import Layer, Recorded, Round, chosen, seen
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Wrapped
@@ -29,7 +29,6 @@ MIXING = frozenset(
 )  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
-PRODUCTS = ("matmul", "rmatmul", "einsum")  # of which one factor is not made of the images
 PICKING = ("getitem", "index_select", "gather", "take_along_dim")  # by an index
 GROWTH = 10  # of lengths, if features are a hundred times as large
 

@@ -66,6 +66,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     inputs: bool = False  # no images: token ids, a table, a volume, ...
     kind: str | None = None  # what `load` calls it; None: the name
     drawn_from: int = 0  # so many images, where no split is named so
+    largest: float = 0  # value of its arrays, before they were made 0 to 255; 0: unknown
 
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts

@@ -67,8 +67,7 @@ def _of_split(part) -> list[str]:
     top = flat.amax(1)
     if blank := int((top == flat.amin(1)).sum()):
         lines.append(f"{blank:,} of {len(part):,} images are of one grey level")
-    dark = opening.too_dark(int(top.max()))
-    if dark and not any(line.startswith(opening.DIM) for line in lines):
+    if dark := opening.too_dark(int(top.max()), part.largest):
         lines.append(dark)
     return lines
 

@@ -73,15 +73,11 @@ def load(
         except ValueError as error:
             raise ValueError("; ".join([str(error), *unlike])) from error
     chosen = chosen[_splits.in_turn(target[chosen].tolist())]
-    doubts = opening.doubts(kinds, range) + unlike
-    if not kinds and (dim := opening.too_dark(int(pixels.max()))):
-        top = max(arrays[one].max() for one, _ in found.values() if arrays[one].size)
-        dim = dim.partition(", e.g.")[0]
-        doubts.append(f"{dim}, e.g. --range {top:g}, the largest of these arrays")
-    told = f"left out of {root}: {', '.join(unused)}" if unused else None
+    tops = [0 if kinds else arrays[one].max() for one, _ in found.values() if arrays[one].size]
     return Dataset(
         pixels[chosen], target[chosen], classes, "arrays", split,
-        left_out=told, doubts=tuple(doubts),
+        left_out=f"left out of {root}: {', '.join(unused)}" if unused else None,
+        doubts=(*opening.doubts(kinds, range), *unlike), largest=float(max(tops, default=0)),
         drawn_from=0 if split in found else len(pixels),
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
         raise ValueError(f"image_channels must be 1 or 3, got {image_channels}")
     size, channels = SIDE if image_size == () else image_size, image_channels or 1
     ready, unused = sources(root)
-    samples, classes = _samples(ready, split, root)
+    samples, classes, drawn_from = _samples(ready, split, root)
     height, width = opening.height_and_width(size)
     what = f"{len(samples)} pictures of {height} x {width}"
     memory.require(len(samples) * channels * height * width, what, "choose a smaller image_size")
@@ -83,7 +83,7 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
     return Dataset(
         torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
         left_out="\n".join(told) or None, doubts=tuple(doubts), kind="folder",
-        drawn_from=0 if split in ready else len(_list(ready["train"], "train")[0]),
+        drawn_from=drawn_from,
     )  # fmt: skip
 
 
@@ -127,14 +127,18 @@ def _nested(classes: Mapping[str, Path]) -> list[str]:
 
 
 def _samples(ready: Mapping[str, Path], split: str, root):
-    """Return a split's pictures with the number of their class, and the classes."""
+    """Return a split's pictures with the number of their class, the classes, and `drawn_from`."""
     if split not in ready and "train" not in ready:
-        how = f": to draw all splits from one, choose --data-dir {next(iter(ready.values()))}"
         found = f"{root} has {', '.join(ready)}, but no folder '{split}'"
-        raise FileNotFoundError(found + how * (split == "train"))
+        if split == "train":
+            found += (
+                f": to draw all splits from one, choose --data-dir {next(iter(ready.values()))}"
+            )
+        raise FileNotFoundError(found)
     own = split if split in ready else "train"
     source = ready[own]
     samples, classes = _list(source, own)
+    drawn_from = 0 if split in ready else len(samples)
     if "train" in ready and own != "train":
         known = _class_folders(ready["train"], "train")
         if apart := set(known) ^ set(classes):
@@ -149,7 +153,7 @@ def _samples(ready: Mapping[str, Path], split: str, root):
         keys = [hashlib.sha256(path.encode()).hexdigest() for path in paths]
         labels = [label for _, label in samples]
         samples = [samples[k] for k in _splits.share(keys, labels, split, missing)]
-    return samples, classes
+    return samples, classes, drawn_from
 
 
 def own_name(root: str | Path) -> str:

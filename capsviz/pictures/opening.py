@@ -19,7 +19,6 @@ SMALLEST = 4  # pixels on each side
 PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
-DIM = "no pixel is brighter than"  # how the line begins that says so
 BYTE = 255  # what Pillow's pixels of 8 bits are divided by
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
@@ -169,16 +168,19 @@ def _stored(file: ImageFile.ImageFile) -> str:
     return " ".join([file.mode, *(part for part in parts if isinstance(part, str))])
 
 
-def too_dark(brightest: int) -> str | None:
-    """Return one line if the brightest pixel of a set, of 255, lies far below its range."""
+def too_dark(brightest: int, largest: float = 0) -> str | None:
+    """Return one line if the brightest pixel of a set, of 255, lies far below its range.
+
+    It advises the `largest` value of arrays as the range; for 0 that of 16-bit files.
+    """
     if not 0 < brightest < DARK:
         return None
+    line = f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
+    if largest:
+        return f"{line}--range {largest:g}, the largest of these arrays"
     least = (brightest - 0.5) / 255 * 65535
     bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
-    return (
-        f"{DIM} {brightest} of 255: name the largest value by --range, e.g. "
-        f"--range {2**bits - 1} for {bits}-bit data in 16-bit files"
-    )
+    return f"{line}--range {2**bits - 1} for {bits}-bit data in 16-bit files"
 
 
 def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:

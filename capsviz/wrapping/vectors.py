@@ -4,7 +4,8 @@ A squash can be written in many ways, so the sum is followed by value: through n
 parallel to it, capsule by capsule, however they were made.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 from math import prod
 from typing import NamedTuple
@@ -168,7 +169,7 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
     (B, J, E) of the sum alone. Squares that are only summed are left out: they give norms.
     """
     events = flow.events[turn.total.index + 1 : end]
-    sites = [(event.site, event.name) for event in events]
+    once = _once(events)
     places = [Place(turn.total, -1, turn.total_roles)]
     alone = {turn.total.index}
     for event in events:
@@ -176,8 +177,8 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
         made = [source for source in made if source[0] in flow.derived]
         if made and all(source[0] in alone for source in made):
             alone.add(event.index)
-        if sites.count((event.site, event.name)) > 1:
-            continue  # in a loop over classes
+        if event.index not in once:
+            continue
         for position in (*range(len(event.inputs)), -1):
             place, port = Place(event, position, ()), _port(flow, event, position)
             if isinstance(place.tensor, nn.Parameter) or _is_part(flow, place):
@@ -194,6 +195,12 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
             if not any(torch.equal(own, rows(one.tensor, one.roles)) for one in places):
                 places.append(place)
     return places
+
+
+def _once(events: Sequence[Event]) -> set[int]:
+    """Return the numbers of those events that are not in a loop, as over classes."""
+    counts = Counter((event.site, event.name) for event in events)
+    return {event.index for event in events if counts[event.site, event.name] == 1}
 
 
 def _kind(place: Place) -> str | None:
@@ -252,15 +259,14 @@ def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
 
 def _measured(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
     """Return the tensor (B, J, E) whose norms are the scores, made of a sum and of others."""
-    events = flow.events[turn.total.index + 1 : end]
-    sites = [(event.site, event.name) for event in events]
-    after, found = flow.descendants(turn.total.index), []
-    for event, site in zip(events, sites, strict=True):
-        roles = _as_poses(turn, event.outputs[0]) if event.index in after else None
-        if roles is not None and sites.count(site) == 1:  # in no loop
-            place = Place(event, -1, roles)
-            found += [place] if _off(place, scores) is not None else []
-    return sorted(found, key=lambda place: _off(place, scores) or 0.0)[:1]
+    events, found = flow.events[turn.total.index + 1 : end], []
+    for k in sorted(_once(events) & flow.descendants(turn.total.index)):
+        roles = _as_poses(turn, flow.events[k].outputs[0])
+        if roles is not None:
+            place = Place(flow.events[k], -1, roles)
+            if (off := _off(place, scores)) is not None:
+                found.append((off, k, place))
+    return [place for _, _, place in sorted(found)[:1]]
 
 
 def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:

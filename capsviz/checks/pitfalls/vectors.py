@@ -5,9 +5,10 @@ from itertools import pairwise
 import torch
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import GROWTH, PRODUCTS, last_before, noise
+from capsviz.checks.capsules import GROWTH, last_before, noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.wrapping import grid
+from capsviz.wrapping.flow import PRODUCTS
 from capsviz.wrapping.layers import voting
 
 POSITIONS = 64
