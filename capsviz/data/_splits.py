@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 NAMES = {  # words for each split, in any case
-    "train": {"train", "training", "trainset"},
+    "train": {"train", "training", "trainset", "trn"},
     "validation": {"validation", "valid", "val", "valset", "dev"},
-    "test": {"test", "testing", "testset"},
+    "test": {"test", "testing", "testset", "tst"},
 }
 DATE = r"(19|20)\d\d(\d{4})?"  # or year, as cameras write it
 SHARES = {"test": 0.2, "validation": 0.1}  # of the training images, where a split is missing

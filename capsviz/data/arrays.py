@@ -147,8 +147,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     """Read a table of flattened pixels: cells are separated by commas, semicolons or tabs.
 
     Labels are in the column with a usual name or the one that `labels` is; without a row of names,
-    in one of text or the first, or the last if `labels` is "last". Columns without a name are row
-    numbers of pandas, and left out.
+    in one of text or the first, or the last if `labels` is "last". Columns without a name, as pandas
+    writes, or named id or index are row numbers and left out.
     """
     with path.open(encoding="utf-8-sig") as file:
         line = file.readline()
@@ -160,12 +160,13 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
     unnamed = [k for k in texts if not head[k]]
     counted = [cell for cell in head if cell] in _counts(len(head) - len(unnamed))
+    rows = [k for k in texts if not head[k] or {"id", "index"} & _splits.words(head[k])]
     titled = bool(known) or len(texts) > 1 or counted
     if not known and (labels != "last" if labels else titled and not counted):
         return {"(no column of labels)": np.empty(0)}
     first = len(unnamed) if counted else (texts or [0])[0]
     column = known[0] if known else len(head) - 1 if labels else first
-    others = [k for k in range(len(head)) if k != column and not (titled and k in unnamed)]
+    others = [k for k in range(len(head)) if k != column and not (titled and k in rows)]
     how: dict[str, Any] = {"delimiter": mark, "skiprows": int(titled), "quotechar": '"'}
     try:
         table = np.loadtxt(path, np.float32, ndmin=2, **how)

@@ -576,7 +576,8 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
 def seen(flow: Flow, known: list[Layer] | tuple[Layer, ...], weighing: str = "softmax") -> str:
     """Say which softmaxes of a pass weigh no votes, and which layers are known."""
     places = {turn.softmax.place for one in known for turn in one.rounds if turn.softmax}
-    others = [e.place for e in flow.events if e.name == weighing and e.place not in places]
+    own = [e for e in flow.events if e.name == weighing and e.place not in places]
+    others = [f"{e.place} of shape {tuple(e.outputs[0].shape)}" for e in own]
     where = f"; {weighing} in {', '.join(dict.fromkeys(others))} weighs none" if others else ""
     return where + "".join(f"; {layer}" for layer in known)
 

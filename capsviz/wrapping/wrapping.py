@@ -314,7 +314,8 @@ def _no_capsules(
         if found and other != weighing:
             words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (
-        f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents{words}; "
+        f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents in a "
+        f"pass of {batch} inputs{words}; "
         "name the couplings by couplings='module.method:variable' ('method:variable' of the "
         "network itself) or couplings=lambda output: ..., give the network a `look`, or, if it has "
         "none, wrap it with couplings=None: then evaluate, sweep and corrupt can be run"

@@ -136,9 +136,10 @@ def write_table(place, header, columns, mark=","):
         (["", *range(65)], "kly", ",", {}),  # rows, too
         (["", *(f"p{k}" for k in range(64)), "label"], "kyl", ";", {}),
         ([*(f"p{k}" for k in range(64)), "digit"], "yl", "\t", {"labels": "digit"}),
+        (["ImageId", *(f"p{k}" for k in range(64)), "class_id"], "kyl", ",", {"labels": "class_id"}),
         ((), "yl", ",", {"labels": "last"}),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_a_table_may_number_its_columns_and_rows_and_have_labels_anywhere(
     tmp_path, header, order, mark, options
