@@ -977,3 +977,27 @@ def test_named_couplings_that_are_all_equal_do_not_tell_the_children():
 
     with pytest.raises(ValueError, match="all couplings are equal"):
         wrapped(Equal(), couplings="route:c")
+
+
+def test_first_couplings_may_be_a_constant_of_the_classes_that_the_same_line_scales(images):
+    class Constant(zoo.Unsqueezed):
+        def forward(self, x):
+            v = self.encode(x)
+            votes, active = torch.einsum("ijed,bid->bije", self.W, v), v.norm(dim=2)[..., None]
+            c, b = torch.full((J,), 1 / J), 0
+            for k in range(2):
+                if k:
+                    b = b + (votes * v[:, None]).sum(3)
+                    c = b.softmax(2)
+                weights = active * c
+                v = zoo.squash(torch.einsum("bij,bije->bje", weights, votes))
+            return v.norm(dim=2)
+
+    net = wrapped(Constant())
+    seen = capsviz.trace(net, images)
+    active = net.network.encode(images).norm(dim=2)[..., None].detach()
+    v = zoo.squash(torch.einsum("bij,bije->bje", (active / J).expand(5, I, J), seen.votes))
+    couplings = (seen.votes * v[:, None]).sum(3).softmax(2)
+    close(seen.couplings[0], torch.full((5, I, J), 1 / J), 1e-6)
+    close(seen.couplings[1], couplings, 1e-5)
+    close(seen.poses[-1], zoo.squash(torch.einsum("bij,bije->bje", active * couplings, seen.votes)))

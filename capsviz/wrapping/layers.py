@@ -564,8 +564,8 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
             f"{len(own)} softmaxes have an equal claim: {listed}; say which one by pair="
         )
     entry = last.rounds[-1].entry
-    here = [e for e in flow.events if (e.site, e.name) == (entry.site, entry.name)]
-    if len({tuple(each.shape for each in one.inputs) for one in here}) > 1:
+    here = {e.index for e in flow.events if (e.site, e.name) == (entry.site, entry.name)}
+    if here - {turn.entry.index for turn in last.rounds}:
         raise ValueError(
             f"one line of one module, {entry.place}, routes several layers, which "
             "capsviz distinguishes by their modules: make each layer a module of its own"
