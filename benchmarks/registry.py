@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import capsviz
 from benchmarks.shipped import ROOT
 from benchmarks.variables import compared
 from capsviz import checks
+from capsviz.checks import calling
 from capsviz.checks.verdict import STATUSES
 from capsviz.wrapping import Wrapped, open_function, open_module
 
@@ -41,13 +43,17 @@ def described(network, trace: capsviz.Trace) -> str:
     return ", ".join([*words, *map(str, network.peculiar.values())])
 
 
-def verdicts(network, path: Path) -> dict[str, dict[str, str]]:
-    """Return what the checks say, by status and name."""
+def verdicts(network, path: Path, shape: str) -> dict[str, dict[str, str]]:
+    """Return what the checks say, by status and name, of `plain` if the file has one."""
+    text, own = path.read_text("utf-8"), ""
+    if "def plain(" in text:
+        network, own = open_module(f"{path}:plain")[0], "plain_"
+    calling.SECONDS = SECONDS  # slow networks are checked whole
     facts = {"new": copy.deepcopy(network)}
     if not isinstance(network, Wrapped):  # `wrap` refuses it
-        facts |= {"image_shape": (1, 28, 28), "classes": 10}
-    if "def loss(" in path.read_text("utf-8"):
-        facts["loss"] = open_function(f"{path}:loss", arguments=3)
+        facts |= {"image_shape": tuple(map(int, re.findall(r"\d+", shape))), "classes": 10}
+    if f"def {own}loss(" in text:
+        facts["loss"] = open_function(f"{path}:{own}loss", arguments=3)
     found: dict[str, dict[str, str]] = {status: {} for status in STATUSES}
     for one in checks.run(network, **facts).verdicts:
         found[one.status][one.check] = one.message
@@ -77,7 +83,7 @@ def measure(entry: dict, checkout: Path, check: bool) -> dict:
             result["found"] = described(network, trace)
         if check:
             try:
-                result["checks"] = verdicts(network, path)
+                result["checks"] = verdicts(network, path, entry["input"])
             except ValueError as error:
                 result["unchecked"] = str(error)
     except Exception as error:  # code of many authors
