@@ -5,11 +5,13 @@ rest, several in their order, and every option that is not the default. Where a 
 lies already, the command is refused before anything is computed, unless `--force` is given.
 """
 
+import glob
 import hashlib
 import json
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,11 +21,12 @@ PRESENTATION = {  # options that change where a figure goes and what it looks li
     "output", "formats", "width", "venue", "rc", "font", "force", "as_json", "device", "data_dir",
     "size", "fps", "task", "table",
 }  # fmt: skip
-NETWORK = {"checkpoint", "first", "others", "network", "weights", "seeds_of"}
+NETWORK = ("checkpoint", "first", "others", "seeds_of", "network", "weights")
 WITHIN = {  # what analyses name themselves
     "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture", "layer",
 }  # fmt: skip
 LONGEST = 60  # letters of the networks, and of the options; longer ones are cut, and told apart
+CODE_AND_WEIGHTS = {".py", ".safetensors", ".pt", ".pth", ".ckpt", ".bin"}
 HEAD = 65536  # bytes of a result's file that hold its options
 
 
@@ -108,7 +111,7 @@ def changed(context: click.Context) -> dict[str, object]:
     values = {}
     for option in context.command.params:
         value = context.params.get(option.name)
-        skipped = option.name in PRESENTATION | NETWORK | WITHIN
+        skipped = option.name in PRESENTATION | {*NETWORK} | WITHIN
         if not isinstance(option, click.Option) or skipped or value is None or value == ():
             continue
         if value != option.get_default(context):
@@ -121,7 +124,39 @@ def changed(context: click.Context) -> dict[str, object]:
 def identity(context: click.Context) -> str:
     """What the numbers of the running command are made of, as one text."""
     values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
-    return json.dumps(values, default=str, sort_keys=True)
+    return json.dumps(values | files(context), default=str, sort_keys=True)
+
+
+def files(context: click.Context) -> dict[str, str]:
+    """Digests of names, sizes and times of the files that data and networks are read from.
+
+    Of a network its weights, or the code and weights in the folder of FILE.py; shipped ones and
+    data that are found without `--data-dir` are not looked at.
+    """
+    from capsviz import checkpoint
+
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    if (data := context.params.get("data_dir")) is not None:
+        found["data files"] += [data, *data.rglob("*")]
+    for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
+        code, _, _ = text.rpartition(":")
+        for place in [Path(code).parent] if code.endswith(".py") else map(Path, glob.glob(text)):
+            inside = place.iterdir() if place.is_dir() else [place]
+            found["network files"] += [one for one in inside if one.suffix in CODE_AND_WEIGHTS]
+
+    def stamp(path: Path) -> tuple[str, int, int]:
+        return path.name, path.stat().st_size, path.stat().st_mtime_ns
+
+    return {k: digest(str(sorted(map(stamp, filter(Path.is_file, v))))) for k, v in found.items()}
+
+
+def networks(values: Mapping, *keys: str) -> list[str]:
+    """Return what options name, of one text or path or several each."""
+    texts: list[str] = []
+    for key in keys:
+        value = values.get(key) or ()
+        texts += [str(value)] if isinstance(value, str | Path) else map(str, value)
+    return texts
 
 
 def try_folder(folder: Path) -> None:

@@ -138,11 +138,7 @@ def width(figure_options: dict) -> str | float:
 
 def sources(inputs) -> list[str]:
     """Networks as they were named on the command line; of none, that of the data set, if any."""
-    texts: list[str] = []
-    values = click.get_current_context().params
-    for key in ("checkpoint", "first", "others", "seeds_of", "network"):
-        value = values.get(key) or ()
-        texts += [value] if isinstance(value, str) else map(str, value)
+    texts = naming.networks(click.get_current_context().params, *naming.NETWORK[:-1])
     return texts or ([] if inputs.source is None else [inputs.source])
 
 

@@ -44,6 +44,7 @@ def command(only, n, digit, index, seed, figure, inputs):
             entries, failed = sets.make(
                 chosen, figure["output"], names, settings, formats=figure["formats"], width=width,
                 report=writing.line, force=figure["force"], column=column(figure["venue"]),
+                files=naming.files(click.get_current_context()),
             )  # fmt: skip
     except KeyboardInterrupt:
         raise click.ClickException(

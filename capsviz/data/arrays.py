@@ -147,8 +147,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     """Read a table of flattened pixels: cells are separated by commas, semicolons or tabs.
 
     Labels are in the column with a usual name or the one that `labels` is; without a row of names,
-    in one of text or the first, or the last if `labels` is "last". Columns without a name, as pandas
-    writes, or named id or index are row numbers and left out.
+    in one of text or the first, or the last if `labels` is "last". Columns named id or index, or
+    without a name, as pandas writes, are row numbers and left out.
     """
     with path.open(encoding="utf-8-sig") as file:
         line = file.readline()

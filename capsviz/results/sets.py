@@ -115,11 +115,13 @@ def make(
     report: Callable[[str], None],
     force: bool = False,
     column: float = INCHES["single"],
+    files: Mapping[str, str] | None = None,
 ) -> tuple[list[Entry], dict[str, str]]:
     """Draw the figures of the named analyses; images are traced once for all of them.
 
     Figures of an earlier run of the same network, images and options are kept, by the digests of
-    their files, unless `force`. A figure wider than a `column`, in inches, goes over both in LaTeX.
+    their files, unless `force`; `files` are digests of what network and data are read from. A
+    figure wider than a `column`, in inches, goes over both in LaTeX.
 
     Returns
     -------
@@ -135,7 +137,7 @@ def make(
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
-    key = json.loads(json.dumps(key))
+    key = json.loads(json.dumps(key | dict(files or {})))
     entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)

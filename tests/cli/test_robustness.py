@@ -1,7 +1,9 @@
 """`capsviz robustness`: the numbers of four commands in one table, each measured once."""
 
 import json
+import os
 
+import numpy as np
 import pytest
 from helpers.command_line import refused, run
 
@@ -33,6 +35,22 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
     row = again.stdout.splitlines()[2].split("|")[4:10]
     assert [cell.split()[0] for cell in row] == [f"{100 * float(one.value):.1f}" for one in each]
     assert {path.suffix for path in folder.glob("robustness-*")} == {".md", ".tex", ".png"}
+
+
+def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    np.savez(tmp_path / "x.npz", images=np.zeros((30, 8, 8), np.uint8), labels=np.arange(30) % 10)
+    words = ("--network", "mine.py:build", "--dataset", "npz", "--data-dir", "x.npz", *WORDS[1:])
+    for command in ("robustness", "figures"):
+        out = (command, *words, *("--only", "rotate") * (command == "figures"), "--output", command)
+        assert run(*out).exit_code == 0 and "kept" in run(*out).stderr
+        for path in (tmp_path / "mine.py", tmp_path / "x.npz"):
+            os.utime(path, (1, 1))
+            refused(run(*out), "add --force")
+            assert "kept" not in run(*out, "--force").stderr and "kept" in run(*out).stderr
+            path.touch()
+            run(*out, "--force")
 
 
 def test_your_own_network_has_a_row_and_a_slip_is_one_line(tmp_path, monkeypatch):

@@ -76,7 +76,10 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
         for record in records:
             take = column.kinds.get((record.about["analysis"], record.about["kind"]))
             options = record.about.get("options", {})
-            if take is None or any(options.get(name) is not None for name in column.unset):
+            if take is None or any(
+                (options.get(name) or None) not in (None, *usual)
+                for name, usual in column.only.items()
+            ):
                 continue
             for name, estimate in take(record.result):
                 several = name is FIRST or name in record.recipes

@@ -6,6 +6,7 @@ is `FIRST`: the network, or the training runs of one recipe, that was measured.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,11 @@ from capsviz.statistics.words import untrained_of
 
 FIRST = None
 ALL = 14  # corruptions, at least: MNIST-C has 15, and 14 of ImageNet-C are of colour images
+STEP = 15  # degrees between rotations, at most
+STEPS, QUERIES = 50, 100  # of attacks, at least: weaker ones flatter
 BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on those of colour
+
+DETECTED = 0.3  # largest bound of the attacks that are to be detected
 
 
 class Column(NamedTuple):
@@ -29,7 +34,8 @@ class Column(NamedTuple):
     unit: str = "%"
     higher: bool | None = True  # whether that is better; None: neither is
     level: float | None = None  # that intervals are compared with in the drawing
-    unset: tuple[str, ...] = ()  # options that would make it another number
+    only: Mapping[str, tuple] = MappingProxyType({})  # options that make it another number, but
+    # for these values and the default
     drawn: str = ""  # title of its panel; "": the title
 
     @property
@@ -45,21 +51,22 @@ def corruption(result):
 
 
 def rotation(result):
-    """Yield the mean accuracy over rotations from -90° to 90°."""
-    if result.warp == "rotation" and (result.sizes.min(), result.sizes.max()) == (-90, 90):
+    """Yield the mean accuracy over rotations from -90° to 90°, at most 15° apart."""
+    ends, apart = (result.sizes.min(), result.sizes.max()), np.diff(result.sizes).max()
+    if result.warp == "rotation" and ends == (-90, 90) and apart <= STEP:
         yield from zip(_names(result.names), result.area, strict=True)
 
 
 def attack(result):
     """Yield the accuracy under the worst of all attacks at the first of `BOUNDS` that was tried."""
     tried = [result.eps.index(eps) for eps in BOUNDS if eps in result.eps]
-    if result.norm == "linf" and tried:
+    if result.norm == "linf" and tried and result.steps >= STEPS and result.queries >= QUERIES:
         yield from zip(_names(result.networks), result.worst[:, tried[0]], strict=True)
 
 
 def detection(result):
     """Yield the share of images that the adaptive attack makes misclassified and undetected."""
-    if "adaptive" in result.kinds:
+    if "adaptive" in result.kinds and max(result.eps) == DETECTED:
         yield FIRST, result.undetected[strongest(result)]
 
 
@@ -139,24 +146,26 @@ def _names(names) -> list[str | None]:
 
 
 ROUTING = ("routing", "Statistics")
-OWN: Any = {"unset": ("iterations",), "higher": None}  # with the network's own iterations
+OWN: Any = {"only": {"iterations": (), "layer": ()}, "higher": None}  # as the network routes
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
            {("affine", "Result"): partial(affine, 1),
-            ("affnist", "Result"): partial(affnist, "inside")}, unset=("trained_px",),
+            ("affnist", "Result"): partial(affnist, "inside")}, only={"trained_px": ()},
            drawn="accuracy inside\ntraining shifts"),
     Column("outside", "accuracy on affine variants outside the training shift range",
            {("affine", "Result"): partial(affine, 2),
-            ("affnist", "Result"): partial(affnist, "outside")}, unset=("trained_px",),
+            ("affnist", "Result"): partial(affnist, "outside")}, only={"trained_px": ()},
            drawn="accuracy outside\ntraining shifts"),
     Column("corrupted", "mean error over the corruptions of MNIST-C, or of ImageNet-C in colour",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
+           only={"severity": (3,)},
            drawn="error under\ncorruptions"),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
            {("sweep", "Result"): rotation}, drawn="accuracy,\nrotated"),
     Column("attacked", "accuracy under the worst of all attacks within 0.1 (L∞; colour: 8/255)",
-           {("attack", "Result"): attack}, drawn="accuracy\nunder attack"),
-    Column("undetected", "share of images that the adaptive attack, at its largest bound, "
+           {("attack", "Result"): attack}, only={"only": ()},
+           drawn="accuracy\nunder attack"),
+    Column("undetected", "share of images that the adaptive attack within 0.3 "
            "makes misclassified and not flagged", {("detect", "Result"): detection}, higher=False,
            drawn="attacks not\ndetected"),
     Column("equivariance", "R² of an affine map of the pose under rotation, less that of the "
@@ -165,6 +174,7 @@ COLUMNS = (
            level=0.0, drawn="R² above\nuntrained poses"),
     Column("donor's class", "share of images predicted as the class of the image whose couplings "
            "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5,
+           only={"layer": ()},
            drawn="follow the\ndonor's couplings"),
     Column("effective parents", "effective number of parents of a capsule, as a share of all "
            "(negative couplings are ignored)", {ROUTING: parents}, level=0.9,
@@ -180,6 +190,6 @@ COLUMNS = (
            drawn="accuracy with\nrandom couplings", **OWN),
     Column("faithfulness", "area between insertion and deletion for the routing map, less that of "
            "pixels in random order", {("faithfulness", "Statistics"): faithfulness},
-           form=".2f", unit="area", level=0.0,
+           form=".2f", unit="area", level=0.0, only={"target": ("predicted",), "scene": ("clean",)},
            drawn="faithfulness of\nthe routing map"),
 )  # fmt: skip
