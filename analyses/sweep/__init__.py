@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Fill, Flag, Seed
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.replicates import largest
+from capsviz.statistics.replicates import largest, within_one
 
 
 class Result(NamedTuple):
@@ -41,7 +41,10 @@ class Result(NamedTuple):
     }
     formats = {"accuracy": ".1%", "area": ".1%", "worst": ".1%"}
     titles = {"area": "mean accuracy over sizes", "worst": "correct under every warp of the grid"}
-    over_runs = {"mcnemar_p": largest}  # different from the first network in every run
+    over_runs = {
+        **dict.fromkeys(("area", "true_score", "calibration"), within_one),
+        "mcnemar_p": largest,  # different from the first network in every run
+    }
 
 
 class Sweep(Analysis):

@@ -39,7 +39,8 @@ def _curves(field: str, label: str, axes, result):
             axes.plot(
                 result.sizes[ringed], estimate.value[k][ringed], color=look(k)["color"], **ring
             )
-            axes.set_title("rings: different (McNemar, Holm)", fontsize=6.5)
+            each = "" if result.accuracy.runs is None else " in every run"
+            axes.set_title(f"rings: different{each} (McNemar, Holm)", fontsize=6.5)
     if not signed:
         axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * estimate.high.max()))
 
@@ -62,7 +63,8 @@ def _points(value: float, _) -> str:
 
 UNDER = "by size of the {warp}, |"
 DIFFERENCE = (
-    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method)"
+    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method), in "
+    "every one of several training runs"
 )
 PANELS = {
     **{

@@ -45,6 +45,8 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     results.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
+        if panel:
+            raise ValueError("--table csv prints every number: choose md or tex for --panel")
         click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
         return
     for path in files:

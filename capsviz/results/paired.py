@@ -89,7 +89,14 @@ def read(places: Iterable[str]) -> list[Recipe]:
         elif not path.exists() and glob.has_magic(place):
             if not (found := matching(place)):
                 raise ValueError(f"'{place}' matches no training run")
-            groups[place] = [place], [_run(str(one)) for one in found]
+            runs = [_run(str(one)) for one in found]
+            odd = next((k for k, one in enumerate(runs) if one.terms != runs[0].terms), None)
+            if odd is not None:
+                raise ValueError(
+                    f"'{place}' matches runs of several recipes, as {found[0]} and {found[odd]}: "
+                    "expected one glob for each"
+                )
+            groups[place] = [place], runs
         else:
             one = _run(place)
             names, runs = groups.setdefault(json.dumps(one.terms, sort_keys=True), ([], []))

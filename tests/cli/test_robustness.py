@@ -10,6 +10,7 @@ from helpers.command_line import refused, run
 from capsviz.results import read_result
 
 WORDS = ("digits-uniform", "--n", "8", "--format", "png")
+DIGITS = np.pad(np.full((30, 4, 4), 200, np.uint8), ((0, 0), (2, 2), (2, 2)))
 OWN = "import capsviz\n\n\ndef build():\n    return capsviz.load('digits-uniform')\n"
 
 
@@ -40,14 +41,15 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
 def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
-    np.savez(tmp_path / "x.npz", images=np.zeros((30, 8, 8), np.uint8), labels=np.arange(30) % 10)
+    np.savez(tmp_path / "x.npz", images=DIGITS, labels=np.arange(30) % 10)
     words = ("--network", "mine.py:build", "--dataset", "npz", "--data-dir", "x.npz", *WORDS[1:])
     for command in ("robustness", "figures"):
         out = (command, *words, *("--only", "rotate") * (command == "figures"), "--output", command)
         assert run(*out).exit_code == 0 and "kept" in run(*out).stderr
         for path in (tmp_path / "mine.py", tmp_path / "x.npz"):
             os.utime(path, (1, 1))
-            refused(run(*out), "add --force")
+            done = run(*out)
+            assert done.exit_code == 2 and "add --force" in done.stderr
             assert "kept" not in run(*out, "--force").stderr and "kept" in run(*out).stderr
             path.touch()
             run(*out, "--force")

@@ -136,7 +136,12 @@ def write_table(place, header, columns, mark=","):
         (["", *range(65)], "kly", ",", {}),  # rows, too
         (["", *(f"p{k}" for k in range(64)), "label"], "kyl", ";", {}),
         ([*(f"p{k}" for k in range(64)), "digit"], "yl", "\t", {"labels": "digit"}),
-        (["ImageId", *(f"p{k}" for k in range(64)), "class_id"], "kyl", ",", {"labels": "class_id"}),
+        (
+            ["ImageId", *(f"p{k}" for k in range(64)), "class_id"],
+            "kyl",
+            ",",
+            {"labels": "class_id"},
+        ),
         ((), "yl", ",", {"labels": "last"}),
     ],
     ids=range(7),

@@ -80,14 +80,14 @@ def _write(folder, name, analysis, result, digests, several=0, **more):
     return write_result(folder / name, result, about)[-1]
 
 
-def sweep(folder, digests, names, *, several=0, sizes=(-90.0, 90.0), high=0.9, **more):
+def sweep(folder, digests, names, *, several=0, sizes=range(-90, 91, 15), high=0.9, **more):
     """A result of `sweep` of two networks, the first of which may be several runs."""
     value = np.array([[high], [0.5]])
     one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
     one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
     of_mnist = shipped("sweep-rotation-mnist-1000-images.json").result
     area = {"area": one[:, 0], "dataset": "digits"}
-    result = of_mnist._replace(sizes=np.array(sizes), names=names, n=100, **area)
+    result = of_mnist._replace(sizes=np.array(sizes, float), names=names, n=100, **area)
     return _write(folder, "s", "sweep", result, digests, several, **more)
 
 
@@ -177,7 +177,7 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
     blank, tmp_path
 ):
     words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
-    words += ["--no-worst", "--step", "90", "--format", "png", "--output", str(tmp_path)]
+    words += ["--no-worst", "--step", "15", "--format", "png", "--output", str(tmp_path)]
     done = run(*words)
     assert done.exit_code == 0, done.output
     (path,) = tmp_path.glob("*.json")
@@ -193,7 +193,8 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
 def test_a_column_takes_no_result_of_other_options(tmp_path):
     """Few corruptions, small angles, places and iterations that were asked for."""
     digests = ["aa"]
-    for sizes, taken in (((-90, 0, 90), True), ((-10, 0, 10), False), ((0, 90), False)):
+    full = range(-90, 91, 10)
+    for sizes, taken in ((full, True), ((-90, 0, 90), False), ((-10, 0, 10), False)):
         place = tmp_path / str(sizes)
         own = card(place / "own", "net", "aa")
         table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])

@@ -83,9 +83,12 @@ def test_runs_that_are_no_pairs_are_refused(other, part):
 def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
     good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996})
     few = recipe(tmp_path, "few", {0: 0.995, 9: 0.995})
+    for seed in range(3):
+        run(tmp_path / f"mixed-{seed}", seed, 0.99, options={"iterations": 1 + seed // 2})
     for words, part in (
         ([good], "at least 2 recipes"),
         ([good, few], "too few pairs"),
+        ([good, tmp_path / "mixed-*"], "matches runs of several recipes"),
         ([good, tmp_path / "none-*"], "matches no training run"),
         ([good, few, "--output", tmp_path / "x"], "prints no table"),
     ):

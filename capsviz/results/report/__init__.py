@@ -97,10 +97,11 @@ class Contents(NamedTuple):
 
 
 def choose(only: Sequence[str], several: bool) -> list[str]:
-    """Return the analyses to run on each network; ValueError for an unknown one."""
+    """Return the analyses to run; ValueError for an unknown one."""
     known = [name for name in sets.offering() if name not in NOT_OF_A_NETWORK]
     chosen = sets.choose(only, known)
-    return chosen if only or not several else [name for name in chosen if name in OF_EACH]
+    usual = chosen if only or not several else (*COMPARED, *OF_EACH)
+    return [name for name in chosen if name in usual]
 
 
 def collect(
@@ -120,10 +121,12 @@ def collect(
     report    receives a line for each analysis that is begun or left out.
     """
     sections, left_out, first = [], [], networks[0]
+    compare = len(networks) > 1 and first.dataset.parts is None
+    of_all = [name for name in COMPARED if compare and name in names]
+    each = [name for name in names if name not in of_all]
     work: list[tuple[str, str | None, Iterator[Figure]]] = []
-    if len(networks) > 1 and first.dataset.parts is None:
-        work = [(name, None, _of_all(name, networks, settings)) for name in COMPARED]
-    work += [(name, one.name, _of_one(name, one, settings)) for one in networks for name in names]
+    work += [(name, None, _of_all(name, networks, settings)) for name in of_all]
+    work += [(name, one.name, _of_one(name, one, settings)) for one in networks for name in each]
     with remember():
         parts = [one.dataset.sample(settings.n) for one in networks]
         hits = [
