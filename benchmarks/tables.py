@@ -353,7 +353,7 @@ def series() -> str:
     cells = {}
     for one in attacked():
         for row in (dict(zip(attack.HEADER, row, strict=True)) for row in attack.rows(one)):
-            cells[row["network"], row["ε"]] = row["worst, less the first"]
+            cells[row["network"], row["ε"]] = row["worst minus first"]
     rows = [
         [f"`{name}`", *(cells[name + end, eps] for eps in BOUNDS for end in SERIES)]
         for name in twice()

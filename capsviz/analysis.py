@@ -111,10 +111,10 @@ class Panel(NamedTuple):
 
 
 RULES = "axes", "formats", "titles", "over_runs", "some", "references"  # of a result's fields
-Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
+Seed = Annotated[int, Range(0, 2**32 - 1), "Random seed."]
 Fill = Annotated[
     Literal["black", "edge", "mean"],
-    "Outside of an image: zeros, its nearest pixels or its mean colour.",
+    "Fill outside an image: zeros, its nearest pixels or its mean colour.",
 ]
 Iterations = Annotated[
     int | None, Range(1, 100), Default("the network's own"), "Routing iterations."
@@ -128,7 +128,7 @@ def outside(result) -> str:
     """Return what lies outside warped images, as a sentence of a caption; "" where it is black."""
     of = {"edge": "its nearest pixels", "mean": "its mean colour"}
     fill = of.get(getattr(result, "fill", ""))
-    return f"Outside of an image: {fill}." if fill else ""
+    return f"Fill outside an image: {fill}." if fill else ""
 
 
 class Analysis:

@@ -72,7 +72,7 @@ class Series(Analysis):
     Result = Result
     examples = """
     capsviz affnist  # 10 s, from the shipped results
-    capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
+    capsviz affnist --run --networks capsnet --seeds 1  # hours; use a GPU
     """
     headline = ("affine", "inside", "outside")
 
@@ -82,7 +82,7 @@ class Series(Analysis):
 
     def left_out(self, inputs) -> str:
         if inputs.dataset.name != "mnist":
-            return "it is of MNIST alone"
+            return "it is for MNIST only"
         from capsviz.analyses.affnist import series
 
         return "" if any(series.SHIPPED.glob("*.json")) else "no results come with capsviz"
@@ -97,7 +97,7 @@ class Series(Analysis):
         if "matched" in result.states:
             text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
         text += (
-            ". Gap: difference to CapsNet in points, paired, over the seeds that both have. "
+            ". Gap: difference from CapsNet in points, paired, over the seeds that both have. "
             "Inside, outside: images shifted by at most the 6 px of training along both axes, and "
             "the others. Lost: points that each factor takes, Shapley values of a logistic fit of "
             "correct answers."
@@ -128,7 +128,7 @@ class Picture(Analysis):
         return variants(inputs.dataset, seed=seed)
 
     def left_out(self, inputs) -> str:
-        return "" if inputs.dataset.name == "mnist" else "it is of MNIST alone"
+        return "" if inputs.dataset.name == "mnist" else "it is for MNIST only"
 
     def verdict(self, result) -> str:
         return f"{result.images.shape[1] - 1} variants of {len(result.images)} digits"
@@ -221,8 +221,15 @@ def _sources(result) -> str:
 @click.option(
     "--run", "make", is_flag=True, help="Train and score what is missing; hours on a CPU."
 )
-@click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
-@click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
+@click.option(
+    "--networks",
+    multiple=True,
+    metavar="NAME",
+    help="Only this network; may be given several times.",
+)
+@click.option(
+    "--seeds", type=int, default=3, show_default=True, help="Number of seeds per network."
+)
 @options.task("networks times seeds")
 @click.option(
     "--match-accuracy",
@@ -231,18 +238,22 @@ def _sources(result) -> str:
     show_default=True,
     help="Held-out accuracy to stop at.",
 )
-@click.option("--full/--matched-only", default=True, show_default=True, help="Train on after that.")
-@click.option("--epochs", default=50, show_default=True, help="Epochs of a full training, at most.")
+@click.option(
+    "--full/--matched-only", default=True, show_default=True, help="Continue training after that."
+)
+@click.option("--epochs", default=50, show_default=True, help="Largest number of epochs.")
 @click.option("--batch-size", default=128, show_default=True, help="Images in a training step.")
 @click.option(
     "--ema", type=float, metavar="DECAY", help="Average the weights; see train. [default: no]"
 )
 @options.number("Images of affnist_like. [default: 320,000]", name="limit")
-@click.option("--train-limit", type=int, metavar="N", help="Training images, for trials.")
-@click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")
+@click.option(
+    "--train-limit", type=int, metavar="N", help="Train on the first N images only, for trials."
+)
+@click.option("--picture", is_flag=True, help="Draw only digits and their variants.")
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the results. [default: runs/affnist; without --run, the shipped if empty]",
+    help="Folder of the results. [default: runs/affnist; without --run, the shipped ones if empty]",
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device

@@ -21,7 +21,7 @@ def check(make, networks, seeds: int, picture) -> None:
     """ValueError for options that would be ignored, an unknown network, or less than 1 seed."""
     typed = options.typed(*HOW_TO_RUN)
     if typed and not make:
-        raise ValueError(f"these say how to run: drop {', '.join(sorted(typed))} or add --run")
+        raise ValueError(f"only --run uses these: drop {', '.join(sorted(typed))} or add --run")
     if picture and (typed := options.typed("make", "networks", "folder")):
         raise ValueError(f"--picture shows no results: drop {', '.join(sorted(typed))}")
     if seeds < 1:

@@ -97,13 +97,13 @@ class Attack(Analysis):
         report=None,
         only: Annotated[
             tuple[str, ...],
-            f"An attack: {', '.join(ATTACKS)}; may be repeated.",
+            f"An attack: {', '.join(ATTACKS)}; may be given several times.",
             Flag("--only", metavar="ATTACK"),
             Default("all that apply"),
         ] = (),
         eps: Annotated[
             tuple[float, ...],
-            "Bound of the change, pixels in [0, 1]; may be repeated.",
+            "Bound of the change, pixels in [0, 1]; may be given several times.",
             Default("0.1, 0.2, 0.3; of colour images 2, 4, 8 of 255; L2: 1, 2, 3 and 0.25, 0.5, 1"),
         ] = (),
         norm: Annotated[Literal["linf", "l2"], "Norm of the change."] = "linf",

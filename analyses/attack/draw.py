@@ -21,7 +21,7 @@ LINES = ("-", "--", "-.", ":")
 GREY = "#7F7F7F"
 HEADER = (  # of docs/robustness.md
     "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
-    "worst, less the first", "adaptive, with detector",
+    "worst minus first", "adaptive, with detector",
 )  # fmt: skip
 
 

@@ -116,12 +116,15 @@ class Binding(Analysis):
 
         own, alone = (result.assignment[result.scored.index(k), 0] for k in (COUPLING, ALONE))
         assign = "Couplings" if own.low > 0.5 else "It is not shown that couplings"
-        better = "better" if own.low > alone.high else "no better"
-        text = f"{assign} assign positions to their whole, {better} than a probe of each position."
+        better = "better" if own.low > alone.high else "not clearly better"
+        text = (
+            f"{assign} assign positions to their whole. They are {better} than a probe of each one."
+        )
         follows, free = result.follows[0, -1], result.follows[1, -1]
         if follows.low > 0.5:
             text += " They follow a part that the position does not see"
-            text += "." if follows.low > free.high else ", but those of distractors do so as often."
+            clearly = follows.low > free.high
+            text += "." if clearly else ", but not clearly more often than those of distractors do."
         return text
 
     def heading(self, result, part="") -> str:

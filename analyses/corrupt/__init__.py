@@ -76,12 +76,15 @@ class Corrupt(Analysis):
         progress=iter,
         only: Annotated[
             tuple[str, ...],
-            "A corruption, of a plugin too; may be repeated.",
+            "Only this corruption; may be given several times.",
             Flag("--only", metavar="NAME"),
         ] = (),
         mnist_c: Annotated[bool, "Read the real MNIST-C instead of generating it."] = False,
         severity: Annotated[
-            int | None, Range(1, 5), "Of the corruptions of colour images.", Default("3")
+            int | None,
+            Range(1, 5),
+            "Severity of the corruptions; colour images only.",
+            Default("3"),
         ] = None,
         seed: Seed = 0,
     ) -> Result:
@@ -99,7 +102,7 @@ class Corrupt(Analysis):
         usual = MNIST_C if channels == 1 else list(KINDS)
         names = choose(only, usual)
         if severity is not None and channels == 1:
-            raise ValueError("--severity is of colour images, grey ones have that of MNIST-C")
+            raise ValueError("--severity is for colour images; MNIST-C fixes that of grey ones")
         severity = severity or 3
         generated = GENERATED if channels == 1 else COLOUR.format(severity)
         if not set(names) <= set(usual):

@@ -138,7 +138,7 @@ def _read(file: Path) -> dict[str, list]:
     except (csv.Error, ValueError) as error:
         raise ValueError(f"'{file}' is not what `capsviz train` writes: {error}") from error
     if not rows or columns["epoch"] != sorted(set(columns["epoch"])):
-        raise ValueError(f"'{file}': expected a line for each epoch, one after the other")
+        raise ValueError(f"'{file}': expected one line per epoch, in order")
     return columns
 
 

@@ -38,8 +38,8 @@ def _shown(field: str, result) -> bool:
     """Whether any run has this quantity; ValueError for more runs than differ."""
     if len(result.names) > len(LINES) * len(COLOURS):
         raise ValueError(
-            f"expected at most {len(LINES) * len(COLOURS)} runs, because more lines do not differ, "
-            f"got {len(result.names)}"
+            f"expected at most {len(LINES) * len(COLOURS)} runs, which is how many line styles "
+            f"there are, got {len(result.names)}"
         )
     return not all(np.isnan(run).all() for run in _values(result, field))
 

@@ -22,20 +22,20 @@ Fit = Annotated[
     Range(1),
     Flag("--fit", metavar="N"),
     Default(f"{FIT}, with --law {FIT_LAW}"),
-    "Training images of each class that a map is fitted on.",
+    "Training images per class to fit a map on.",
 ]
 Warps = Annotated[
     tuple[str, ...],
     Flag("--warp", metavar="NAME"),
     Default("all, with --law rotation"),
-    f"{', '.join(REACH)}; several times.",
+    f"{', '.join(REACH)}; may be given several times.",
 ]
 Seeds = Annotated[
     int | None,
     Range(0),
     Flag("--seeds", metavar="K"),
     Default(f"{SEEDS}, with --law {SEEDS_LAW}"),
-    "Untrained networks of each preset, each of which sees all images.",
+    "Number of untrained networks per preset.",
 ]
 
 
@@ -151,7 +151,7 @@ class AffineMaps(Analysis):
         )
         which = f"under {in_a_row(above)}" if above else "under none of the warps"
         also = f", and worse under {in_a_row(below)}" if below else ""
-        text = f"Affine maps predict the pose better than untrained poses {which}{also}."
+        text = f"Affine maps predict trained poses better than untrained ones {which}{also}."
         return " ".join([text, *map(sentence, result.notes)])
 
     def table(self, result):

@@ -76,7 +76,7 @@ class Laws(Analysis):
         self, networks, images, labels, *, dataset, inputs, progress=iter,
         law: Annotated[
             bool,
-            "Whether the maps are a law: composition, extrapolation, one map for all classes.",
+            "Test whether the maps are a law: composition, extrapolation, one map for all classes.",
         ] = False,
         fit: affine.Fit = None, warp: affine.Warps = (), seeds: affine.Seeds = None,
         fill: Fill = "black", seed: Seed = 0,
@@ -125,7 +125,8 @@ def _holds(result, f: int) -> str:
         and all((one.difference.high[untrained, f, law] < 0).all() for one in both)
     ]
     which = in_a_row(above) if above else "no law"
-    return f"Under {name}, {which} explains clearly more than in untrained networks."
+    explain = "explain" if len(above) > 1 else "explains"
+    return f"Under {name}, {which} {explain} clearly more than in untrained networks."
 
 
 def warp_sizes(name: str) -> np.ndarray:

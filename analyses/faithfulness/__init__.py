@@ -15,7 +15,7 @@ from capsviz.statistics.words import sentence, word_for
 TARGETS = {"predicted": "the predicted class", "true": "the true class"}
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 Target = Annotated[Literal["predicted", "true"], "Class to explain: the predicted or the true one."]
-Steps = Annotated[int, Range(2), "Steps of the curves, ever larger ones."]
+Steps = Annotated[int, Range(2), "Number of steps in the curves, each larger than the last."]
 SHARES = ("curves", "deletion", "insertion", "infidelity")
 
 
@@ -272,12 +272,12 @@ class OverUnits(Analysis):
         progress=iter,
         over: Annotated[
             Literal["positions", "capsules", "pixels"] | None,
-            "What is removed in the order of maps of routing.",
+            "Units to remove, by maps of routing.",
             Default("pixels, by all maps"),
         ] = None,
         scene: Annotated[
             Literal["clean", "cluttered", "two-digits"],
-            "Single digits, or digits among pieces of others, or two in one image; with --over.",
+            "Single digits, digits among pieces of others, or two digits in an image; with --over.",
         ] = "clean",
         steps: Steps = 8,
         seed: Seed = 0,

@@ -87,13 +87,13 @@ def _entropies(axes, result):
     """Draw entropy of the dictionaries of rounded couplings by the number of levels."""
     for estimate, colour, style, name in (
         (result.entropy_bits, COLOURS[0], "o-", "this network"),
-        (result.apart_bits, COLOURS[2], "D:", "capsules varied apart"),
+        (result.apart_bits, COLOURS[2], "D:", "capsules shuffled independently"),
         (result.untrained_bits, RANDOM, "s--", "untrained network"),
     ):
         if estimate is not None:
             band(axes, result.levels, estimate, style, color=colour, label=name)
     axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single capsule")
-    bound = {"linestyle": ":", "label": "bound of this network: log2 of the images"}
+    bound = {"linestyle": ":", "label": "upper bound: log2(images per class)"}
     axes.axhline(result.bound_bits, color="black", linewidth=0.6, **bound)
     _at_levels(axes, result.levels)
     axes.set_ylabel("bits per class")

@@ -51,7 +51,7 @@ class Trees(Analysis):
         other: Annotated[
             int | None,
             Flag("--other", metavar="CLASS"),
-            Default("the one after that of the first"),
+            Default("the class after the first image's"),
             "Class of the other image.",
         ] = None,
         seed: Seed = 0,
@@ -172,7 +172,7 @@ class ParseTree(Analysis):
 
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
-        seeds: Annotated[int, Range(0), "Untrained networks."] = 1, seed: Seed = 0,
+        seeds: Annotated[int, Range(0), "Number of untrained networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
         from capsviz.inputs.samples import other_images
 

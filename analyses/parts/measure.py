@@ -87,8 +87,8 @@ def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tens
     allowed = same & ~torch.eye(len(labels), dtype=torch.bool) if alike else ~same
     if not allowed.any(1).all():
         raise ValueError(
-            "halves are joined of images of two classes and of two images of each class: expected "
-            f"at least 2 images of each of 2 classes or more, got {len(labels)} of the classes "
+            "halves of two classes, and of two images of a class, are joined: expected at least 2 "
+            f"images of each of 2 classes or more, got {len(labels)} of the classes "
             f"{labels.unique().tolist()}: take more images"
         )
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]

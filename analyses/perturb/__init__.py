@@ -68,10 +68,10 @@ class Sheet(Analysis):
             Literal["paper", "data"] | None,
             Flag("--range"),
             Default("paper; data where poses are not squashed to an activation"),
-            "+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
+            "±0.25 around the image's own value, or the 5 to 95 % quantiles of its class.",
         ] = None,
         every: Annotated[
-            bool, Flag("--all"), "All dimensions, not the six strongest alone."
+            bool, Flag("--all"), "All dimensions, not only the six strongest."
         ] = False,
     ) -> Result:  # fmt: skip
         """Change each dimension of the predicted class's pose; describe it by its effects."""

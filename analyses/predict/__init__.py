@@ -127,7 +127,7 @@ def square(step: np.ndarray) -> np.ndarray:
 @options.own_data
 @click.option(
     "--topk", "top", type=click.IntRange(1), metavar="K", default=3, show_default=True,
-    help="Classes to name for each picture, at most all.",
+    help="Number of classes to name for each picture.",
 )  # fmt: skip
 @click.option(
     "--invert", type=click.Choice(["auto", "yes", "no"]), default="auto", show_default=True,
@@ -136,7 +136,7 @@ def square(step: np.ndarray) -> np.ndarray:
 @click.option(
     "--centre/--no-centre", default=None,
     help="Find, scale and centre the strokes as MNIST's. [default: for grey images of 28 x 28 "
-    "that come of no class folders]",
+    "from no class folder]",
 )  # fmt: skip
 @click.option(
     "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",
@@ -167,7 +167,7 @@ def command(
     from capsviz.training import thresholds
 
     if as_csv and as_json:
-        raise ValueError("--csv and --json: expected one of them")
+        raise ValueError("--csv and --json exclude each other: drop one")
     if figure is None and (ignored := options.typed("width", "venue", "rc", "font", "force")):
         raise ValueError(
             f"no figure is drawn: drop {', '.join(ignored)}, or add --save-figure PATH"

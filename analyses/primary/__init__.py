@@ -53,7 +53,7 @@ class Single(Analysis):
     def measure(
         self, network, image, label=None, *, classes, inputs, decoder: Decoder = None,
         capsules: Capsules = 6,
-        levels: Annotated[int, Range(2, 12), "Shares of the coupling to show."] = 5,
+        levels: Annotated[int, Range(2, 12), "Number of fractions of the coupling to show."] = 5,
     ) -> Result:  # fmt: skip
         """Decode the most coupled capsules of one image, each alone."""
         return decode_single(
@@ -98,14 +98,14 @@ class Couplings(Analysis):
         text = "A decoder trained with uniform couplings draws the images"
         if np.abs(added.ci95).max() <= MARGIN * result.sse.value[0]:
             return (
-                f"{text} as well, within {100 * MARGIN:.0f} % of the SSE: drawing needs nothing of "
-                "the couplings that the capsules do not hold."
+                f"{text} as well, within {100 * MARGIN:.0f} % of the SSE: the decoder needs "
+                "nothing from the couplings that the capsules do not hold."
             )
         if added.low > 0:
-            return f"{text} worse: the couplings help, or chance in training does."
+            return f"{text} worse: the couplings help, or training differed by chance."
         if added.high < 0:
-            return f"{text} better: the couplings do not help, or chance in training does."
-        return f"{text} no worse as far as is shown, but not clearly as well."
+            return f"{text} better: the couplings do not help, or training differed by chance."
+        return f"{text} neither clearly worse nor clearly as well."
 
 
 def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:

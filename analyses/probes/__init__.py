@@ -186,14 +186,14 @@ class Probes(Analysis):
             int,
             Range(LEAST),
             Flag("--fit", metavar="N"),
-            "Training images of each class that a probe is fitted on.",
+            "Training images per class to fit a probe on.",
         ] = FIT,
-        shift_px: Annotated[int, Range(0), "Shift of images, at most."] = 2,
+        shift_px: Annotated[int, Range(0), "Largest shift of images, pixels."] = 2,
         seeds: Annotated[
             int,
             Range(0),
             Flag("--seeds", metavar="K"),
-            "Untrained networks of each preset, each of which sees all images.",
+            "Number of untrained networks per preset.",
         ] = 3,
         fill: Fill = "black",
         seed: Seed = 0,
@@ -225,7 +225,7 @@ class Probes(Analysis):
                 if all(difference.high[s, j] < 0 for s in untrained)
             ]
             what = in_a_row(known) if known else "no measure"
-            parts.append(f"The pose tells {what} clearly better than untrained networks do.")
+            parts.append(f"The pose encodes {what} clearly better than in untrained networks.")
         if result.disentanglement.difference is not None:  # of several classes
             gap = result.disentanglement.difference[1]
             no = "" if float(gap.high) < 0 else "not clearly "

@@ -56,8 +56,8 @@ class Rotate(Analysis):
 
     def measure(
         self, network, image, label=None, *, classes, start: Start = 0.0, stop: Stop = 360.0,
-        step: Step = 4.0, size: Annotated[int, Range(200, 2000), "Size of the GIF, pixels."] = 720,
-        fps: Annotated[float, Range(1, 50), "Frames a second of the GIF."] = 15,
+        step: Step = 4.0, size: Annotated[int, Range(200, 2000), "Width of the GIF, pixels."] = 720,
+        fps: Annotated[float, Range(1, 50), "Frames per second of the GIF."] = 15,
         fill: Fill = "black",
     ) -> Result:  # fmt: skip
         """Rotate one image (1, C, H, W); networks without a decoder have no reconstructions."""

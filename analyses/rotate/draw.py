@@ -120,7 +120,7 @@ def _moving(figure, result):
     J, angles, shown = len(result.classes), result.angles_deg, {"input": result.inputs}
     turned = 0 if are_short(result.classes) else 90
     if result.reconstructions is not None:
-        shown["reconstruction of the winner"] = result.reconstructions
+        shown["reconstruction"] = result.reconstructions
     cells = figure.subplot_mosaic([[*shown, "scores"], ["strip"] * (len(shown) + 1)])
     pictures = []
     for name, images in shown.items():

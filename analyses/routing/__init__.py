@@ -17,7 +17,7 @@ CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
 SUM = 0.01  # that mean couplings of a capsule may differ from 1, and be called uniform
 LITTLE = 0.01  # of the predictions changed, and less: iterations hardly change them
 MOST = 6  # iterations that are tried, or the network's own if there are more
-NO_MAP = "There are no maps, for these capsules do not lie at several positions of a grid"
+NO_MAP = "There are no maps, because these capsules do not lie on a grid of several positions"
 
 
 class Result(NamedTuple):

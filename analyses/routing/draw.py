@@ -332,7 +332,7 @@ def _evidence_of(result) -> str:
     return f"{text}\nall together they add up to {words['words']}{places}"
 
 
-CONTROLS = "controls: uniform, random, the own ones shuffled, and random ones of equal deviation"
+CONTROLS = "controls: uniform, random, shuffled, and random couplings of equal standard deviation"
 MEAN_COUPLINGS = "mean couplings of the images of each true class, "
 COLOURED = "\nthe middle of the colour scale is 1/J"
 PANELS = {

@@ -73,7 +73,7 @@ class Sweep(Analysis):
         stop: Annotated[float | None, "Last size.", Default("the warp's own"), Flag("--to")] = None,
         step: Annotated[float | None, "Step between sizes.", Default("the warp's own")] = None,
         grid: Annotated[
-            int, "Rotations of the worst-case grid.", Flag("--grid", metavar="ODD")
+            int, "Number of rotations in the worst-case grid.", Flag("--grid", metavar="ODD")
         ] = 5,
         worst: Annotated[bool, "Accuracy in the worst case of the grid."] = True,
         fill: Fill = "black",

@@ -89,7 +89,7 @@ def _bars(axes, result, k):
     axes.set(ylim=(-span, span), xticks=[])
     axes.tick_params(axis="y", labelsize=6)
     if k == 0:
-        axes.set_title("own couplings to each class,\nmean less uniform", fontsize=6.5)
+        axes.set_title("own couplings to each class,\nmean minus uniform", fontsize=6.5)
 
 
 def _by_condition(axes, result, label: str, estimates):
@@ -164,14 +164,14 @@ def _shares(axes, result):
 
 def _iterations(mode: int, axes, result):
     """Draw predictions by the iteration that has other couplings."""
-    mode, words = list(zip(result.own, ("in it alone", "from it on"), strict=True))[mode]
+    mode, words = list(zip(result.own, ("that one only", "that one and later"), strict=True))[mode]
     for k, (colour, marker, name) in enumerate(DONORS):
         for shares, line in ((result.own, "-"), (result.partner, "--")):
             one = shares[mode][k]
             x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
             label = f"couplings: {name}" if line == "-" else None
             panels.upright(axes, x, one, marker + line, color=colour, markersize=3.5, label=label)
-    axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
+    axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings: {words}")
     axes.set_ylabel("pairs", fontsize=6.5)
     axes.set_xticks(range(1, len(one) + 1))
     panels.percent(axes.yaxis)
@@ -243,10 +243,10 @@ PARTS = {
 ITERATIONS = {
     name: Panel(
         partial(_iterations, mode), 1.7, marks="bars",
-        caption="predicted classes, if the couplings of a last iteration, of another image or the "
-        f"own, are used |{when}\nthe other iterations route the votes by themselves",
+        caption="predicted classes, if the last iteration's couplings of another image, or of "
+        f"the image itself, are used |{when}\nthe other iterations route the votes as usual",
     )
-    for mode, name, when in ((0, "alone", "in one iteration"), (1, "onwards", "in all from one"))
+    for mode, name, when in ((0, "alone", "in one iteration"), (1, "onwards", "from one on"))
 }  # fmt: skip
 DOSES = {
     "doses": Panel(_doses, 2.3, 1, marks="bands and bars"),

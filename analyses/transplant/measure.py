@@ -321,8 +321,8 @@ def pairs_of(
     pairs = several[couples(predicted[several], generator)]
     if len(pairs) < least:
         raise ValueError(
-            f"{len(predicted)} images make {len(pairs)} couples of different predicted classes "
-            f"that other images share, expected at least {least}: take more images, of several "
+            f"{len(predicted)} images make {len(pairs)} pairs of different predicted classes with "
+            f"at least 2 images each, expected at least {least}: take more images, of several "
             "classes"
         )
     return pairs.flatten(), pairs.flip(1).flatten()

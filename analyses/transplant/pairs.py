@@ -102,7 +102,7 @@ class OnePair(Exchange):
         inputs,
         donor: Annotated[
             int | None,
-            Default("the one after that of the first"),
+            Default("the class after the first image's"),
             Flag("--donor", metavar="CLASS"),
             "Class of the donor image.",
         ] = None,

@@ -55,7 +55,7 @@ def untrained_like(
     own = {name: value.shape for name, value in model.state_dict().items()}
     if own != {name: value.shape for name, value in other.state_dict().items()}:
         raise ValueError(
-            f"a {_kind(model)} cannot be built anew: what is built has other weights than it has"
+            f"a {_kind(model)} cannot be built anew: a new one has weights of other names or shapes"
         )
     like = like_of(model)
     other = other.to(like).eval()

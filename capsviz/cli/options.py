@@ -61,7 +61,7 @@ data = _data("the checkpoint's")
 own_data = _data(
     "mnist, or the embedded digits", "Data set whose images and classes the network takes."
 )
-recipe_data = _data("the recipe's, without one mnist")
+recipe_data = _data("the recipe's, or mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda:0 or mps."
 )
@@ -82,7 +82,7 @@ image_size = click.option(
 own_data_options = stack(
     click.option(
         "--data-option", "about_data", multiple=True, metavar="NAME=VALUE",
-        help="An option of the data set, e.g. eye=left; can be repeated."
+        help="An option of the data set, e.g. eye=left; may be given several times."
     ),
     image_size,
     click.option(
@@ -114,7 +114,7 @@ only = click.option(
     "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
 )
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
-                    help="Seed of everything random.")  # fmt: skip
+                    help="Random seed.")  # fmt: skip
 
 
 def own_network(**how) -> Callable:
@@ -174,7 +174,7 @@ example = stack(
     ),
     click.option(
         "--index", default=0, show_default=True,
-        help="Number of the image within that class, from 0."
+        help="Index of the image within that class, from 0."
     ),
 )  # fmt: skip
 picture = stack(

@@ -13,7 +13,7 @@ capsviz check --checkpoint mnist  # 30 s
 
 STATUS = """
 Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or SKIPPED (with the
-reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request or a network
+reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a usage error or a network
 without capsules. docs/check.md lists the checks.
 """
 FUNCTIONS = {
@@ -29,9 +29,11 @@ IMAGES = 64  # test images, the same each time
 @options.inputs
 @click.option(
     "--image-shape", type=int, nargs=3, metavar="C H W",
-    help="For --network that is not wrapped; --dataset folder and others are resized to it."
+    help="Image shape of an unwrapped --network; a --dataset such as folder is resized to it."
 )  # fmt: skip
-@click.option("--classes", type=int, metavar="J", help="For --network without --dataset.")
+@click.option(
+    "--classes", type=int, metavar="J", help="Number of classes, for --network without --dataset."
+)
 @click.option(
     "--capsules", type=int, metavar="J", help="Number of last capsules, if they are not classes."
 )

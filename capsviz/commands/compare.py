@@ -18,11 +18,11 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
 @click.command(
     help=__doc__
     + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
-    "result of an analysis, or a folder of results. Without any, all that is shipped. Networks "
-    "are looked up in the shipped results too. Numbers of several results stand side by side in "
-    "`capsviz redraw A.json B.json --table csv`.\n\nWith --paired, each PLACE is a quoted glob of "
-    "training runs of one recipe, or a folder of trained/seeds. Runs of equal seed are a pair, and "
-    "the first recipe is compared with each of the others."
+    "result of an analysis, or a folder of results. Without any, everything shipped is compared. "
+    "Networks are looked up in the shipped results too. Numbers of several results stand side by "
+    "side in `capsviz redraw A.json B.json --table csv`.\n\nWith --paired, each PLACE is a quoted "
+    "glob of training runs of one recipe, or a folder of trained/seeds. Runs of equal seed are a "
+    "pair, and the first recipe is compared with each of the others."
 )
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
 @click.option(

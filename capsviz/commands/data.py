@@ -16,9 +16,9 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 
 @click.command(
     help=__doc__ + "\n\nSOURCE is a folder of class folders, a file of arrays (.npz, .npy, .csv, "
-    ".mat, .parquet), or the name of a data set. WARN lines name images that are both in training "
-    "and test, groups of file names that are (patient07_1.png), uneven classes, empty images, "
-    "different depths, files of several pictures, and a range that is hardly used."
+    ".mat, .parquet), or the name of a data set. WARN lines name images and groups of file names "
+    "(patient07_1.png) that are both in training and test, uneven classes, empty images, different "
+    "depths, files of several pictures, and a range that is hardly used."
 )
 @click.argument("source", required=False)
 @options.recipe_data
@@ -26,7 +26,7 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 @options.path_option("--save-figure", "sheet", folder=False, metavar="FILE.png",
                      help="Draw the first images of each class, one class in a row.")  # fmt: skip
 @options.path_option("--export", "exported", folder=False, metavar="FILE.npz",
-                     help="Write images, labels, and all that is known of them.")  # fmt: skip
+                     help="Write images, labels and metadata.")  # fmt: skip
 @writing.force
 @writing.as_json
 def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen):

@@ -31,7 +31,7 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     type=click.IntRange(0, 65535),
     default=7860,
     show_default=True,
-    help="Port of the page; 0 takes a free one.",
+    help="Port of the page; 0: any free port.",
 )
 @click.option(
     "--host",
@@ -40,7 +40,7 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The link then "
     "holds a token, and whoever has it can open the page. Two CPU cores gave 200 visitors 1,877 "
     "answers in a minute: none failed, half came within 3.6 s, 95 % within 8.7 s. For a large room "
-    "take `make playground`, which computes in each visitor's browser.",
+    "use `make playground`, which computes in each visitor's browser.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
 def command(port, host, browser, **chosen):

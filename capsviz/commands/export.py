@@ -21,15 +21,15 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
     help=__doc__ + "\n\nONNX and torch.export take float32 images (batch, C, H, W) in [0, 1], of "
     "any batch size. Outputs of ONNX are named as the parts, and its metadata hold the names of "
     "the classes. Couplings and poses are those of the last iteration. Steps are ONNX files that "
-    "make votes, route them, take couplings in place of its own, and decode. A folder holds "
+    "make votes, route them, route them with given couplings, and decode. A folder holds "
     "model.safetensors, its card, config.json and README.md, and is opened by capsviz.load. "
-    "Images are needed for none: without them the comparison is on random ones."
+    "No images are needed: without them, outputs are compared on random ones."
 )
 @options.inputs
 @click.option("--to", "kind", type=click.Choice(list(KINDS)), required=True, help="What to write.")
 @click.option(
     "--part", "parts", multiple=True, type=click.Choice(PARTS), default=("lengths", "poses"),
-    show_default=True, help="Outputs, as the parts of a trace; several times.",
+    show_default=True, help="Outputs, named as the parts of a trace; may be given several times.",
 )  # fmt: skip
 @options.path_option("--output", folder=False, help="File or folder. [default: runs/export/NAME]")
 @writing.force

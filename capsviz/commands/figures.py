@@ -7,7 +7,7 @@ from capsviz.cli import naming, options, writing
 
 USUAL, FEW = Analysis.usual_n, 100
 EXAMPLES = """
-capsviz figures --venue icml --output runs/paper  # about 3 min; stopped, it goes on
+capsviz figures --venue icml --output runs/paper  # about 3 min; resumes if stopped
 capsviz figures --only rotate --only routing --n 200  # about 15 s
 """
 
@@ -48,7 +48,7 @@ def command(only, n, digit, index, seed, figure, inputs):
             )  # fmt: skip
     except KeyboardInterrupt:
         raise click.ClickException(
-            f"stopped; finished figures are in {figure['output']}. The same command goes on"
+            f"stopped; finished figures are in {figure['output']}. Run the same command to resume"
         ) from None
     if entries:
         click.echo(f"{len(entries)} figures in {figure['output']}")

@@ -13,7 +13,7 @@ EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
 capsviz reproduce 3  # 20 s
 capsviz reproduce 1 --show  # 3 s
-capsviz reproduce iterations --epochs 2 --seeds 1  # hours, want a GPU
+capsviz reproduce iterations --epochs 2 --seeds 1  # hours; use a GPU
 """
 
 FOLDER = Path("runs/reproduce")
@@ -48,7 +48,7 @@ OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "devi
 @click.option("--limit", type=int, metavar="N", help="Train on the first N images only.")
 @options.path_option(
     "--folder", folder=True,
-    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]"
+    help="Folder of the results. [default: runs/reproduce; with --show, the shipped ones if empty]"
 )  # fmt: skip
 @options.path_option("--data-dir", help="Folder that holds the data.")
 @options.device
@@ -99,7 +99,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise click.ClickException(
-                f"stopped; finished runs and epochs are in {where}. Repeat the command to go on"
+                f"stopped; finished runs and epochs are in {where}. Run the same command to resume"
             ) from None
     if not leads:
         return

@@ -1,7 +1,7 @@
 """Measure robustness to affine maps, rotations, corruptions and attacks, in one table.
 
-Each is measured by the command of its name, whose figures and numbers lie in the folder, too; what
-an earlier call has measured there is kept.
+Each is measured by its own command, which writes its figures and numbers to the same folder.
+Results that are there already are reused.
 """
 
 import contextlib

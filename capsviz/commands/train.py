@@ -57,7 +57,7 @@ OPTIMISATION = (
     ("--ema", float, "Average the weights, with this decay per step. [default: off]"),
     ("--precision", "auto|fp32|bf16", "Precision of a training step. [default: auto]"),
     ("--keep", "best|last", "Keep the weights of the best or the last epoch. [default: best]"),
-    ("--limit", "N", "Train on the first N images only; validation and test images stay."),
+    ("--limit", "N", "Train on the first N images only; validation and test sets stay whole."),
     ("--seed", int, "Seed of weights and batches. [default: 0]"),
 )  # fmt: skip
 CHANGES = (
@@ -72,7 +72,7 @@ CHANGES = (
     (
         "--fill",
         "black|edge|mean",
-        "Outside a shifted or warped image: zeros, the nearest pixel, or "
+        "Fill outside a shifted or warped image: zeros, the nearest pixel, or "
         "the mean colour. [default: black]",
     ),
 )

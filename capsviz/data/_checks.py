@@ -42,10 +42,10 @@ def check(splits: Mapping) -> list[str]:
         pairs = list(zip(keys_of(train), train.labels.tolist(), strict=True))
         known = dict(pairs)
         if unlike := sum(known[key] != label for key, label in pairs):
-            lines.append(f"WARN train: {unlike:,} images are there with another class, too")
+            lines.append(f"WARN train: {unlike:,} images also appear with another class")
         for name, part in splits.items():
             if name != "train" and (twice := sum(key in known for key in keys_of(part))):
-                lines.append(f"WARN {name}: {twice:,} of {len(part):,} images are in train, too")
+                lines.append(f"WARN {name}: {twice:,} of {len(part):,} images are also in train")
     return list(dict.fromkeys(lines))
 
 
@@ -58,8 +58,8 @@ def _of_split(part) -> list[str]:
     if counts[high] >= UNEVEN * counts[low] > 0:
         share = counts[high] / len(part)
         lines.append(
-            f"uneven classes, {counts[low]} images of {low} and {counts[high]} of {high}: who "
-            f"always says {high} is correct for {share:.1%}"
+            f"uneven classes, {counts[low]} images of {low} and {counts[high]} of {high}: "
+            f"always predicting {high} is correct for {share:.1%}"
         )
     if len(part) == 0:
         return lines

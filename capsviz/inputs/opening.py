@@ -114,7 +114,7 @@ def open_inputs(
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
     if network is not None and checkpoint is not None:
-        raise ValueError("--checkpoint and --network: expected one of them")
+        raise ValueError("--checkpoint and --network exclude each other: drop one")
     where, part, notice = choose_device(device), None, None
     model: Any = None
     if checkpoint is None and dataset is None:
@@ -148,15 +148,15 @@ def open_inputs(
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and len(part) and known != part.digest:  # most cards tell of none
         said.append(
-            f"these {split} images of {part.name} are not those that the card of {_name(model)} "
-            "tells of: some of them may have been trained on"
+            f"these {split} images of {part.name} are not those on the card of {_name(model)}: "
+            "some of them may be training images"
         )
     if part.drawn_from and known != part.digest:
         named = "call the arrays test_images and test_labels"
         how = "put the class folders into a folder 'test'" if part.loader == "folder" else named
         said.append(
-            f"{part.drawn_from - len(part)} of {part.drawn_from} images are left out, which a "
-            f"training on {part.name} takes: if {_name(model)} was not trained on them, {how}"
+            f"{part.drawn_from - len(part)} of {part.drawn_from} images are left out, because "
+            f"training on {part.name} uses them: if {_name(model)} was not trained on them, {how}"
         )
     source = str(network or checkpoint or dataset)
     opened = Inputs(model, part, source, data_dir=data_dir, options=loaded)
@@ -182,7 +182,7 @@ def open_module(
         inputs = open_inputs(**chosen, capsules=False, shown=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
     if chosen["checkpoint"] is not None:
-        raise ValueError("--checkpoint and --network: expected one of them")
+        raise ValueError("--checkpoint and --network exclude each other: drop one")
     from capsviz.wrapping import open_module as opened
 
     device = choose_device(chosen["device"])
@@ -347,7 +347,7 @@ def check_fit(model, part: data.Dataset) -> str | None:
         raise ValueError(f"the network's classes are {own}, but these are {other}{same}")
     own, other = (discovery.some(names, NAMED) for names in (classes, part.classes))
     said.append(
-        f"{_name(model)} was trained to tell {own}, but the classes of {part.name} are {other}: "
+        f"{_name(model)} was trained on classes {own}, but the classes of {part.name} are {other}: "
         "they are compared by their numbers"
     )
     return "\n".join(said)

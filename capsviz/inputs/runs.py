@@ -31,7 +31,7 @@ def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
         first = rows[0] if rows else ()
         return chosen | {"first": (*first, *chosen["first"])}, rows
     if patterns and chosen["network"] is not None:
-        raise ValueError("--seeds-of and --network: expected one of them")
+        raise ValueError("--seeds-of and --network exclude each other: drop one")
     seeds = named(chosen["checkpoint"], patterns)
     return chosen | {"checkpoint": seeds[0] if seeds else None}, [(run,) for run in seeds]
 

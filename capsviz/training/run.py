@@ -92,8 +92,8 @@ def suited(
         return recipe
     report(
         f"pixels of {train.name} have mean {mean:.2f} and standard deviation {deviation:.2f}: the "
-        "network brings each image to mean 0 and standard deviation 1 (as they are: --option "
-        "standardised=false)"
+        "network brings each image to mean 0 and standard deviation 1 (to keep pixels as they are: "
+        "--option standardised=false)"
     )
     return replace(recipe, options={**recipe.options, "standardised": True})
 

@@ -133,10 +133,10 @@ def spoil(folder, change):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda t: t.splitlines()[0] + "\n", "expected a line for each epoch"),
+        (lambda t: t.splitlines()[0] + "\n", "expected one line per epoch"),
         (lambda t: t[:-60], "line 4, column"),
         (lambda t: t.replace("train_loss", "loss"), "column 'train_loss' holds None"),
-        (lambda t: t.replace("\n2,", "\n1,"), "one after the other"),
+        (lambda t: t.replace("\n2,", "\n1,"), "expected one line per epoch"),
     ],
 )
 def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):

@@ -80,7 +80,7 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     [
         (["empty"], "no picture in 'empty'"),
         (["*.gif"], "no picture in '*.gif'"),
-        (["photos", "--csv", "--json"], "expected one of them"),
+        (["photos", "--csv", "--json"], "exclude each other"),
         (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
     ],
 )

@@ -118,7 +118,7 @@ def test_one_of_several_softmaxes_is_named(run):
         (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
         (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
         (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
-        (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
+        (["--checkpoint", "digits", "--network", "net.py:Correct"], "exclude each other"),
         (["--checkpoint", "digits", *SIZE], "for --network"),
         (["--network", "net.py:Correct", "--dataset", "digits"], "name --image-shape C H W"),
         (["--network", "net.py:Correct", "--dataset", "digits", *SIZE], "drop --classes"),

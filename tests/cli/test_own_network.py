@@ -66,7 +66,7 @@ OWN = "--dataset digits --network networks.py"
         (f"routing {OWN}:colour", r"wrap\(network, .* image_shape=\(C, H, W\) for"),
         (f"routing {OWN}:build --weights other.pt", "missing: .* not the network"),
         ("predict seven.png --weights other.pt", "--network FILE.py:FUNCTION"),
-        (f"predict seven.png --checkpoint digits {OWN}:build", "expected one of them"),
+        (f"predict seven.png --checkpoint digits {OWN}:build", "exclude each other"),
         ("predict seven.png --checkpoint digits --dataset digits", "--dataset: only for a network"),
     ],
 )
@@ -123,7 +123,7 @@ def test_images_that_are_left_out_for_a_training_are_counted_with_what_takes_the
         Image.new("L", (28, 28), int(path.stem)).save(path)
     command = ["evaluate", "--network", "networks.py:plain", "--dataset", "folder", "--data-dir"]
     result = run(*command, "pictures")
-    assert "40 of 50 images are left out, which a training on pictures takes" in result.stderr
+    assert "40 of 50 images are left out, because training on pictures uses them" in result.stderr
     Path("all").mkdir()
     Path("pictures").rename("all/test")
     result = run(*command, "all")

@@ -47,13 +47,13 @@ def test_images_that_are_in_training_and_test_are_counted():
     train = noise([0, 1] * 10)
     test = train.take(slice(7))
     assert data.check({"train": train, "test": test}) == [
-        "WARN test: 7 of 7 images are in train, too"
+        "WARN test: 7 of 7 images are also in train"
     ]
     twice = Dataset(
         torch.cat([train.images, train.images[:3]]), [0, 1] * 10 + [1, 0, 1], ("a", "b")
     )
     lines = data.check({"train": twice, "test": noise([0, 1], seed=1)})
-    assert lines == ["WARN train: 3 images are there with another class, too"]
+    assert lines == ["WARN train: 3 images also appear with another class"]
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
         stopped = run(*words)
     assert stopped.exit_code == 1 and list((tmp_path / "x").glob("*.json"))
     assert latex.read_text() == "of an earlier set"
-    assert stopped.stderr.splitlines()[-1].endswith("The same command goes on")
+    assert stopped.stderr.splitlines()[-1].endswith("Run the same command to resume")
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
     assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
