@@ -26,7 +26,7 @@ def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
 def published(inputs, n: int):
     """Return a function: name -> the images of the real MNIST-C that belong to n of the inputs'."""
     if (inputs.dataset.name, inputs.dataset.split) != ("mnist", "test"):
-        raise ValueError(f"MNIST-C is of MNIST's test images, got {inputs.dataset.name}")
+        raise ValueError(f"MNIST-C is made of MNIST's test images, got {inputs.dataset.name}")
 
     def read(name):
         part = data.load("mnist_c", "test", inputs.data_dir, corruption=name)

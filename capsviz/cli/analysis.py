@@ -201,7 +201,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
                 raise
             done = f" after {stop}" if str(stop) else ""
             raise click.ClickException(
-                f"stopped{done}; finished parts are kept in {scratch}. Go on with: "
+                f"stopped{done}; finished parts are kept in {scratch}. Resume with: "
                 f"{writing.command_line()}"
             ) from None
         paths = writing.save(stem, name, result, opened, figure, drawn, about)
@@ -253,9 +253,7 @@ def _require_statistic(analysis: Analysis) -> None:
     """ValueError for several training runs where one image, or no number, is shown."""
     name = analysis.name.replace("_", "-")
     if analysis.of_one_image and any(_takes(one, "n", None) for one in contract.of(analysis.name)):
-        raise ValueError(
-            "several training runs are for statistics, and one image is shown: add --n N"
-        )
+        raise ValueError("several training runs need statistics over images: add --n N")
     if not any("Estimate" in str(hint) for hint in analysis.Result.__annotations__.values()):
         raise ValueError(
             f"capsviz {name} shows images and no statistic with an interval: expected one "

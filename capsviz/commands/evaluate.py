@@ -121,7 +121,7 @@ def _confusion(about: dict, classes) -> list[str]:
 def _recalls(about: dict, classes) -> list[str]:
     """Return lines about the recall of classes, the lowest of many, and what they are taken for."""
     rows, width = list(about["per_class"].items()), max(5, *map(len, classes))
-    lines = ["recall of each class: images that show it in which it is predicted"]
+    lines = ["recall of each class: share of its images in which it is predicted"]
     if len(rows) > MANY:
         lines.append(f"the {MANY} of {len(classes)} classes with the lowest recall; all: --json")
         rows = sorted(rows, key=lambda row: row[1])[:MANY]

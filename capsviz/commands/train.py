@@ -174,7 +174,7 @@ def command(
         if not (output / STATE).exists():
             raise click.ClickException("stopped before an epoch was finished") from None
         raise click.ClickException(
-            f"stopped; finished epochs are in {output}. Go on with: capsviz {again} --resume"
+            f"stopped; finished epochs are in {output}. Resume with: capsviz {again} --resume"
         ) from None
     if not team.leads:
         return

@@ -108,7 +108,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     @property
     def loader(self) -> str:
-        """What `load` calls it: "folder", where the name is that of a user's own folder."""
+        """Name that `load` takes: "folder" where `name` is that of a user's own folder."""
         return self.kind or self.name
 
     @property

@@ -62,7 +62,7 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
         if array.shape[1] > 1:
             if not (np.isin(array, (0, 1)).all() and (array.sum(1) == 1).all()):
                 raise ValueError(
-                    f"labels of shape {array.shape}: expected one class of each image, (N,), "
+                    f"labels of shape {array.shape}: expected one class per image, (N,), "
                     "(N, 1), or one-hot"
                 )
             classes = array.shape[1] if classes is None else classes
@@ -71,7 +71,7 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
     if array.ndim != 1 + several:
         raise ValueError(f"labels must be (N,), with parts (N, K), got {array.shape}")
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
-        raise ValueError("labels must be whole numbers or names, got fractions, or no numbers")
+        raise ValueError("labels must be whole numbers or names, got fractions or NaN")
     named = array.dtype.kind not in "biuf"
     array = array.astype(str) if named else array.astype(np.int64)
     if isinstance(classes, int):

@@ -77,7 +77,7 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, downlo
         names = ([(path.stem, label) for path, label in some] for some in both)
         if both := _splits.groups_in_both(*names):
             doubts.append(
-                f"{len(both)} groups of file names ({discovery.some(both, 3)}) are in train, too: "
+                f"{len(both)} groups of file names ({discovery.some(both, 3)}) are also in train: "
                 "if they are patients or scenes, split by them"
             )
     return Dataset(
@@ -101,7 +101,7 @@ def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channel
         doubts.append("pictures in colour are made grey: --image-channels 3 keeps the colour")
     grey = [path.name for path in sizes if path not in coloured]
     if channels == 3 and coloured and grey:
-        doubts.append(f"{len(grey)} pictures are grey among colour: {discovery.some(grey, 3)}")
+        doubts.append(f"{len(grey)} pictures are grey, others in colour: {discovery.some(grey, 3)}")
     times = {path: max(height / h, width / w) for path, (h, w) in sizes.items()}
     path = max(times, key=lambda path: times[path])
     if times[path] >= 2 > min(times.values()):

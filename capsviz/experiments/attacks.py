@@ -139,7 +139,7 @@ def require_steady(model: Any, images: Tensor) -> None:
     if (apart := float((once - again).abs().max())) > scale:
         raise ValueError(
             f"scores of '{name}' are random: two passes over the same images differ by "
-            f"{apart:.2g}. Attacks need repetition: let it return the mean of many passes"
+            f"{apart:.2g}. Attacks need repeatable scores: let it return the mean of many passes"
         )
     if (apart := float((once - parts).abs().max())) > scale:
         raise ValueError(

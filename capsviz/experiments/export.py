@@ -64,7 +64,7 @@ def steps(model: Any) -> dict[str, Step]:
     ValueError for a network of another kind, or whose children have activations of their own.
     """
     if not isinstance(model, CapsNet):
-        raise ValueError("steps are exported of networks of the kind capsnet alone")
+        raise ValueError("only networks of the kind capsnet can be exported as steps")
     if model.settings.primary in children.WITH_LOGITS:
         raise ValueError("this network's primary capsules have activations: export its parts")
     layer = model.capsules

@@ -226,7 +226,7 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
     path = Path(path)
     advice = f"train one by `capsviz primary train --checkpoint {checkpoint}`"
     if not path.is_file():
-        raise ValueError(f"there is not a primary-capsule decoder '{path}': {advice}")
+        raise ValueError(f"there is no primary-capsule decoder '{path}': {advice}")
     tensors, _ = checkpoints.read_tensors(path)
     try:
         card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))

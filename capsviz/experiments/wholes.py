@@ -33,7 +33,9 @@ def grid_of(model) -> Grid:
         )
     grid = abilities(model).grid
     if grid is None or grid[1] * grid[2] < 2 or not abilities(model).has_receptive_fields:
-        raise ValueError("binding needs primary capsules at several positions with known fields")
+        raise ValueError(
+            "binding needs primary capsules at several positions with known receptive fields"
+        )
     _, rows, columns = grid
     fields = [[model.receptive_field(r, c) for c in range(columns)] for r in range(rows)]
     edges = torch.tensor(

@@ -17,8 +17,8 @@ EVERYWHERE = "0.0.0.0"  # all addresses of this machine
 THREADS = 8  # requests that are computed at a time, those of all visitors together
 INVITATION = """\
 Send this link to the class, by the course page or a chat. An address that is copied from a browser
-does not work: it lacks the token. All must be in this machine's network, and its firewall must
-admit port {port}. Whoever has the link can open the page. It is not encrypted."""
+does not work: it lacks the token. All must be on this machine's network, and its firewall must
+allow port {port}. Whoever has the link can open the page. It is not encrypted."""
 
 
 def free_port(port: int, host: str = HOST) -> int:

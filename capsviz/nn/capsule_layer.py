@@ -33,7 +33,7 @@ class CapsuleLayer(nn.Module):
     ----------
     grid                     (types, rows, columns) of the children.
     parents                  J, types of parents.
-    child_pose, parent_pose  (D,) and (E,), or (rows, columns) of matrices of as many rows.
+    child_pose, parent_pose  (D,) and (E,), or (rows, columns) of matrices with equally many rows.
     kernel                   K, positions of children that a parent sees in each direction; None:
                              all of them.
     stride                   positions of children from one parent to the next.
@@ -70,7 +70,7 @@ class CapsuleLayer(nn.Module):
     ):
         if len(child_pose) != len(parent_pose) or child_pose[:-1] != parent_pose[:-1]:
             raise ValueError(
-                "poses must be (D,) and (E,), or matrices of as many rows, got "
+                "poses must be (D,) and (E,), or matrices with equally many rows, got "
                 f"{tuple(child_pose)} and {tuple(parent_pose)}"
             )
         types, rows, columns = grid

@@ -58,7 +58,7 @@ def couplings(
 
     Raises
     ------
-    ValueError  for a trace without couplings, of a local layer, or names that are not J.
+    ValueError  for a trace without couplings or of a local layer, or if there are not J names.
     IndexError  for an image or iteration that is not in the trace.
     """
     whole = trace.require("couplings")

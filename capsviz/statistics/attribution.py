@@ -1,4 +1,4 @@
-"""How much of a share of right answers is lost to each factor: Shapley values of a logistic fit.
+"""How much accuracy is lost to each factor: Shapley values of a logistic fit.
 
 Rightness is fitted by a logistic function of the factors' features. What a set of factors costs is
 the fitted share where the others are set to nothing (features zero), less that with these as they
@@ -28,7 +28,7 @@ class Attribution(NamedTuple):
 
 
 def attribute(features: Sequence[np.ndarray], right: np.ndarray) -> Attribution:
-    """What each factor takes from the share of right answers.
+    """Return how much accuracy each factor costs.
 
     The influences are those of the infinitesimal jackknife: their sums over independent groups of
     cases give the standard error, fit included.

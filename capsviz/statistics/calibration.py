@@ -1,4 +1,4 @@
-"""Calibration: how far scores of the winning class are from the share of right answers."""
+"""Calibration: how far scores of the predicted class are from its accuracy."""
 
 import numpy as np
 

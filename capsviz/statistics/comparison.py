@@ -133,7 +133,8 @@ def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray
 def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
     """p-value of McNemar's exact two-sided test (1947): are two networks right equally often?
 
-    Of what each is right on, (N,), the images on which one alone is right are a binomial sample.
+    `first` and `other` (N,) say which images each classifies correctly; the images that only one
+    does are a binomial sample.
     """
     from scipy.stats import binomtest  # takes half a second to import
 

@@ -42,7 +42,7 @@ def threshold(distances: np.ndarray) -> float:
 
 
 class Limits(NamedTuple):
-    """What an image of the training data keeps to; None: not looked at."""
+    """Limits of images like the training data; None: not checked."""
 
     length: float | None = None  # of the longest capsule, or largest probability: at least
     distance: float | None = None  # L2, to the winning capsule's reconstruction: at most

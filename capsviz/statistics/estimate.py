@@ -76,7 +76,7 @@ class Estimate:
         return 1 if self.runs is None else len(self.runs)
 
     def undrawn(self) -> Estimate:
-        """Without its resamples: where they are of other units in another training run."""
+        """Return it without its resamples, e.g. where training runs resample other units."""
         difference = None if self.difference is None else self.difference.undrawn()
         return replace(self, difference=difference, draws=None)
 
@@ -97,8 +97,8 @@ FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  
 def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
     """The difference of two estimates, its interval from theirs by MOVER (Zou & Donner 2008).
 
-    The margins are added in squares, less what goes together. So near the ends of a scale it is as
-    wide to each side as theirs are, and not of zero width where no resample differs.
+    The margins are added in quadrature, minus their covariance. So near the ends of a scale it is
+    asymmetric like theirs, and not of zero width where no resample differs.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ def wilson(right: float, n: float) -> tuple[float, float]:
 
     Raises
     ------
-    ValueError  for n below 1, or counts that are none of n.
+    ValueError  for n below 1, or `right` outside 0 to n.
     """
     if n < 1:
         raise ValueError(f"an interval needs at least 1 image, got {n}")
@@ -28,8 +28,8 @@ def wilson(right: float, n: float) -> tuple[float, float]:
 def wilson_of_varying(p: float, variance: float, most: float, n: float) -> tuple[float, float]:
     """Wilson's interval of a share p whose estimate has a known variance.
 
-    Of the effective sample size p (1 - p) / variance (Kish 1965), `most` at the most; of n where
-    the share is 0 or 1, or does not vary.
+    It uses the effective sample size p (1 - p) / variance (Kish 1965), at most `most`; n where the
+    share is 0 or 1, or does not vary.
     """
     size = min(p * (1 - p) / variance, most) if variance > 0 and 0 < p < 1 else n
     return wilson(p * size, size)
@@ -49,7 +49,7 @@ def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class RunningMean:
-    """Mean of values (N, ...) that come in batches and are not kept, lowest and highest.
+    """Mean, lowest and highest of values (N, ...) that come in batches and are not kept.
 
     By Chan, Golub & LeVeque (1983, The American Statistician 37:242), which loses no digits.
     """
@@ -100,7 +100,7 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
 
     Raises
     ------
-    ValueError  for n below 2, or counts that are none of n.
+    ValueError  for n below 2, or counts that do not fit n.
     """
     require_two(n)
     if min(gained, lost) < 0 or gained + lost > n:

@@ -1,7 +1,7 @@
 """The numbers of a result: as rows, printed lines, a table, CSV, or a data frame.
 
-A result is a NamedTuple. What its estimates are called and how they are written is said beside its
-fields, by class attributes:
+A result is a NamedTuple. Class attributes say what its estimates are called and how they are
+written:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
                                                               a field or property, or the names;

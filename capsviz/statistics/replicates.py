@@ -1,4 +1,4 @@
-"""Results of several training runs made one, and what is said of the runs behind a result."""
+"""Combine results of several training runs, and describe the runs behind a result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ class Combined(NamedTuple):
 def over_runs(
     results: Sequence[NamedTuple], rules: Mapping[str, Callable | None] | None = None
 ) -> Combined:
-    """One result of several of one kind, each of a training run, field by field.
+    """Combine results of one kind, one per training run, field by field.
 
     An `Estimate` becomes the mean over runs, in lists and tables too; what is equal in all runs
     stays; other fields are the first run's, if there is no rule.
@@ -135,7 +135,7 @@ def largest(parts: Sequence) -> np.ndarray:
 
 
 def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None = None):
-    """What is said of the training runs behind a result: one line, none where it has no estimates.
+    """Return lines on the training runs behind a result; none where it has no estimates.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
         "intervals over runs and images"
     )
     if networks > len(recipes):
-        text += "; of each other network one run"
+        text += "; one run of each other network"
     lines = [text]
     if about["of_first"]:
         lines.append(f"of the first run alone: {', '.join(about['of_first'])}")

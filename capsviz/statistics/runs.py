@@ -1,7 +1,7 @@
 """Several training runs of one recipe: means over them, with intervals over runs and images.
 
 Every run's value is measured on the same images. The 95 % margins of the two sources of variance,
-runs and images, are added in squares (Zou & Donner 2008, Statistics in Medicine 27:1693):
+runs and images, are added in quadrature (Zou & Donner 2008, Statistics in Medicine 27:1693):
 
     margin² = (t s / √S)² + (k m)²
 
@@ -23,8 +23,8 @@ from capsviz.statistics.intervals import Z, student
 def combine(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of estimates (...) of S training runs, of the same images.
 
-    `between` is what share of the variance of one run's value lies between runs and not in the
-    images; without resamples it is an upper bound.
+    `between` is the share of the variance of one run's value that is due to runs, not images;
+    without resamples it is an upper bound.
 
     Raises
     ------

@@ -3,12 +3,12 @@
     "uniform"   each child gives all parents the same: 1/J
     "random"    uniform on the simplex over parents, another draw for each image
     "shuffled"  the image's own couplings, exchanged among its children
-    "matched"   random, with what each child gives and the standard deviation of the image's own
+    "matched"   random, with each child's total and the standard deviation of the image's own
 
-The first two ask whether routing differs from none: each child gives what it gives in the first
-iteration, which for all routings but max-min, where it is more, and leaky ones is what it gives
-later. Where later ones give one number, the same for all images, and the first another, as where
-responsibilities begin at 1, it is that of the last. Random couplings spread far wider than those of
+The first two ask whether routing differs from none. A child's couplings then sum to what they sum
+to in the first iteration; later sums are the same, except for max-min (smaller) and leaky routing.
+If the last iteration has one sum for all children and images, and the first another, as where
+responsibilities begin at 1, the last one's is used. Random couplings spread far wider than those of
 most networks (less wide than those of self-attention), so that what they spoil says little;
 "matched" and "shuffled" spread as widely as the network's own and give as much: only to which
 parents is changed.
@@ -29,10 +29,10 @@ OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
 def coupling_totals(couplings: Tensor) -> Tensor:
-    """Return what each child gives all parents together: couplings (R, N, I, J) -> (I, 1) double.
+    """Return what each child's couplings sum to over parents: (R, N, I, J) -> (I, 1) double.
 
-    Of the first iteration, and exactly 1 for couplings of 1/J; of the last one where all children
-    and images give one number there, and another in the first.
+    The sums are those of the first iteration, exactly 1 for couplings of 1/J; those of the last if
+    all children and images have one sum there, and another in the first.
     """
     first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
     usual, begun = last.mean(), first.double().sum(-1)

@@ -177,7 +177,7 @@ def _variable(
         run()
     values = like_the_last(collected[variable])
     if not values or values[-1].squeeze().dim() < len(target) - 1:
-        raise ValueError(f"{source} held no tensor with {len(target) - 1} axes or more at last")
+        raise ValueError(f"{source} held no tensor with {len(target) - 1} axes or more at the end")
     if part == "couplings":
         _refuse_negative(values[-1], source)
     roles = _roles_by_size(values[-1], sizes, "I" if part == "couplings" else target[-1], source)

@@ -54,7 +54,7 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
     done = run("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
     assert done.exit_code == 0, done.output
-    assert "3 training runs of x" in done.stdout and "of each other network one" in done.stdout
+    assert "3 training runs of x" in done.stdout and "one run of each other" in done.stdout
     (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
     result, _ = results.read_result(path)
     assert result.names == ["x", "digits"]

@@ -104,7 +104,7 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     assert f"pictures: {of}" in lines
     assert "mine train: 20 images (1, 28, 28) of 2 classes (cat 9, dog 11)" in lines
     assert f"left out of {folder}: 2 files that are not pictures (1 .csv, 1 .txt)" in lines
-    assert any(line.startswith("WARN test: ") and "in train, too" in line for line in lines)
+    assert any(line.startswith("WARN test: ") and "also in train" in line for line in lines)
     assert any(line.startswith("WARN train: depths differ") for line in lines)
     assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
     assert run(folder, "--save-figure", tmp_path / "sheet.png").exit_code == 2

@@ -100,7 +100,7 @@ def test_what_is_made_of_pictures_unasked_is_said_with_the_options(tmp_path):
     assert colour == "pictures in colour are made grey: --image-channels 3 keeps the colour"
     assert larger == "0.png of 16 x 11 pixels is enlarged 2.5 times"
     grey, larger = doubts(image_size=[32, 48], image_channels=3)
-    assert grey.startswith("5 pictures are grey among colour: ") and "3.0 times" in larger
+    assert grey.startswith("5 pictures are grey, others in colour: ") and "3.0 times" in larger
     assert doubts(image_size=[32, 48], channels=3) == (grey, larger)  # as of earlier cards
     assert len(doubts(image_channels=1)) == len(doubts(image_size=28)) == 2
 

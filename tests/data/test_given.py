@@ -91,7 +91,7 @@ def test_classes_are_the_labels_that_occur_in_natural_order_or_those_that_are_na
         ([LAST[0], LAST[1, 1:]], LABELS[:2], r"different shapes, \(5, 7, 3\) and \(6, 7, 3\)"),
         (["a.png"] * 12, LABELS, "images must be numbers, got <U5"),
         (PIXELS, LABELS[:5], "12 images, but 5 labels"),
-        (PIXELS, np.ones((12, 3)), "expected one class of each image"),
+        (PIXELS, np.ones((12, 3)), "expected one class per image"),
         (PIXELS, LABELS + 0.5, "whole numbers or names, got fractions"),
         (PIXELS, None, "a ndarray without labels"),
         (PIXELS, (["dog"] * 12, ("cat",)), "unknown class dog, expected"),

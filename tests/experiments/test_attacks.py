@@ -225,7 +225,7 @@ def test_bounds_that_bound_nothing_are_refused(eps, norm, message):
 def test_a_network_that_is_random_or_depends_on_the_batch_is_refused(tiny, tiny_images):
     attacks.require_steady(tiny, tiny_images)
     dropped = OfScores(tiny, lambda one: torch.nn.functional.dropout(one, 0.5))
-    with pytest.raises(ValueError, match=r"are random: .*Attacks need repetition"):
+    with pytest.raises(ValueError, match=r"are random: .*Attacks need repeatable scores"):
         attacks.require_steady(dropped, tiny_images)
     joined = OfScores(tiny, lambda one: one - one.mean(0))
     with pytest.raises(ValueError, match="depend on the other images of a batch"):

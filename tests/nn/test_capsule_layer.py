@@ -119,7 +119,10 @@ def test_coordinates_are_added_to_votes_and_move_em_poses_alone():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"child_pose": (4, 4), "parent_pose": (16,)}, r"matrices of as many rows, got \(4, 4\)"),
+        (
+            {"child_pose": (4, 4), "parent_pose": (16,)},
+            r"matrices with equally many rows, got \(4, 4\)",
+        ),
         ({"child_pose": (4, 4), "parent_pose": (3, 4)}, r"got \(4, 4\) and \(3, 4\)"),
         ({"transform": "typ"}, "unknown transform 'typ'.*did you mean 'type'"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),

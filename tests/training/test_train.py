@@ -260,4 +260,4 @@ def test_an_interrupt_says_how_to_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["capsviz", "train", "--dataset", "digits"])
     run = command_line.run(*TRAIN, "--output", tmp_path / "run")
     assert run.exit_code == 1 and "Traceback" not in run.stderr
-    assert run.stderr.endswith("Go on with: capsviz train --dataset digits --resume\n")
+    assert run.stderr.endswith("Resume with: capsviz train --dataset digits --resume\n")

@@ -134,7 +134,7 @@ def _built(device: torch.device) -> ModuleType | None:
         _attend_gpu.products(one, one[..., None], one)
     except Exception as error:  # Triton's and the compiler's are of many kinds
         why = str(error).partition("\n")[0]
-        warn(f"routing takes longer than it could: Triton does not run here ({why})", stacklevel=2)
+        warn(f"routing is slower than it could be: Triton does not run here ({why})", stacklevel=2)
         return None
     return _attend_gpu
 
