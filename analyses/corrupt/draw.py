@@ -99,8 +99,8 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
         "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "
         f"corruptions of the ratio of the error to that of {result.baseline} (Hendrycks & "
         "Dietterich 2019). Relative total error: ratio of the sums over the corruptions. Relative "
-        "mCE and relative total excess: the same for the increase over the clean error. –: the "
-        "baseline has nothing to divide by."
+        "mCE and relative total excess: the same for the increase over the clean error. –: "
+        "the ratio is undefined."
     )
     text = text if ratios else text.partition(", of resampled")[0] + "."
     return ["corruption", *result.networks], rows, text

@@ -22,7 +22,7 @@ def _by_count(warp: str, axes, result):
     axes.set_xscale("log")
     axes.set_xticks(result.fit_counts, [str(m) for m in result.fit_counts])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel(f"images a class, {warp}")
+    axes.set_xlabel(f"images per class, {warp}")
 
 
 def _r2(axes):

@@ -246,7 +246,7 @@ def ground(of) -> str:
     `of` are `Statistics`, or decoded images (E, K, C, H, W).
     """
     dark = of.dark if isinstance(of, Statistics) else on_dark(of.reshape(-1, *of.shape[2:]))
-    return "" if dark else "; no dark ground: these are moments of brightness"
+    return "" if dark else "; no dark background: these are moments of brightness"
 
 
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:

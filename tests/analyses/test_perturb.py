@@ -235,9 +235,9 @@ def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, tw
     about = {"capsule": 2, "classes": DIGITS, "dataset": "noise"}
     for images, said in ((twos, False), (1 - 0.9 * twos, True)):
         statistics = perturb.evaluate(foreign, images, **about)
-        assert ("no dark ground" in perturb.Effects().verdict(statistics)) == said
+        assert ("no dark background" in perturb.Effects().verdict(statistics)) == said
         title = results.draw("perturb", statistics, "single")._suptitle.get_text()
         assert ("brightness" in title) == said
     sheet = perturb.change_each(foreign, twos[:1], 2, statistics=statistics)
     light = sheet._replace(images=255 - sheet.images // 2)
-    assert "no dark ground" in perturb.Sheet().verdict(light)
+    assert "no dark background" in perturb.Sheet().verdict(light)

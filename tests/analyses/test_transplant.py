@@ -206,7 +206,7 @@ def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(gener
 
 
 def test_images_of_one_class_make_no_couples(model, images):
-    with pytest.raises(ValueError, match="0 couples"):
+    with pytest.raises(ValueError, match="0 pairs"):
         over(model, images[:1].repeat(6, 1, 1, 1))
 
 

@@ -84,7 +84,7 @@ def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):
     twice = ["--checkpoint", "runs/x-0", "--checkpoint", "runs/x-0/small.safetensors"]
     refused(transplant(*twice), "is named twice")
     refused(transplant("--seeds-of", "runs/x-0"), "is one run", "expected several")
-    refused(run("transplant", *every), "one image is shown: add --n N")
+    refused(run("transplant", *every), "need statistics over images: add --n N")
     refused(run("view", *every), "no statistic with an interval: expected one training run")
     refused(run("perturb", *every, "--n", 20), "differs between training runs")
     refused(transplant(*every, "--network", "mine.py:build"), "--seeds-of and --network")
