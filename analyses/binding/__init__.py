@@ -61,7 +61,7 @@ class Result(NamedTuple):
     }
     titles = {
         "assignment": "AUROC for the whole of a position",
-        "follows": "couplings follow the part that is not seen",
+        "follows": "couplings follow the unseen part",
         "relevance": "AUROC of the whole against distractors",
         "viewpoint": "accuracy",
         "by_angle": "accuracy by angle",

@@ -150,5 +150,5 @@ class Detect(Analysis):
     def verdict(self, result) -> str:
         gains = zip(result.sets[1:], result.gain.low.min(1), strict=True)
         better = ", ".join(name for name, low in gains if low > 0) or "no set"
-        text = f"The distance to the reconstruction detects {better} better than every control."
+        text = f"The reconstruction distance detects {better} clearly better than every control."
         return " ".join([text, *(f"{missing}." for missing in result.missing)])

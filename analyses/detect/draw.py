@@ -58,7 +58,9 @@ def _tall_examples(result, width: float) -> float:
 
 
 def _areas(axes, result):
-    """Draw AUROC of the distance to the winning reconstruction against the unchanged images."""
+    """Draw AUROC of the distance to the predicted class's reconstruction, against unchanged
+    images.
+    """
     name_rows(axes, result.sets)
     each = [result.auroc[:, s] for s in range(len(result.scores))]
     kinds = zip(each, MARKS, result.scores, strict=True)

@@ -151,7 +151,9 @@ class AffineMaps(Analysis):
         )
         which = f"under {in_a_row(above)}" if above else "under none of the warps"
         also = f", and worse under {in_a_row(below)}" if below else ""
-        text = f"Affine maps predict trained poses better than untrained ones {which}{also}."
+        text = (
+            f"Affine maps predict trained poses clearly better than untrained ones {which}{also}."
+        )
         return " ".join([text, *map(sentence, result.notes)])
 
     def table(self, result):

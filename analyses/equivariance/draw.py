@@ -62,7 +62,7 @@ def _curves(warp: str, axes, result):
 
 
 def _probe(axes, result):
-    """Draw R² of the size of each warp, read linearly from each vector."""
+    """Draw R² of the size of each warp, by a linear probe of each vector."""
     _in_rows(axes, result, result.probe, result.warps, "R² of the size,\nlinear probe")
 
 
@@ -108,7 +108,7 @@ PANELS = {
         f"{warp}-by-images": Panel(
             partial(_by_count, warp), 1.6, 1 / 4, 1 / 2, shown=partial(_counted, warp),
             marks="bands",
-            caption=partial(_mapped, f"number of images that it is fitted on under {warp}"),
+            caption=partial(_mapped, f"number of images fitted on under {warp}"),
         )
         for warp in WARPS
     },

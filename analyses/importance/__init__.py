@@ -159,7 +159,7 @@ class OverImages(Analysis):
             "different trees on average."
         )
         if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
-            lines.append("Almost every image has its own: the entropy only counts the images.")
+            lines.append("Almost every image has its own tree, so the entropy only counts images.")
         return "\n".join(lines)
 
 
@@ -171,8 +171,8 @@ def ranking(least: Estimate, most: Estimate) -> str:
     if least.high < 0 or most.low > 0:
         return "importance misleads, at least one order is worse than a random one"
     return {
-        (False, False): "no order is better than a random one",
-        (True, False): "importance predicts which can be removed, but not which are needed most",
-        (False, True): "importance predicts which are needed most, but not which can be removed",
-        (True, True): "importance predicts which can be removed",
+        (False, False): "no order is clearly better than a random one",
+        (True, False): "importance predicts which can be removed, but not clearly which are needed",
+        (False, True): "importance predicts which are needed, but not clearly which can be removed",
+        (True, True): "importance predicts which can be removed and which are needed",
     }[bool(least.low > 0), bool(most.high < 0)]

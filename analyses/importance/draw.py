@@ -20,7 +20,7 @@ STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
 def _image(axes, result):
-    """Draw the image with the activation of the class that is watched."""
+    """Draw the image with the activation of its class."""
     show(axes, result.image, "image")
     name, whole = result.classes[result.watched], result.activations[result.watched]
     axes.set_xlabel(f"activation of {name}:\n{whole:.3f}", fontsize=6.5)

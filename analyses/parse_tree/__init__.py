@@ -206,7 +206,7 @@ def _decides(shares: Estimate, shuffled: Estimate) -> str:
         return f"Primary capsules mostly choose by the class of the image, {how}."
     if low[OF_IMAGE] > MOST:
         return "Primary capsules mostly choose by the image, within its class too."
-    return "No single cause decides most of what primary capsules prefer."
+    return "No single cause clearly decides most of what primary capsules prefer."
 
 
 def evaluate(

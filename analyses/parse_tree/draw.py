@@ -131,7 +131,7 @@ def _tree(s: int, axes, result):
 
 
 def _shares(axes, result):
-    """Draw shares of the variance of what capsules prefer, trained, untrained, labels shuffled."""
+    """Draw shares of the variance of capsules' preferences: trained, untrained, shuffled labels."""
     every = stack([*result.shares, result.shuffled])
     for y, (row, interval) in enumerate(zip(every.value, every.ci95, strict=True)):
         if np.isnan(row).any():
@@ -183,7 +183,7 @@ def _by_network(field: str, rows: str, title: str, unit: str, axes, result):
 
 
 def _frozen(axes, result):
-    """Draw accuracy and activation of the true class with couplings frozen to those of others."""
+    """Draw accuracy and activation of the true class with couplings frozen to those named."""
     series = [("accuracy", COLOURS[0], result.accuracy)]
     series.append(("true activation", COLOURS[1], result.true_activation))
     _dots(axes, "couplings frozen to", "share of images; mean activation", result.frozen, series)
@@ -191,7 +191,7 @@ def _frozen(axes, result):
 
 def _shifted(axes, result):
     """Draw correlation of an image's tree with that of the image shifted by one position, also of
-    untrained networks and with random matrices (own ones of each position, or one of all).
+    untrained networks and with random matrices (one per position, or one for all).
     """
     own = result.networks[0]
     rows = [own, f"{own}, {result.trees[1]} tree", *(result.controls or ())]

@@ -160,7 +160,7 @@ class Effects(Analysis):
 def _effects(first: str, result, texts) -> str:
     """Return a sentence, and a line for each dimension."""
     dark = ground(getattr(result, "images", result))
-    head = f"{first} Effects of +{result.step:g} of each over the class{dark}:"
+    head = f"{first} Mean effects of +{result.step:g} in images of the class{dark}:"
     return "\n".join([head, *(f"  dim {d}: {text}" for d, text in texts)])
 
 

@@ -69,7 +69,7 @@ class Single(Analysis):
     def verdict(self, result) -> str:
         return (
             f"Predicted as {result.classes[result.predicted]}. The SSE is {result.whole_sse:.2f} "
-            f"from all {result.children:,} capsules, and {result.sse[:, -1].min():.2f} or more "
+            f"from all {result.children:,} capsules, and at least {result.sse[:, -1].min():.2f} "
             "from a single one."
         )
 

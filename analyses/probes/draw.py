@@ -118,7 +118,7 @@ def _row(axes, pictures, result, activations, names=None):
 
 
 def _curves(axes, result):
-    """Draw activations of the class, and of the longest other one. One pair of images proves
+    """Draw activations of the class, and of the longest other capsule. One pair of images proves
     nothing.
     """
     name = result.classes[result.capsule]

@@ -227,10 +227,10 @@ def followed(result) -> str:
         if known and partner[UNLIKE_SHUFFLED].low > MOST:
             why = "and also if its couplings are shuffled: the totals of each class are enough"
         elif all(own[k].low > MOST for k in (SHUFFLED, NOISE)):
-            why = "but shuffled couplings, and noise of equal size, do not change the class"
+            why = "but with shuffled couplings, or noise of equal size, most keep their class"
         else:
-            why = "but shuffled couplings, or noise of equal size, may change the class, too"
+            why = "but shuffled couplings, or noise of equal size, may also change the class"
         return f"Most images follow the donor at dose 1, {why}."
     if own[UNLIKE].low > MOST:
-        return "Too small a deviation at dose 1: most images keep their class. See --by dose."
+        return "At dose 1 most images keep their class. See --by dose."
     return "It is not shown that most images follow the donor at dose 1, nor that they do not."

@@ -186,9 +186,9 @@ class ByIterations(Exchange):
     def found(self, result) -> str:
         whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
         if float(whole.low) <= MOST:
-            return "Even in all iterations, most pairs do not follow the donor at dose 1."
+            return "Even in all iterations, most pairs are not shown to follow the donor at dose 1."
         if float(alone.high.max()) < float(whole.low):
             return "The iterations that follow undo the exchange in one iteration for some pairs."
         if float(alone.low.min()) > MOST:
-            return "The iterations that follow do not undo the exchange in one iteration."
+            return "The iterations that follow mostly do not undo the exchange in one iteration."
         return "How much the iterations that follow undo depends on the iteration."

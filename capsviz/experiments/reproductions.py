@@ -118,7 +118,7 @@ def routed(iterations: int, *, decoder: bool = True) -> tuple[str, Recipe]:
 
 @table("Routing", "Matrices", "Reconstruction", epochs=10)
 def ablations() -> list[Cell]:
-    """A CapsNet on MNIST with one part after another left out.
+    """A CapsNet on MNIST with and without routing, own matrices and reconstruction.
 
     Couplings are those of three routing iterations or uniform, each primary capsule has matrices
     of its own or all share one for each class, and reconstruction is trained or not. Gu & Tresp
