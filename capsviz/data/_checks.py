@@ -1,4 +1,4 @@
-"""What is said of a `Dataset` before it is used: a line for each split, and WARN lines."""
+"""Describe a `Dataset` before it is used: a line for each split, and WARN lines."""
 
 from collections.abc import Mapping
 

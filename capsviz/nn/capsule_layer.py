@@ -1,6 +1,6 @@
 """A layer of capsules above capsules: fully connected or convolutional, vector or matrix poses.
 
-Places of a convolutional layer see the children of a window; in a routing that lets them, all
+Positions of a convolutional layer see the children in a window; in a routing that lets them, all
 parents that see a child compete for it (`nn.links`). Poses are flat everywhere; a matrix
 M (r, d) is its rows one after the other, and its vote is M W^T for W (e, d): each row is
 multiplied as a vector would be.

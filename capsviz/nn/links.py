@@ -37,8 +37,8 @@ def convolution_links(
     types, rows, columns = grid
     if min(kernel, stride) < 1 or kernel > min(rows, columns):
         raise ValueError(
-            f"expected kernel and stride from 1 on, and a kernel that fits into {rows} x {columns} "
-            f"places, got kernel {kernel} and stride {stride}"
+            f"expected kernel and stride of at least 1, and a kernel that fits into {rows} x "
+            f"{columns} positions, got kernel {kernel} and stride {stride}"
         )
     child = torch.arange(types * rows * columns, device=device).view(types, rows, columns)
     windows = child.unfold(1, kernel, stride).unfold(2, kernel, stride)  # types, q, q, K, K

@@ -113,7 +113,7 @@ def evidence(
     class's whole input, as long as the routing adds no bias. Where the activation is not a length,
     it is the routing's own exact decomposition of what the activation is read from, and the colour
     bar says which: of EM routing it sums to the logit less a constant. Axes are in pixels.
-    Beside it belongs the map of `capsviz.trace(..., couplings="uniform")`: what of it is routing's.
+    Compare it with the map of `capsviz.trace(..., couplings="uniform")`: what does routing add?
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ at_most_one = within(None, 1)  # of R², and of what is made of it
 
 
 def largest(parts: Sequence) -> np.ndarray:
-    """For `over_runs`: the largest; of p-values, so that what is said holds in each run."""
+    """For `over_runs`: the largest; of p-values, so that a finding holds in each run."""
     return np.max(parts, axis=0)
 
 

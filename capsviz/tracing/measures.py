@@ -22,8 +22,8 @@ INSIDE = ("votes", "couplings", "weights", "poses", "activations")  # parts of a
 def entropy(couplings: Tensor) -> Tensor:
     """Entropy in nats of each child's couplings over parents, H_i: (..., I, J) -> (..., I).
 
-    Of how a child spreads what it gives to parents: what leaky routing withholds does not count,
-    nor does a coupling below zero, which some routings can learn.
+    Couplings are normalised over parents first. What leaky routing withholds does not count, nor
+    do couplings below zero, which some routings can learn.
     """
     shares = couplings.double().clamp_min(0)
     shares = shares / shares.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)

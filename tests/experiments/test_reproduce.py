@@ -152,7 +152,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
 
     monkeypatch.setattr(pipeline, "fit", stopped)
     first = into("stopped")
-    assert first.exit_code == 1 and "Repeat the command" in first.stderr
+    assert first.exit_code == 1 and "Run the same command to resume" in first.stderr
     assert len([*(tmp_path / "stopped").rglob("epochs.csv")]) == 1
     monkeypatch.setattr(pipeline, "fit", fit)
     refused = into("stopped", "--batch-size", "64")

@@ -52,7 +52,7 @@ def test_a_stride_steps_over_children_and_what_does_not_fit_is_not_seen():
 
 @pytest.mark.parametrize(("kernel", "stride"), [(4, 1), (0, 1), (2, 0)])
 def test_a_kernel_that_does_not_fit_is_refused(kernel, stride):
-    with pytest.raises(ValueError, match=f"fits into 3 x 4 places, got kernel {kernel}"):
+    with pytest.raises(ValueError, match=f"fits into 3 x 4 positions, got kernel {kernel}"):
         convolution_links(GRID, kernel, stride)
 
 
