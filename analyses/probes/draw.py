@@ -94,7 +94,7 @@ def _poses(axes, result):
 
 
 def _fade(axes, result):
-    """Draw the cross-fade of the pixels of two images."""
+    """Draw the cross-fade of the pixels at the ends of the path."""
     steps, blank = _steps(result, room(axes)), np.full_like(result.images[:1], 255)
     activations = [None, *result.fade_activations[steps], None]
     _row(axes, np.concatenate([blank, result.fade[steps], blank]), result, activations)

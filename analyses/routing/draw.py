@@ -55,7 +55,7 @@ def _own_parents(axes, result):
 
 
 def _own_votes(axes, result) -> list:
-    """Draw agreement of the votes with the pose of their class."""
+    """Draw agreement of the votes with the pose of their class, weighted by coupling."""
     iterations = np.arange(1, len(result.couplings) + 1)
     winner, named = int(result.activations.argmax()), []
     roles = {winner: "predicted" if result.layer is None else "most active"}
@@ -103,7 +103,7 @@ def votes(axes, iterations):
     """Labels of the agreement of votes and pose."""
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0), high + 0.1 * (high - min(low, 0)))
-    axes.set(ylabel="mean cosine", title="vote agreement")
+    axes.set(ylabel="mean cosine", title="vote agreement\nweighted by $c_{ij}$")
     iteration_ticks(axes, iterations)
 
 
@@ -269,7 +269,7 @@ def _polarisation(axes, result):
 
 
 def _agreement(axes, result) -> list:
-    """Draw the cosine of votes and pose by iteration."""
+    """Draw the cosine of votes and pose, weighted by coupling, by iteration."""
     iterations, named = np.arange(1, len(result.agreement) + 1), []
     for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
         line = upright(axes, iterations, result.agreement[:, k], marker, color=colour)

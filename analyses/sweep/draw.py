@@ -63,8 +63,7 @@ def _points(value: float, _) -> str:
 
 UNDER = "by size of the {warp}, |"
 DIFFERENCE = (
-    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method), in "
-    "every one of several training runs"
+    "difference of accuracies\nrings: different from the first (McNemar's test, Holm's method)"
 )
 PANELS = {
     **{

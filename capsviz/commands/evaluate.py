@@ -18,7 +18,9 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
     "--split", default="test", show_default=True, metavar="NAME",
     help="train, validation, test, or another split of the data set, as test-outside.",
 )  # fmt: skip
-@options.number("The first N images only.", name="limit")
+@options.number(
+    "Images, drawn by a fixed seed as in the other commands. [default: all]", name="limit"
+)
 @writing.as_json
 def command(split, limit, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
@@ -28,7 +30,7 @@ def command(split, limit, as_json, inputs):
 
     inputs, seeds = runs.first_of(inputs)
     chosen = options.open_inputs(inputs, split=split, capsules=False, whole=True)
-    part = chosen.dataset.first(limit)
+    part = chosen.dataset.sample(limit)
     click.echo(data.summary(part), err=True)
     if len(seeds) > 1:
         opened = runs.open_runs(chosen, [run for (run,) in seeds])

@@ -158,7 +158,8 @@ def save(
     identity  of the command and its options, by which an equal figure is found.
     networks  name -> SHA-256 of the weights, of several networks that are compared.
 
-    The files that were written are returned, the JSON last.
+    The files that were written are returned, the JSON last. Pictures of earlier numbers in other
+    formats are deleted.
     """
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
@@ -182,6 +183,10 @@ def save(
         **({} if networks is None else {"networks": dict(networks)}),
     }
     paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
+    for part in parts(analysis, result):  # pictures of the numbers that these replace
+        name = "-".join(filter(None, (Path(stem).name, part)))
+        for kind in {*FORMATS} - {*formats}:
+            Path(stem).with_name(f"{name}.{kind}").unlink(missing_ok=True)
     return [*paths, *write_result(Path(stem), result, about)]
 
 

@@ -244,6 +244,9 @@ def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_pa
     places = [card(tmp_path / "x", "net", "aa"), tmp_path / "r", card(tmp_path / "y", "net", "zz")]
     names = [row.network.name for row in leaderboard.table(places)]
     assert names == ["net (r)", "net (net.json)"]
+    both = [card(tmp_path / one / "b", "net", one) for one in ("cc", "dd")]
+    names = [row.network.name for row in leaderboard.table(both)]
+    assert names == [f"net ({place})" for place in both]
 
 
 def compare(*words):

@@ -1,6 +1,7 @@
 """Where the numbers of a leaderboard come from: cards of networks, and files of results."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -113,11 +114,14 @@ def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
             continue
         kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
         kept.append((network, place))
-    names = [network.name for network, _ in kept]
+    names = Counter(one.name for one, _ in kept)
+    tails = Counter((one.name, place.name) for one, place in kept)
     return [
         one
-        if names.count(one.name) == 1 or one.name.endswith(")")
-        else one._replace(name=f"{one.name} ({place.name})")
+        if names[one.name] == 1 or one.name.endswith(")")
+        else one._replace(
+            name=f"{one.name} ({place.name if tails[one.name, place.name] == 1 else place})"
+        )
         for one, place in kept
     ]
 
