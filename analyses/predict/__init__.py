@@ -87,11 +87,14 @@ def compute(readings: Sequence, *, limits, network: str, score="length", of=None
     known. `of` so many were predicted.
     """
     names = list(readings[0].steps)
+    files = [one.path.name for one in readings]
+    if len({*files}) < len(files):
+        files = [str(one.path) for one in readings]
     columns = zip(*(as_record(one).values() for one in readings), strict=True)
     _, classes, lengths, sse, unlike, reasons, pieces = map(list, columns)
     least, most = limits or (None, None)
     return Result(
-        [one.path.name for one in readings], names,
+        files, names,
         np.stack([[square(one.steps[name]) for name in names] for one in readings]),
         [each[0] for each in classes], [each[0] for each in lengths], sse, unlike, most, network,
         score, least, reasons, pieces, of,

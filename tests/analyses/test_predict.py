@@ -119,6 +119,10 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     again = command_line.run("redraw", "out/steps.json", "--output", "again", "--format", "png")
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
+    shutil.copytree(tmp_path / "photos", tmp_path / "others")
+    run("photos/0.jpg", "others/0.jpg", "--save-figure", "out/both.png")
+    both, _ = results.read_result(tmp_path / "out" / "both.json")
+    assert both.files == ["photos/0.jpg", "others/0.jpg"]
 
 
 def test_of_many_pictures_those_unlike_the_training_data_are_drawn_first(
