@@ -120,6 +120,73 @@ def test_two_networks_of_one_kind_in_a_file_are_ambiguous_unless_they_are_equal(
     assert same(network)
 
 
+def filled(value, prefix=""):
+    return {prefix + key: torch.full_like(one, value) for key, one in STATE.items()}
+
+
+@pytest.mark.parametrize(
+    ("held", "note"),
+    [
+        (
+            {"state_dict": filled(1, "model.") | filled(2, "ema_model.module.")},
+            "state_dict.ema_model: state_dict.model is used",
+        ),
+        (
+            {"model": filled(1), "ema": filled(2, "module.") | {"n_averaged": torch.tensor(5)}},
+            "ema.module: model is used",
+        ),
+        ({"model": dict(list(filled(2).items())[1:]), "ema": filled(1)}, "model: ema is used"),
+        (filled(2) | filled(1, "module."), "the top level: module is used"),
+        (
+            {"state_dict": filled(1, "module."), "state_dict_ema": filled(2, "module.")},
+            "state_dict_ema.module: state_dict.module is used",
+        ),
+    ],
+)
+def test_of_several_sets_of_weights_the_one_that_is_used_is_said(tmp_path, held, note):
+    torch.save(held, tmp_path / "x.pt")
+    assert load_into(network := build(), tmp_path / "x.pt", "mine") == f"x.pt also holds {note}"
+    lines = []
+    start_from(other := build(), str(tmp_path / "x.pt"), lines.append)
+    assert f"x.pt (x.pt also holds {note})" in lines[0]
+    assert all((one["caps"].weight == 1).all() for one in (network, other))
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (filled(1, "online_model.") | filled(2, "ema_model."), "in online_model and in ema_model:"),
+        (filled(1, "a.conv.") | filled(2, "a.conv.module."), "twice, with and without .module"),
+    ],
+)
+def test_sets_of_weights_of_one_table_that_fit_as_well_are_refused(tmp_path, held, said):
+    torch.save(held, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=said):
+        fitted(tmp_path / "x.pt", STATE)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "model.module."])
+def test_training_starts_from_safetensors_of_any_prefix(tmp_path, prefix):
+    save_file(under(prefix), tmp_path / "x.safetensors")
+    assert start_from(network := build(), str(tmp_path / "x.safetensors")) and same(network)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32, torch.bool, torch.cfloat])
+def test_weights_that_are_no_floating_point_numbers_are_refused(tmp_path, kind):
+    torch.save({key: value.to(kind) for key, value in STATE.items()}, tmp_path / "x.pt")
+    for opened in (load_into, lambda network, path, _: start_from(network, path)):
+        with pytest.raises(ValueError, match=f"expected floating-point .*, got .* {kind}"):
+            opened(network := build(), tmp_path / "x.pt", "mine")
+        assert all(map(torch.equal, network.state_dict().values(), build().state_dict().values()))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_floating_point_weights_of_any_precision_are_opened(tmp_path, kind):
+    torch.save({k: v.to(kind) for k, v in filled(0.5).items()}, tmp_path / "x.pt")
+    load_into(network := build(), tmp_path / "x.pt", "mine")
+    assert (network["caps"].weight == 0.5).all() and network["norm"].num_batches_tracked == 0
+
+
 class Runs:
     """A pickle that would run code."""
 
@@ -135,6 +202,7 @@ class Runs:
         ({"state_dict": STATE, "x": Runs()}, None),
         (b"not a file of torch", "cannot be read with weights_only=True"),
         (b"", "cannot be read with weights_only=True"),
+        (b'{"weight_map": {}}', r"\.pt, \.pth, \.ckpt\), or one \.safetensors .*merged .* parts"),
     ],
 )
 def test_no_code_of_a_file_is_run_and_what_is_not_weights_is_refused(tmp_path, held, said):

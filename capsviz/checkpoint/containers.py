@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from capsviz import checkpoint
 from capsviz.discovery import some
 
-ADDED = re.compile(r"(^|\.)(module|_orig_mod)(?=\.)")  # by DataParallel and torch.compile
+ADDED = re.compile(r"\.(module|_orig_mod)(?=\.)")  # by DataParallel and torch.compile
 FIRST = ("", "state_dict", "model_state_dict", "model", "net", "network", "weights")  # of equals
+TOP = "the top level"  # of a file, whose name is ""
 DEEPEST, NAMED = 3, 4  # tables in tables; names that a message lists
 
 
@@ -42,7 +43,7 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
     with path.open("rb") as file:
         head = file.read(9)
     if head[8:] == b"{":  # the header of safetensors begins with its length
-        return {"": checkpoint.read_tensors(path)[0]}
+        return {"": checkpoint.read_weights(path)}
     unknown: list[str] = []
     safe = torch.serialization.get_safe_globals()  # of others: what they allow half, fails
     torch.serialization.clear_safe_globals()
@@ -55,8 +56,9 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
     except Exception as error:  # of many kinds, by what is wrong with the file
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
         raise ValueError(
-            f"{path} cannot be read with weights_only=True, and is not read otherwise, because "
-            f"pickles can run code: save network.state_dict() alone ({reason})"
+            f"{path} cannot be read with weights_only=True: expected network.state_dict() alone by "
+            "torch.save (.pt, .pth, .ckpt), or one .safetensors file, merged if it is in parts. "
+            f"Other pickles are not read, because they can run code ({reason})"
         ) from error
     finally:
         torch.serialization.clear_safe_globals()
@@ -85,45 +87,70 @@ def fitted(path: Path, own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], st
     """Return the tensors of a file by the names that a network has for them, and a note or "".
 
     The table and the prefix, of names in it or of the network's, are those by which most of its
-    names fit. ValueError if several different tables fit as well, or as from `read`.
+    names fit; of equals, those that `FIRST` names. The note says where else more than half as many
+    fit. ValueError if different ones fit as well, for names that differ by `ADDED` alone, for
+    weights that are not floating-point numbers, or as from `read`.
     """
     clean = {_clean(key): key for key in own}
     names = clean if len(clean) == len(own) else {key: key for key in own}
     found = []
-    for table, tensors in read(path).items():
-        tensors = {(_clean(k) if names is clean else k): v for k, v in tensors.items()}
+    for table, held in read(path).items():
+        tensors = {(_clean(k) if names is clean else k): v for k, v in held.items()}
+        if len(tensors) < len(held):
+            raise ValueError(
+                f"{path} holds some weights twice, with and without .module or ._orig_mod in their "
+                "names: save one of them alone"
+            )
         for prefix in _prefixes(tensors, names):
             inside = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            found.append((table, inside))
-        for prefix in _prefixes(names, tensors) - {""}:
+            found.append((f"{table}.{prefix}".strip("."), inside))
+        for prefix in _prefixes(names, tensors)[1:]:
             found.append((table, {prefix + key: value for key, value in tensors.items()}))
-    counts = [(len(inside.keys() & names), -len(inside.keys() - names)) for _, inside in found]
-    best = [one for one, count in zip(found, counts, strict=True) if count == max(counts)]
-    best.sort(key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
-    (table, tensors), others = best[0], best[1:]
-    differing = [
-        name for name, other in others
-        if other.keys() != tensors.keys() or not all(other[k].equal(v) for k, v in tensors.items())
-    ]  # fmt: skip
-    if differing and table not in FIRST:
+    found.sort(key=lambda one: _order(one[0], one[1], names))
+    (place, tensors), *others = found
+    fits, *_ = best = _order(place, tensors, names)
+    differing = {
+        name or TOP: order for name, other in others
+        if 2 * (order := _order(name, other, names))[0] < fits
+        and (other.keys() != tensors.keys() or not all(other[k].equal(tensors[k]) for k in other))
+    }  # fmt: skip
+    if equals := [name for name, order in differing.items() if order == best]:
         raise ValueError(
-            f"{path} holds weights that fit in {table} and in {', '.join(differing)}: save one of "
-            "them alone"
+            f"{path} holds weights that fit in {place or TOP} and in {some(equals, NAMED)}: save "
+            "one of them alone"
         )
-    note = f"{path.name} also holds {', '.join(differing)}: {table or 'the rest'} is used"
+    note = f"{path.name} also holds {some(list(differing), NAMED)}: {place or TOP} is used"
     renamed = {names.get(key, key): value for key, value in tensors.items()}
+    odd = [
+        f"{key} {value.dtype}" for key, value in renamed.items()
+        if key in own and own[key].is_floating_point() and not value.is_floating_point()
+    ]  # fmt: skip
+    if odd:
+        raise ValueError(
+            f"{path}: expected floating-point weights, got {some(odd, NAMED)}: save them as "
+            "float32, those of a quantised network before it is quantised"
+        )
     return renamed, note if differing else ""
 
 
+def _order(place: str, tensors: Mapping, names: Mapping) -> tuple[int, int, int]:
+    """Return what the best place of weights has least of: - names that fit, others, and `FIRST`."""
+    last = _clean(f".{place}.").strip(".").rpartition(".")[2]
+    rank = FIRST.index(last) if last in FIRST else len(FIRST)
+    return -len(tensors.keys() & names), len(tensors.keys() - names), rank
+
+
 def _clean(name: str) -> str:
-    return ADDED.sub("", name).lstrip(".")
+    return ADDED.sub("", name)
 
 
-def _prefixes(longer: Mapping, shorter: Mapping) -> set[str]:
-    """Return what stands before some names of `shorter` in those of `longer`, "" among them."""
+def _prefixes(longer: Mapping, shorter: Mapping) -> list[str]:
+    """Return "" and what stands before most names of `shorter`, or in most of those of `longer`."""
     tried = list(shorter)[:DEEPEST]  # some may be missing
     ends = [(key, long) for key in tried for long in longer if long.endswith(f".{key}")]
-    return {"", *(long.removesuffix(key) for key, long in ends)}
+    found = dict.fromkeys(long.removesuffix(key) for key, long in ends)  # in the file's order
+    half = min(len(longer), len(shorter)) / 2
+    return ["", *(one for one in found if sum(one + key in longer for key in shorter) > half)]
 
 
 def load_into(network: nn.Module, path: Path, called: str) -> str:

@@ -257,12 +257,9 @@ def start_from(
     `report` is called with one line that says which tensors were copied. ValueError for a missing
     checkpoint, or one without weights that fit.
     """
-    path, own = Path(name), model.state_dict()
-    if path.is_file() and path.suffix != ".safetensors":  # of another program
-        stored = fitted(path, own)[0]
-    else:
-        path = checkpoint.find(name)
-        stored = checkpoint.read_weights(path)
+    own = model.state_dict()
+    path = Path(name) if Path(name).is_file() else checkpoint.find(name)
+    stored, note = fitted(path, own)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
         both = ([f"{k} {tuple(v.shape)}" for k, v in of.items()] for of in (own, stored))
@@ -273,7 +270,7 @@ def start_from(
     with torch.no_grad():
         for k in names:
             own[k].copy_(stored[k])
-    line = f"{len(names)} of {len(own)} tensors start from {path}"
+    line = f"{len(names)} of {len(own)} tensors start from {path}" + (note and f" ({note})")
     if fresh := [k for k in own if k not in names]:
         line += f"; initialised at random, as no shape or name fits: {some(fresh, NAMED)}"
     if unused := [k for k in stored if k not in own]:
