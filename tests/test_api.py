@@ -105,6 +105,17 @@ def test_a_data_set_with_a_border_is_opened_by_its_options(tmp_path):
     assert open_inputs(checkpoint=str(path)).dataset.image_shape == (1, 32, 32)
 
 
+def test_a_data_set_remembers_its_options_and_what_is_saved_is_opened_with_them(tmp_path):
+    given = {"block": 2, "pad_px": 2, "crop_px": 30}
+    part = capsviz.data.load("digits", "train", **given).first(50)
+    assert part.options == given and capsviz.data.load("digits", "train").options == {}
+    model = capsviz.CapsNet(part.image_shape, types=2, channels=4)
+    path = capsviz.save(model, tmp_path / "mine", part)
+    assert capsviz.load(path).card["dataset"]["options"] == given
+    test = capsviz.data.load("digits", "test", **given)
+    assert open_inputs(checkpoint=str(path)).dataset.digest == test.digest
+
+
 def test_what_commands_could_not_open_is_not_kept(tmp_path):
     part = capsviz.data.load("digits", "train")
     with pytest.raises(ValueError, match=r"--network FILE\.py:FUNCTION --weights FILE"):

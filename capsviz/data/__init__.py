@@ -15,7 +15,7 @@ import inspect
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +67,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     kind: str | None = None  # what `load` calls it; None: the name
     drawn_from: int = 0  # so many images, where no split is named so
     largest: float = 0  # value of its arrays, before they were made 0 to 255; 0: unknown
+    options: Mapping = field(default_factory=dict)  # that `load` was given, but for `download`
 
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts
@@ -268,7 +269,9 @@ def load(
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
     own = part.name if part.kind == name else name  # cards find it by this
-    return replace(part, name=own).pad(pad_px).crop(crop_px)
+    given = {**options, "pad_px": pad_px or None, "crop_px": crop_px, "download": None}
+    given = {option: value for option, value in given.items() if value is not None}  # as in cards
+    return replace(part, name=own, options=given).pad(pad_px).crop(crop_px)
 
 
 def module_of(name: str) -> ModuleType:

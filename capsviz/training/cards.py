@@ -41,8 +41,8 @@ def save(
     path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
              in JSON is written beside the weights, whose path is returned. Files are overwritten.
     dataset  the network's training data; name, classes and image shape are saved.
-    options  that the data set was loaded with, {"image_size": 32} or {"pad_px": 2}: commands load
-             it the same way.
+    options  with which commands load the data set, {"image_size": 32} or {"pad_px": 2}; None: those
+             that `capsviz.data.load` was given.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def save(
         path = path / f"{path.name}.safetensors"
     card = {
         "name": path.stem,
-        "dataset": _about_data(dataset, dict(options or {})),
+        "dataset": _about_data(dataset, dict(dataset.options if options is None else options)),
         "training": {"images": len(dataset)},
         "provenance": provenance(None, str(next(model.parameters()).device)),
     }
