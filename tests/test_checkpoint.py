@@ -12,7 +12,9 @@ import torch
 from helpers.fixtures import build_tiny
 
 from capsviz import checkpoint, discovery, files, provenance
+from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
+from capsviz.training.train import start_from
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
 
@@ -137,6 +139,12 @@ def test_a_path_is_a_path_also_where_it_is_called_as_a_shipped_network(stored, m
     for name in (Path("digits"), "./digits"):
         assert checkpoint.find(name) == Path("digits") / stored.name
     assert checkpoint.find("digits").name == "digits.safetensors"
+    said = "'digits' means the shipped weights: for the folder 'digits' write ./digits"
+    assert open_inputs(checkpoint="digits", device="cpu").notice == said
+    assert open_inputs(dataset="digits", device="cpu").notice is None  # names no weights
+    lines = []
+    start_from(checkpoint.load("digits"), "digits", lines.append)
+    assert lines[0] == said and len(lines) == 2
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):

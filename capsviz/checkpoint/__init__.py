@@ -31,6 +31,7 @@ SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 FORMAT = 1  # of cards
 PARTS = ("model", "dataset", "weights")  # that every card has
 STATE = "state.safetensors"  # of an unfinished run
+BEST = re.compile(r"best-\d+")  # stem of the best weights of an unfinished run, by epoch
 PRIMARY = ".primary"  # ends the stem of a primary-capsule decoder that lies beside a network
 
 
@@ -44,8 +45,8 @@ def find(name: str | os.PathLike) -> Path:
     """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
 
     A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
-    folder. For the folder of an unfinished run the path is that of its state. ValueError for
-    anything else.
+    folder. For the folder of an unfinished run the path is that of its state, also if an earlier
+    end of it left weights there. ValueError for anything else.
     """
     path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name  # a Path is a path
@@ -59,10 +60,11 @@ def find(name: str | os.PathLike) -> Path:
     if path.is_dir():
         cards = [p.with_suffix(".safetensors") for p in sorted(path.glob("*.json"))]
         files = [p for p in cards if p.is_file() and not p.stem.endswith(PRIMARY)]
+        state = path / STATE
         if len(files) == 1:
-            return files[0]
-        if not files and (path / STATE).is_file():
-            return path / STATE
+            return state if state.is_file() and _is_further(state, files[0]) else files[0]
+        if not files and state.is_file():
+            return state
         raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
     if path.is_file():
         raise ValueError(
@@ -75,6 +77,19 @@ def find(name: str | os.PathLike) -> Path:
         discovery.unknown("checkpoint", str(name), shipped())
         + ", or the path of a .safetensors or of a folder with one"
     )
+
+
+def shadowed(name: str | os.PathLike) -> str | None:
+    """Return a line that a name means shipped weights, if a folder here has it too; else None."""
+    if name in shipped() and any(Path(name).glob("*.safetensors")):
+        return f"'{name}' means the shipped weights: for the folder '{name}' write ./{name}"
+    return None
+
+
+def _is_further(state: Path, weights: Path) -> bool:
+    """Return whether a state is of more epochs than finished weights beside it."""
+    now = json.loads(read_about(state).get("card", "{}")).get("training", {}).get("epochs", 0)
+    return now > read_card(weights).get("training", {}).get("epochs", now)
 
 
 def read_card(weights: Path) -> dict:
@@ -100,7 +115,7 @@ def read_card(weights: Path) -> dict:
 def require_name(path: Path) -> None:
     """Raise ValueError for a name that other files of a run, or a decoder, have."""
     stem = path.stem
-    if path.name == STATE or re.fullmatch(r"best-\d+", stem) or stem.endswith(PRIMARY):
+    if path.name == STATE or BEST.fullmatch(stem) or stem.endswith(PRIMARY):
         raise ValueError(
             f"weights cannot be called '{stem}': other files are called state, best-EPOCH and "
             f"NAME{PRIMARY}; choose another name"
@@ -149,11 +164,26 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     tensors, about = read_tensors(path)
     if path.name != STATE:
         return tensors
-    if run_of_state(path, about)["recipe"]["keep"] == "best":
+    run = run_of_state(path, about)
+    if run["recipe"]["keep"] == "best":
         epoch = _card_of_state(path, about)["training"]["epoch"]
-        return read_tensors(path.with_name(f"best-{epoch}.safetensors"))[0]
+        return read_tensors(best_weights(path, run, epoch))[0]
     kind = "ema." if any(name.startswith("ema.") for name in tensors) else "model."
     return {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)}
+
+
+def best_weights(state: Path, run: Mapping, epoch: int) -> Path:
+    """Return the path of the best weights of an unfinished run; ValueError if they are not there.
+
+    `run` is as from `run_of_state`, `epoch` the one of these weights.
+    """
+    path = state.with_name(f"best-{epoch}.safetensors")
+    if not path.is_file() or run.get("best_sha256") not in (None, sha256(path)):
+        raise ValueError(
+            f"{path} is missing or of another run: put back the best weights of the run in "
+            f"{state.parent}, or train in another folder"
+        )
+    return path
 
 
 def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> str:

@@ -155,7 +155,8 @@ def command(
             )
             if team.leads and (notice := splits["test"].notice):
                 writing.line(notice)
-            if team.leads and resume and not (output / STATE).exists():
+            weights = output / f"{name}.safetensors"
+            if team.leads and resume and not (output / STATE).exists() and not weights.exists():
                 writing.line(
                     f"there is no earlier run in {output}: training starts from the beginning"
                 )

@@ -143,7 +143,7 @@ def open_inputs(
                 part = _without_images(model, split)
     part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
     part = part.in_order(abilities(model).class_names)
-    said = [notice or part.notice, check_fit(model, part)]
+    said = [notice or part.notice, checkpoints.shadowed(checkpoint or ""), check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
     if known is not None and len(part) and known != part.digest:  # most cards tell of none

@@ -109,7 +109,8 @@ def _finished(pattern: str) -> list[str]:
         )
     for run in runs:
         cards = run.glob("*.json") if run.is_dir() else [run]
-        if not any(card.with_suffix(".safetensors").is_file() for card in cards):
+        ended = any(card.with_suffix(".safetensors").is_file() for card in cards)
+        if not ended or checkpoints.find(run).name == checkpoints.STATE:
             raise ValueError(
                 f"'{run}' is not finished, or holds no training run: end it by `capsviz train ... "
                 f"--output {run} --resume`, or choose a pattern that does not match it"

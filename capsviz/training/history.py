@@ -138,6 +138,8 @@ def save(
         "history": [asdict(epoch) for epoch in history],
     }
     strings = {}
+    if recipe.keep == "best":
+        about["best_sha256"] = checkpoint.sha256(best_path(output, history))
     if card is not None:
         about["images"] = card["dataset"].get("images")
         epoch = best_epoch(history) if recipe.keep == "best" else len(history)
@@ -145,7 +147,8 @@ def save(
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
-        old.unlink()
+        if checkpoint.BEST.fullmatch(old.stem):  # not one's own best-model
+            old.unlink()
 
 
 def restore(
@@ -202,9 +205,9 @@ def _require_same(
             f"{output} holds a run in {earlier}, which would go on in {precision}: "
             f"resume with --precision {earlier}, or choose another --output"
         )
-    names = differing(run["recipe"], recipe) - {"precision", "early_stop"}
-    if not _depends_on_length(recipe, model) and recipe.epochs >= len(run["history"]):
-        names -= {"epochs"}  # the run can be lengthened
+    names, record = differing(run["recipe"], recipe) - {"precision"}, epochs(run)
+    if not any(finished(recipe, record[:n]) for n in range(len(record))):  # it could come this far
+        names -= {"early_stop"} if _depends_on_length(recipe, model) else {"early_stop", "epochs"}
     if names:
         raise ValueError(
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "

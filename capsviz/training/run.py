@@ -134,8 +134,9 @@ def run(
     Raises
     ------
     BlockingIOError  if another process trains in this folder.
-    ValueError       for a `save_every` below 1, a name that other files of a run have, splits of
-                     different sizes or classes, and as from `train.fit`.
+    ValueError       for a `save_every` below 1, a name that other files of a run have, weights of
+                     this name without the state of their run, splits of different sizes or
+                     classes, and as from `train.fit`.
     """
     _require_alike(recipe, splits)
     if save_every is not None and save_every < 1:
@@ -144,6 +145,12 @@ def run(
     path, team = output / f"{name}.safetensors", team or Team()
     checkpoint.require_name(path)
     with locked(output) if team.leads else nullcontext():
+        there = [file for file in (path, path.with_suffix(".json")) if file.exists()]
+        if team.leads and there and not (output / checkpoint.STATE).exists():
+            raise ValueError(
+                f"{there[0]} would be overwritten: choose another --output, or move it away "
+                f"(--resume needs {checkpoint.STATE}, which is not there)"
+            )
         past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)
         card = stored(path, recipe, splits) if ended else None

@@ -95,7 +95,8 @@ def fit(
     Raises
     ------
     ValueError       if batch norm would be left with one image; if `output` holds a run by another
-                     recipe, or one and `resume` is false; if `recipe.init_from` does not fit.
+                     recipe, lacks its best weights, or `resume` is false; if `recipe.init_from`
+                     does not fit.
     ArithmeticError  if the loss is not finite.
     MemoryError      if not even one image at a time would fit.
     """
@@ -132,6 +133,8 @@ def fit(
     if state is not None:
         record = history.restore(state, output, recipe, model, optimiser, average, card)
         if team.leads:
+            if recipe.keep == "best":
+                checkpoint.best_weights(output / checkpoint.STATE, state[1], best_epoch(record))
             history.write_csv(output, record)
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
@@ -270,6 +273,8 @@ def start_from(
     with torch.no_grad():
         for k in names:
             own[k].copy_(stored[k])
+    if notice := checkpoint.shadowed(name):
+        report(notice)
     line = f"{len(names)} of {len(own)} tensors start from {path}" + (note and f" ({note})")
     if fresh := [k for k in own if k not in names]:
         line += f"; initialised at random, as no shape or name fits: {some(fresh, NAMED)}"

@@ -172,6 +172,35 @@ def test_what_was_half_written_is_cleared_away_and_nothing_else(finished, splits
     assert set(folder.rglob(".*")) == others | {folder / files.LOCK}
 
 
+def test_weights_of_ones_own_beside_a_run_are_kept(splits, tmp_path):
+    own = tmp_path / "best-model.safetensors", tmp_path / "best-2b.safetensors"
+    for path in own:
+        path.write_bytes(b"mine")
+    how = {"device": torch.device("cpu"), "resume": True}
+    recipe = replace(RECIPE, limit=64, epochs=1, schedule="constant")
+    pipeline.run("best-small", recipe, splits, tmp_path, **how)
+    stored = tmp_path / "best-small.safetensors"
+    longer = replace(recipe, epochs=2)
+    stop = {"report": lambda line: stored.is_file() or pytest.fail("its own weights are gone")}
+    pipeline.run("best-small", longer, splits, tmp_path, **how, **stop)
+    assert all(path.read_bytes() == b"mine" for path in own)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("lacks", ["x.safetensors", "x.json"])
+def test_weights_without_the_state_of_their_run_are_not_overwritten(
+    finished, splits, tmp_path, lacks, resume
+):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / checkpoint.STATE).unlink()
+    (folder / lacks).unlink()
+    before = {path: path.read_bytes() for path in folder.glob("x.*")}
+    said = r"x\.\w+ would be overwritten: .*--output.*--resume needs state.safetensors"
+    with pytest.raises(ValueError, match=said):
+        pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=resume)
+    assert {path: path.read_bytes() for path in folder.glob("x.*")} == before
+
+
 def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
     with files.locked(tmp_path), pytest.raises(BlockingIOError, match="is training in"):
         pipeline.run("x", RECIPE, splits, tmp_path, device=torch.device("cpu"))

@@ -199,6 +199,16 @@ def test_a_run_stops_after_epochs_without_a_better_one(parts, tmp_path, plateau)
     assert len(history) == 8 and finished(longer, history)
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_a_run_that_would_have_stopped_earlier_is_not_resumed_so(parts, tmp_path, plateau, keep):
+    recipe = replace(RECIPE, epochs=8, early_stop=3, keep=keep, schedule="constant")
+    fit(recipe, *parts, tmp_path)  # 6 epochs
+    for change in ({"early_stop": 2}, {"epochs": 5}):
+        with pytest.raises(ValueError, match=f"another recipe .*differs in {next(iter(change))}"):
+            fit(replace(recipe, **change), *parts, tmp_path, resume=True)
+    assert len(fit(replace(recipe, early_stop=4), *parts, tmp_path, resume=True)[1]) == 7
+
+
 CARD = {"dataset": {"name": "random"}}
 
 

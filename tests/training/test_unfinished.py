@@ -1,6 +1,7 @@
 """A run that has not ended can be looked into: its folder is a checkpoint."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from helpers.training_runs import RECIPE
 
 from capsviz import checkpoint
 from capsviz.checkpoint import STATE
+from capsviz.inputs import runs
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import read_history
@@ -17,7 +19,7 @@ from capsviz.training.history import read_history
 RECIPE = replace(RECIPE, epochs=4, limit=64)
 
 
-def cut(recipe, splits, folder, after=3):
+def cut(recipe, splits, folder, after=3, **how):
     """A run that is stopped after some epochs."""
 
     def report(line):
@@ -25,7 +27,7 @@ def cut(recipe, splits, folder, after=3):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pipeline.run("x", recipe, splits, folder, device=torch.device("cpu"), report=report)
+        pipeline.run("x", recipe, splits, folder, device=torch.device("cpu"), report=report, **how)
     return folder
 
 
@@ -56,6 +58,38 @@ def test_at_the_end_the_folder_is_the_finished_network(splits, tmp_path):
     pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
     assert checkpoint.find(folder) == folder / "x.safetensors"
     assert "unfinished" not in checkpoint.load(folder).card["training"]
+
+
+def test_a_run_that_goes_on_after_its_end_is_opened_as_unfinished(splits, tmp_path):
+    recipe = replace(RECIPE, epochs=1, schedule="constant")
+    folder = tmp_path / "run"
+    pipeline.run("x", recipe, splits, folder, device=torch.device("cpu"))
+    assert checkpoint.find(folder) == folder / "x.safetensors"
+    longer = replace(recipe, epochs=4)
+    cut(longer, splits, folder, after=3, resume=True)
+    assert checkpoint.load(folder).card["training"]["epochs"] == 3
+    said = command_line.run("evaluate", "--checkpoint", folder, "--n", "20")
+    assert said.exit_code == 0 and "the training run is unfinished" in said.stderr
+    with pytest.raises(ValueError, match="is not finished"):
+        runs.named([], [str(folder)])
+    pipeline.run("x", longer, splits, folder, device=torch.device("cpu"), resume=True)
+    assert checkpoint.load(folder).card["training"]["epochs"] == 4
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["missing", "of another run"])
+def test_best_weights_that_are_not_those_of_the_run_are_refused(splits, tmp_path, other):
+    folder = cut(RECIPE, splits, tmp_path / "run", after=1)
+    best = folder / "best-1.safetensors"
+    if other:
+        cut(replace(RECIPE, seed=1), splits, tmp_path / "other", after=1)
+        shutil.copy(tmp_path / "other" / best.name, best)
+    else:
+        best.unlink()
+    said = "best-1.safetensors is missing or of another run: put back .* another folder"
+    with pytest.raises(ValueError, match=said):
+        pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    with pytest.raises(ValueError, match=said):
+        checkpoint.load(folder)
 
 
 def test_a_state_without_a_card_is_refused(splits, tmp_path):
