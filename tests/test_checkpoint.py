@@ -211,7 +211,7 @@ def test_what_cannot_be_built_anew_is_refused():
     assert checkpoint.presets(Foreign()) == (None,)
     changed = build_tiny()
     changed.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(ValueError, match="other weights than it has"):
+    with pytest.raises(ValueError, match="has weights of other names or shapes"):
         checkpoint.untrained_like(changed)
 
 
