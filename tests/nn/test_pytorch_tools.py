@@ -1,6 +1,7 @@
 """PyTorch's own tools work on our networks and on wrapped ones, or a sentence names the cure."""
 
 import copy
+import functools
 import io
 import pickle
 import warnings
@@ -10,10 +11,12 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
 
 import capsviz
 from capsviz.checkpoint import read_tensors
 from capsviz.data import Dataset
+from capsviz.nn import routing
 from tests.helpers.wrappable_capsnet import build
 
 SHAPE = (1, 28, 28)
@@ -147,3 +150,18 @@ def test_names_of_pruned_weights_are_refused_with_what_to_do(tmp_path):
     prune.l1_unstructured(network.conv1, "weight", 0.5)
     with pytest.raises(ValueError, match=r"permanent first .*prune.remove"):
         capsviz.save(network, tmp_path, DATA)
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_gradient_checkpointing_gives_the_same_gradients(name):
+    torch.manual_seed(0)
+    network = capsviz.CapsNet(SHAPE, 3, types=2, channels=8, hidden=(6, 7), routing=name)
+    whole = functools.partial(checkpoint, network, use_reentrant=False)
+    expected, found = (
+        torch.autograd.grad(
+            network.objective(forward(IMAGES), IMAGES, LABELS).loss, network.parameters()
+        )
+        for forward in (network, whole)
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)

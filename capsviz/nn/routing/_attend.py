@@ -108,10 +108,11 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad[:4]
-        fast = partial(_gradients, ctx, grad)
+        saved = ctx.saved_tensors  # once: gradient checkpointing frees them as they are read
+        fast = partial(_gradients, ctx, *saved, grad)
         literally = partial(_literally, how=ctx.how, detach=ctx.detach)
-        return *gradients_of(literally, fast, inputs, needed, (grad,)), None, None, None
+        found = gradients_of(literally, fast, saved[:4], ctx.needs_input_grad[:4], (grad,))
+        return *found, None, None, None
 
 
 def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
@@ -162,9 +163,10 @@ def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
     return dl
 
 
-def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(
+    ctx, u, weight, query, shift, couplings, spread, ds: Tensor
+) -> tuple[Tensor | None, ...]:
     """Return the gradients of u, W, q and b."""
-    u, weight, query, shift, couplings, spread = ctx.saved_tensors
     I, J, E, D = weight.shape
     B, ds = u.shape[2], ds.contiguous()
     w = weight.reshape(I, J * E, D)

@@ -199,10 +199,10 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        inputs, needed = ctx.saved_tensors[:6], ctx.needs_input_grad[2:]
+        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
         literally = partial(_literally, ctx.links, ctx.even)
-        fast = partial(_gradients, ctx.links, ctx.even, *ctx.saved_tensors, *grads)
-        return None, None, *gradients_of(literally, fast, inputs, needed, grads)
+        fast = partial(_gradients, ctx.links, ctx.even, *saved, *grads)
+        return None, None, *gradients_of(literally, fast, saved[:6], needed, grads)
 
 
 def _gradients(

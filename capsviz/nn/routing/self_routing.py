@@ -138,9 +138,9 @@ class _Chosen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad
-        fast = partial(_gradients, *ctx.saved_tensors, *grads)
-        return tuple(gradients_of(_literally, fast, inputs, needed, grads))
+        saved = ctx.saved_tensors
+        fast = partial(_gradients, *saved, *grads)
+        return tuple(gradients_of(_literally, fast, saved[:4], ctx.needs_input_grad, grads))
 
 
 def _gradients(u, weight, logits, a, couplings, dmass, dfirst) -> tuple[Tensor, ...]:
