@@ -124,7 +124,7 @@ class CapsuleLayer(nn.Module):
         Parameters
         ----------
         children     (B, count, D).
-        activations  (B, count) of the children; None: their lengths.
+        activations  (B, count) of the children, in [0, 1], not checked; None: their lengths.
         couplings    in place of its own, as its `route` takes them.
         """
         with without_autocast(children.device):

@@ -18,9 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from capsviz.discovery import unknown
+
 Objective = Literal["margin", "spread", "cross_entropy"]  # the file of a routing names its own
 OBJECTIVES = get_args(Objective)
 Metric = Literal["l1", "l2"]  # of a reconstruction
+METRICS = get_args(Metric)
 WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
 FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
 TINY = 1e-7  # added to activations whose logarithm is taken
@@ -93,12 +96,16 @@ def margin_loss(
     Parameters
     ----------
     lengths      (B, J) in [0, 1): the lengths themselves, not a softmax of them.
-    labels       (B,) class numbers, or (B, J) zeros and ones where several classes are present.
+    labels       (B,) class numbers, or (B, J) how much each class is present, from 0 to 1.
     present      m+, the length that a present class should exceed.
     absent       m-, the length that an absent class should stay below.
     down_weight  lambda, the weight of absent classes.
+
+    Raises
+    ------
+    ValueError  for labels of another shape, as in all losses here.
     """
-    target = _present(labels, lengths.shape[1]).to(lengths.dtype)
+    target = _present(labels, lengths)
     missed = target * (present - lengths).clamp_min(0).square()
     false = (1 - target) * (lengths - absent).clamp_min(0).square()
     return (missed + down_weight * false).sum(1)
@@ -108,24 +115,37 @@ def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -
     """Σ over absent classes of max(0, m - (a_t - a_j))² (Hinton, Sabour & Frosst 2018, eq. 3).
 
     The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done (the
-    authors count steps). Of several present classes the least active one counts.
+    authors count steps). Of several present classes the least active one counts. ValueError for
+    labels between 0 and 1, or progress that is not from 0 to 1.
     """
+    if not isinstance(progress, Tensor) and not 0 <= progress <= 1:  # a GPU would be waited for
+        raise ValueError(f"expected progress from 0 to 1, got {progress}")
     margin = FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * progress
-    present = _present(labels, activations.shape[1]).bool()
+    present = _present(labels, activations).bool()
+    if labels.is_floating_point() and not (labels == present).all():
+        raise ValueError("spread loss: expected labels of 0 and 1, got some between")
     target = activations.masked_fill(~present, 1).amin(1, keepdim=True)
     short = (margin - (target - activations)).clamp_min(0).square()
     return short.masked_fill(present, 0).sum(1)
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
-    """-ln of the true class's share of all activations; the mean over several, 0 of none."""
-    present = _present(labels, activations.shape[1]).bool()
+    """-ln of the true class's share of all activations; the mean over several, 0 of none.
+
+    Labels between 0 and 1 are weights of this mean (Szegedy et al. 2016, arXiv:1512.00567, eq. 3).
+    """
+    present = _present(labels, activations)
     shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
     return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)
 
 
 def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, **margin) -> Tensor:
-    """The loss of one of `OBJECTIVES` (B,); `margin` as `margin_loss` takes it."""
+    """The loss of one of `OBJECTIVES` (B,); `margin` as `margin_loss` takes it.
+
+    ValueError for another name.
+    """
+    if name not in OBJECTIVES:
+        raise ValueError(unknown("objective", name, [*OBJECTIVES]))
     if name == "margin":
         return margin_loss(activations, labels, **margin)
     if name == "spread":
@@ -133,9 +153,15 @@ def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, *
     return cross_entropy(activations, labels)
 
 
-def _present(labels: Tensor, classes: int) -> Tensor:
-    """Zeros and ones (B, J) of labels as `margin_loss` takes them."""
-    return multi_hot(labels, classes) if labels.dim() == 1 else labels
+def _present(labels: Tensor, activations: Tensor) -> Tensor:
+    """How much each class is present (B, J), of labels as `margin_loss` takes them."""
+    B, J = activations.shape
+    if labels.shape not in ((B,), (B, J)):
+        raise ValueError(
+            f"expected labels ({B},), class numbers, or ({B}, {J}), a number for each class, "
+            f"got {tuple(labels.shape)}"
+        )
+    return (multi_hot(labels, J) if labels.dim() == 1 else labels).to(activations.dtype)
 
 
 def reconstruction_loss(images: Tensor, reconstruction: Tensor, metric: str = "l2") -> Tensor:
@@ -143,13 +169,30 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor, metric: str = "l
 
     A sum, not a mean: the paper's weight of 0.0005 belongs to the sum. By "l1" it is of absolute
     differences; a decoder without batch norm can stay at the median, which is black in digits.
+    ValueError for unequal shapes, or another metric.
     """
+    if metric not in METRICS:
+        raise ValueError(unknown("metric", metric, [*METRICS]))
+    if images.shape != reconstruction.shape:
+        raise ValueError(
+            f"expected a reconstruction {tuple(images.shape)}, as the images, "
+            f"got {tuple(reconstruction.shape)}"
+        )
     apart = images - reconstruction
     return (apart.square() if metric == "l2" else apart.abs()).flatten(1).sum(1)
 
 
 def multi_hot(labels: Tensor, classes: int) -> Tensor:
-    """Class numbers (B,), or (B, K) of several in one image, -> zeros and ones (B, J)."""
+    """Class numbers (B,), or (B, K) of several in one image, K < J, -> zeros and ones (B, J).
+
+    ValueError for others, such as one-hot ones, which are of J columns.
+    """
+    several = labels.dim() == 2 and labels.shape[1] < classes
+    if labels.dtype != torch.int64 or not (several or labels.dim() == 1):
+        raise ValueError(
+            f"expected class numbers, int64 (B,), or (B, K) with K below {classes} classes, got "
+            f"{labels.dtype} {tuple(labels.shape)}: of one-hot labels give labels.argmax(1)"
+        )
     return one_hot(labels[:, None].flatten(1), classes).amax(1)
 
 

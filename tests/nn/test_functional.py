@@ -169,3 +169,50 @@ def test_cross_entropy_of_no_present_class_is_nothing():
     labels[2] = 0
     loss = functional.cross_entropy(torch.rand(4, 4), labels)
     assert loss[2] == 0 and (loss[[0, 1, 3]] > 0).all()
+
+
+LOSSES = [functional.margin_loss, functional.spread_loss, functional.cross_entropy]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("shape", [(4, 1), (1,), (3,), (1, 6), (4, 5)])
+def test_labels_of_another_shape_are_refused(loss, shape):
+    activations, _ = activations_and_labels()
+    with pytest.raises(ValueError, match=r"expected labels \(4,\).* or \(4, 6\).*, got \("):
+        loss(activations, torch.zeros(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize("loss", [functional.margin_loss, functional.cross_entropy])
+def test_labels_between_0_and_1_are_weights_of_classes(loss):
+    activations, labels = activations_and_labels()
+    hot = torch.nn.functional.one_hot(labels, 6).double()
+    soft = 0.7 * hot + 0.3 * hot.roll(1, 1)
+    expected = 0.7 * loss(activations, labels) + 0.3 * loss(activations, (labels + 1) % 6)
+    torch.testing.assert_close(loss(activations, soft), expected)
+
+
+def test_the_spread_loss_refuses_labels_between_0_and_1():
+    activations, labels = activations_and_labels()
+    smooth = 0.9 * torch.nn.functional.one_hot(labels, 6) + 0.1 / 6
+    with pytest.raises(ValueError, match="spread loss: expected labels of 0 and 1"):
+        functional.spread_loss(activations, smooth)
+
+
+@pytest.mark.parametrize("progress", [-0.1, 7, math.nan])
+def test_the_spread_loss_refuses_progress_outside_0_to_1(progress):
+    with pytest.raises(ValueError, match=f"expected progress from 0 to 1, got {progress}"):
+        functional.spread_loss(*activations_and_labels(), progress=progress)
+
+
+def test_names_of_losses_that_are_not_there_are_refused():
+    images = torch.rand(2, 1, 3, 3)
+    with pytest.raises(ValueError, match="unknown metric 'L2', expected one of: l1, l2"):
+        functional.reconstruction_loss(images, images, "L2")
+    with pytest.raises(ValueError, match=r"unknown objective 'Margin'.*did you mean 'margin'"):
+        functional.objective("Margin", *activations_and_labels())
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 6), (5, 1, 6, 6), (5, 108), (1, 3, 6, 6)])
+def test_a_reconstruction_of_another_shape_than_the_images_is_refused(shape):
+    with pytest.raises(ValueError, match=r"expected a reconstruction \(5, 3, 6, 6\).*, got \("):
+        functional.reconstruction_loss(torch.rand(5, 3, 6, 6), torch.rand(shape))

@@ -8,8 +8,9 @@ A file offers `build(image_shape, classes, **options) -> Module`. The module tak
                                          -> Objective, what training minimises
 and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing.network`).
 
-The labels of `objective` are (B,), or (B, K) where each image shows K things; `images` are what is
-to be reconstructed: the images themselves, or (B, K, C, H, W), each thing alone.
+The labels of `objective` are class numbers (B,), or (B, K) where each image shows K things, fewer
+than there are classes; `images` are what is to be reconstructed: the images themselves, or
+(B, K, C, H, W), each thing alone.
 `reconstruction_factor` multiplies the weight of the reconstruction, which may thus be annealed;
 `progress` is the share of training that is done. Both may be left out of the signature.
 A network may say `training_bytes(batch)`, the memory of a training step, so that a batch that does

@@ -181,8 +181,8 @@ class ClassPoses(Network):
         """The routing's loss plus weighted reconstruction loss, decoded from the true class.
 
         Parameters are those of every network (`capsviz.nn.models`). Each of K things in an image is
-        decoded from its own class, and their losses are averaged. ValueError if there is not one
-        image to reconstruct for each label.
+        decoded from its own class, and their losses are averaged. ValueError for labels that are
+        not class numbers, or if there is not one image to reconstruct for each of them.
         """
         c = self.settings
         margin = functional.objective(
@@ -259,12 +259,13 @@ class Classifier(Network):
         """Cross entropy; the margin loss of the probabilities beside it, for comparison.
 
         For K classes in each image, labels (B, K), the target of the cross entropy is 1/K for
-        each, and the margin loss cannot come to zero, as probabilities sum to one.
+        each, and the margin loss cannot come to zero, as probabilities sum to one. ValueError for
+        labels that are not class numbers.
         """
+        margin = margin_loss(output.lengths.detach(), multi_hot(labels, output.lengths.shape[1]))
         target = labels
         if labels.dim() == 2:
             target = one_hot(labels, output.logits.shape[1]).to(output.logits.dtype).mean(1)
-        margin = margin_loss(output.lengths.detach(), multi_hot(labels, output.lengths.shape[1]))
         return Objective(cross_entropy(output.logits, target), margin)
 
 

@@ -18,8 +18,9 @@ it, replace its own in every iteration, while logits are still recorded; one tha
 list of them, too, None where it couples by itself. ValueError for shapes that do not fit, inputs
 that are missing, and fewer than one iteration.
 The signatures of `route` and `fused` say what else a routing needs: `iterations` (without it there
-is one pass), `activations` (B, I) of the children in [0, 1], `children` (B, I, D) themselves, its
-`parameters`, and the options `bias`, `detach` and `leaky`.
+is one pass), `activations` (B, I) of the children in [0, 1], which is not checked (a GPU would be
+waited for), `children` (B, I, D) themselves, its `parameters`, and the options `bias`, `detach` and
+`leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS = "batch_norm" asks
 for batch norm of the class capsules (`nn.capsule_layer`). PECULIAR = {"sums": why} says that

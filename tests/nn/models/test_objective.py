@@ -84,6 +84,18 @@ def test_other_than_one_image_for_each_label_is_refused(shape, labels, tiny_imag
         model.objective(model(tiny_images), torch.rand(shape), labels)
 
 
+ONE_HOT = nn.functional.one_hot(LABELS, 3)
+
+
+@pytest.mark.parametrize("labels", [ONE_HOT, ONE_HOT.float(), LABELS.float(), LABELS[:, None, None]])
+@pytest.mark.parametrize("name", ["capsnet", "resnet"])
+def test_labels_that_are_not_class_numbers_are_refused(name, labels, tiny_images):
+    options = {"reconstruction_weight": 0.0} if name == "capsnet" else {}
+    model = models.build(name, (1, 21, 19), 3, **options).eval()
+    with pytest.raises(ValueError, match=r"expected class numbers, int64 \(B,\).*below 3 classes"):
+        model.objective(model(tiny_images), tiny_images, labels)
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_classifiers_share_the_probability_among_the_classes_of_an_image(name, generator):
     torch.manual_seed(0)
