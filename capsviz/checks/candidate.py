@@ -298,6 +298,14 @@ class Loss:
                 return f"other lengths of image {k + 1} of {IMAGES}"
         return None
 
+    def shift(self) -> int | None:
+        """Return how far off the labels are: 1 if the loss asks for the class after; None: not."""
+        lengths = self._lengths(0.95, 0.05)
+        ends = ((0.95, 0.05), (0.05, 0.95), (0.05, 0.05), (0.95, 0.95))
+        least = min(self.at(*each) for each in ends)
+        costs = {by: self._with(self._replaceable, lengths.roll(by, 1)) for by in (1, -1)}
+        return next((by for by, cost in costs.items() if cost < least - CLOSE * abs(least)), None)
+
     def margin(self) -> float | None:
         """Return the coefficient of the true class in a squared margin loss; None for others."""
         rest = self.at(0.95, 0.05)

@@ -6,7 +6,13 @@ import pytest
 import torch
 from helpers import planted_bugs as planted
 from helpers.planted_bugs import CLASSES, SHAPE
-from torch.nn.functional import cross_entropy, multi_margin_loss, one_hot
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    multi_margin_loss,
+    one_hot,
+    smooth_l1_loss,
+)
 
 from capsviz import checks
 from capsviz.nn.functional import margin_loss
@@ -66,6 +72,30 @@ MARGIN = [  # what is judged by `wrong_margin_loss`
     (NEITHER, "SKIPPED", "does not follow the lengths"),
     (lambda out, x, y: planted.loss(out, x, out[0].argmax(1)), "FAIL", "other labels change"),
     (lambda out, x, y: margin_loss(out[0][:1], y[:1]).mean(), "FAIL", "lengths of image 2 of 4"),
+    (lambda out, x, y: planted.loss(out, x, y + 1), "FAIL", "class label +1"),
+    (lambda out, x, y: planted.loss(out, x, (y - 1) % CLASSES), "FAIL", "class label -1"),
+]
+
+
+def drawn_by(distance):
+    """A margin loss, and a reconstruction loss by another distance of pixels."""
+
+    def loss(output, images, labels):
+        far = distance(output[1], images).flatten(1).sum(1).mean()
+        return margin_loss(output[0], labels).mean() + 5e-4 * far
+
+    return loss
+
+
+DRAWN = [  # what is judged by `wrong_reconstruction_weight`
+    (drawn_by(lambda drawn, x: (drawn - x).square()), "PASS", "weighs 0.0005 "),
+    (drawn_by(lambda drawn, x: (drawn - x).abs()), "WARN", "not by a square"),
+    (drawn_by(partial(smooth_l1_loss, reduction="none")), "WARN", "not by a square"),
+    (
+        drawn_by(partial(binary_cross_entropy_with_logits, reduction="none")),
+        "WARN",
+        "not by a square",
+    ),
 ]
 SOFTMAX = [
     (scaled_cross_entropy, "FAIL", ""),
@@ -83,6 +113,7 @@ TRAINED = [
 @pytest.mark.parametrize(
     ("check", "loss", "status", "said"),
     [("wrong_margin_loss", *one) for one in MARGIN]
+    + [("wrong_reconstruction_weight", *one) for one in DRAWN]
     + [("softmax_in_loss", *one) for one in SOFTMAX]
     + [("untrained_weights", *one) for one in TRAINED],
 )

@@ -400,6 +400,9 @@ def with_label(network, x):
     return network(x, functional.one_hot(torch.zeros(len(x), dtype=torch.long), J).float())
 
 
+WITHOUT_LABEL = capsviz.wrap(planted.LabelTaken(), SHAPE, CLASSES, call=lambda net, x: net(x))
+
+
 def told_apart(self, v, labels):
     """A softmax of long and short lengths for a mask."""
     return planted.Correct.drawn(self, v, (300 * v.norm(dim=2)).softmax(1))
@@ -434,12 +437,18 @@ SAID = [  # network, facts, check, its status, and what it says
     (nn.DataParallel(planted.LabelTaken()), {}, "label_leak", "FAIL", "'labels'"),
     (planted.LabelTaken(), {"call": with_label}, "label_leak", "SKIPPED", "call="),
     (planted.LabelTaken(), {"call": lambda net, x: net(x)}, "label_leak", "PASS", "no labels"),
+    (WITHOUT_LABEL, {}, "label_leak", "PASS", "no labels"),
     (planted.Correct(), {"decode": decoded_from_all}, "decoder_without_class", "FAIL", "all of"),
     (SoftMask(), {}, "decoder_without_class", "WARN", "all but the predicted class change the"),
     (Few(), {}, "squashed_votes", "PASS", "votes grow 100 times"),
     (planted.SigmoidScores(), {"new": planted.SigmoidScores()}, "saturation", "PASS", ""),
     (planted.Correct(), {"iterations": 4}, "wrong_iterations", "FAIL", "3 iterations made, 4"),
 ]
+
+
+def test_a_label_that_can_be_given_is_answered_on_the_command_line_too():
+    one = examined(planted.LabelTaken()).verdict("label_leak")
+    assert one.status == "FAIL" and "capsviz.wrap(" in one.fix  # as `WITHOUT_LABEL`, which passes
 
 
 @pytest.mark.parametrize(("network", "facts", "check", "status", "words"), SAID)

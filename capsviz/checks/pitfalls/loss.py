@@ -20,7 +20,8 @@ STRAIGHT = 1e-4  # of a step of a loss, or of its root
 ROUNDING = 1e-5  # of a loss in float32
 # lengths of the true class, and of the others, on the costly side of the margins
 PRESENT, ABSENT = (0.2, 0.4, 0.6), (0.9, 0.75, 0.6)
-STEP, LITTLE, AS_WRITTEN = 0.1, 5e-5, (5e-4, 1e-2)
+STEP, FAR = 0.1, 10.0  # only the curvature of a square is the same at both
+LITTLE, AS_WRITTEN = 5e-5, (5e-4, 1e-2)
 IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
@@ -54,8 +55,13 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
     """Change the lengths in the output, one class at a time."""
     at = candidate.loss.at
     rest = at(0.95, 0.05)
-    if at(0.05, 0.95) == rest:
+    if at(0.05, 0.95) == rest == at(0.5, 0.5):
         raise SkippedError("the loss does not follow the lengths in the output")
+    if (by := candidate.loss.shift()) is not None:
+        return fails(
+            f"labels are shifted: the loss is least for a long capsule of class label {by:+d}",
+            shift=by,
+        )
     if (ignored := candidate.loss.ignored()) is not None:
         return fails(f"{ignored} change nothing in the loss", change=0.0)
     for present, absent in ((0.05, 0.95), (0.05, 0.05), (0.95, 0.95)):
@@ -121,15 +127,18 @@ def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     """Measure the curvature of the loss in the targets: 5e-4 a pixel, or the authors' 0.01."""
     candidate.caller.require_images()
     loss = candidate.loss
-    images = loss.images
+    images, pixels = loss.images, loss.images[0].numel()
     below, at, above = (loss.of(loss.output, images + k * STEP) for k in (-1, 0, 1))
-    pixels = images[0].numel()
     curve = (above - 2 * at + below) / (2 * pixels * STEP**2)
+    far = sum(loss.of(loss.output, images + k * FAR) - at for k in (-1, 1)) / (2 * pixels * FAR**2)
     slope = abs(above - below) / pixels
-    if abs(curve) < 1e-12:
-        if slope < 1e-12:
-            raise SkippedError("the loss does not depend on the images: it has no reconstruction")
-        return warns(f"the loss changes with the targets by {slope:.2g} a pixel, not by a square")
+    if max(abs(curve), abs(far), slope) < 1e-12:
+        raise SkippedError("the loss does not depend on the images: it has no reconstruction")
+    if abs(curve) < 1e-12 or abs(far - curve) > 0.2 * abs(far):
+        return warns(
+            f"the loss changes with the targets by {slope:.2g} a pixel, not by a square",
+            slope=slope,
+        )
     margin = loss.margin()
     weight = curve if margin is None else curve / margin
     numbers = {"weight": weight, "mean_of_pixels_would_be": 5e-4 / pixels}

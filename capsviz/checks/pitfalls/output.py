@@ -145,7 +145,8 @@ def label_leak(candidate: Candidate) -> Judgement:
         if unknown := [*unknown, *(str(p) for p in others if p.kind in ANY)]:
             raise SkippedError(
                 f"it can be given {', '.join(unknown)}, too, which may be labels: name them "
-                "'labels', or give call= as it is called at test"
+                "'labels', or give call= as it is called at test (on the command line to "
+                "capsviz.wrap, in the function of --network)"
             )
         return passes("it takes images alone")
     needed = labels.default is labels.empty

@@ -85,9 +85,10 @@ def test_other_than_one_image_for_each_label_is_refused(shape, labels, tiny_imag
 
 
 ONE_HOT = nn.functional.one_hot(LABELS, 3)
+NO_NUMBERS = [ONE_HOT, ONE_HOT.float(), LABELS.float(), LABELS[:, None, None]]
 
 
-@pytest.mark.parametrize("labels", [ONE_HOT, ONE_HOT.float(), LABELS.float(), LABELS[:, None, None]])
+@pytest.mark.parametrize("labels", NO_NUMBERS)
 @pytest.mark.parametrize("name", ["capsnet", "resnet"])
 def test_labels_that_are_not_class_numbers_are_refused(name, labels, tiny_images):
     options = {"reconstruction_weight": 0.0} if name == "capsnet" else {}
