@@ -54,6 +54,7 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
 
 def student_means(values: np.ndarray) -> Estimate:
     """Means of values (N, K) with Student's intervals, their differences paired to the first."""
+    values = np.asarray(values, float)
     change = Estimate(*mean_interval(values - values[:, :1]), len(values))
     return Estimate(*mean_interval(values), len(values), change)
 
@@ -94,12 +95,11 @@ def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Est
     ------
     ValueError  if fewer than 2 images have a variant.
     """
-    n, whole, drawn = int((of > 0).sum()), float(of.sum()), counts @ of.astype(np.float64)
+    right, of = np.asarray(right, float), np.asarray(of, float)
+    n, whole, drawn = int((of > 0).sum()), float(of.sum()), counts @ of
     require_two(n)
     drawn[drawn == 0] = np.nan  # a resample without any variant
-    compared = of_resamples(
-        right.sum(1) / whole, counts @ right.T.astype(np.float64) / drawn[:, None]
-    )
+    compared = of_resamples(right.sum(1) / whole, counts @ right.T / drawn[:, None])
     assert compared.difference is not None
     for k, one in enumerate(right):
         p = float(compared.value[k])
@@ -135,10 +135,17 @@ def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
 
     `first` and `other` (N,) say which images each classifies correctly; the images that only one
     does are a binomial sample.
+    ValueError for unequal lengths, or values other than 0 and 1.
     """
     from scipy.stats import binomtest  # takes half a second to import
 
-    first, other = np.asarray(first, bool), np.asarray(other, bool)
+    first, other = np.asarray(first), np.asarray(other)
+    if first.shape != other.shape or not np.isin([first, other], (0, 1)).all():
+        raise ValueError(
+            "expected 0 or 1, of the same images for both networks, got "
+            f"{first.shape} and {other.shape} with values {np.union1d(first, other)[:5].tolist()}"
+        )
+    first, other = first.astype(bool), other.astype(bool)
     gained, lost = int((other & ~first).sum()), int((first & ~other).sum())
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 

@@ -87,10 +87,13 @@ def auroc_resampled(
 ) -> np.ndarray:
     """AUROC (RESAMPLES, S) of S scores on bootstrap resamples, the same ones for every score.
 
-    With `paired`, suspect image i was made from clean image i, and is drawn together with it.
+    With `paired`, suspect image i was made from clean image i, and is drawn together with it:
+    ValueError for unequal numbers.
     """
     draws = np.random.default_rng(seed)
     n, m = clean.shape[-1], suspect.shape[-1]
+    if paired and n != m:
+        raise ValueError(f"expected a suspect image of each of {n} clean ones, got {m}")
     step = max(1, RANKED // (len(clean) * (n + m)))
     areas = []
     for start in range(0, RESAMPLES, step):

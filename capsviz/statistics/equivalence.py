@@ -78,8 +78,14 @@ def paired(
     margin         largest difference that does not matter, above 0, in the unit of the values.
     resolution     step of the values, for example one image: the s.d. is taken to be at least this,
                    since a few pairs may differ by the same number by chance.
+
+    Raises
+    ------
+    ValueError  for fewer than 3 pairs, or unequal numbers of values.
     """
     first, second = np.asarray(first, float), np.asarray(second, float)
+    if first.shape != second.shape:
+        raise ValueError(f"expected values of the same seeds, got {first.shape}, {second.shape}")
     if len(first) < FEWEST:
         raise ValueError(f"expected at least {FEWEST} pairs of runs, got {len(first)}")
     apart = (first - second).round(12)  # 0.9957 - 0.9962 and 0.9952 - 0.9957 are the same

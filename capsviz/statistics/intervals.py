@@ -19,6 +19,7 @@ def wilson(right: float, n: float) -> tuple[float, float]:
         raise ValueError(f"an interval needs at least 1 image, got {n}")
     if not 0 <= right <= n:
         raise ValueError(f"expected from 0 to {n} successes among {n}, got {right}")
+    right, n = float(right), float(n)  # NumPy's integers would overflow
     p = right / n
     centre = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
@@ -102,6 +103,7 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
     ------
     ValueError  for n below 2, or counts that do not fit n.
     """
+    gained, lost, n = int(gained), int(lost), int(n)
     require_two(n)
     if min(gained, lost) < 0 or gained + lost > n:
         raise ValueError(f"expected counts from 0, at most {n} in all, got {gained} and {lost}")

@@ -143,3 +143,25 @@ def test_holm_is_as_published():
     found = comparison.holm(np.array([0.03, 0.005, 0.6, 0.02]))
     assert found == pytest.approx([0.06, 0.02, 0.6, 0.06])
     assert comparison.holm(np.array([0.9, 0.8])).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [([1], [1, 0, 1]), ([1, 0], [1, 0, 1]), ([np.nan, 0], [0, 0]), ([3], [1])]
+)
+def test_mcnemar_refuses_other_images_and_what_is_neither_right_nor_wrong(first, other):
+    with pytest.raises(ValueError, match="expected 0 or 1, of the same images for both networks"):
+        comparison.mcnemar(first, other)
+
+
+def test_small_unsigned_integers_are_subtracted_as_numbers(counts):
+    generator = np.random.default_rng(1)
+    values = generator.integers(0, 4, (3, N)).astype(np.uint8)
+    for small, whole in (
+        (comparison.student_means(values.T), comparison.student_means(values.T.astype(float))),
+        (
+            comparison.compare_shares(values, np.full(N, 3, np.uint8), counts),
+            comparison.compare_shares(values.astype(float), np.full(N, 3.0), counts),
+        ),
+    ):
+        np.testing.assert_array_equal(small.difference.value, whole.difference.value)
+        np.testing.assert_array_equal(small.difference.ci95, whole.difference.ci95)

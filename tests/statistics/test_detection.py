@@ -70,3 +70,9 @@ def test_a_limit_that_is_not_known_is_not_crossed():
     assert detection.Limits(length=0.5).crossed(0.4, None) == ["length"]
     assert detection.Limits(0.5, 4.0).crossed(0.5, 4.0) == []
     assert detection.Limits(0.5, 4.0).crossed(0.4, 4.1) == ["length", "distance"]
+
+
+def test_pairs_of_unequal_numbers_are_refused():
+    clean, suspect = np.zeros((1, 3)), np.ones((1, 4))
+    with pytest.raises(ValueError, match="expected a suspect image of each of 3 clean ones, got 4"):
+        detection.told_apart(clean, suspect, paired=True)

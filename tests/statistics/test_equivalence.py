@@ -67,3 +67,8 @@ def test_verdicts():
     small = paired(run, run - [0.02, 0.021, 0.019], 0.05)
     assert small.verdict == equivalence.EQUIVALENT and small.p_different < 0.05
     assert paired(run, run - 0.1, 0.05, resolution=0.01).difference.high > 0.1
+
+
+def test_unequal_numbers_of_values_are_refused():
+    with pytest.raises(ValueError, match=r"expected values of the same seeds, got \(4,\), \(1,\)"):
+        paired([0.9, 0.91, 0.92, 0.9], [0.89], 0.02)

@@ -88,3 +88,12 @@ def test_counts_that_are_none_of_n_are_refused(counts):
     gained = counts[0]
     with pytest.raises(ValueError, match="expected counts from 0, at most 4 in all"):
         paired_interval(gained, 0, 4)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32])
+def test_small_integers_of_numpy_do_not_overflow(kind):
+    lost, gained, n = 10, 100, min(np.iinfo(kind).max, 60_000)
+    assert wilson(kind(gained), kind(n)) == wilson(gained, int(n))
+    assert paired_interval(kind(lost), kind(gained), kind(n)) == paired_interval(
+        lost, gained, int(n)
+    )
