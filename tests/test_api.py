@@ -45,6 +45,9 @@ def test_a_map_lies_over_its_image_in_one_line():
     assert coloured.norm.vmax == 2 == -coloured.norm.vmin
     with pytest.raises(ValueError, match=r"expected an image \(C, H, W\) and a map"):
         capsviz.overlay(image[None], values)
+    for pixels, said in ((image.byte(), "float images"), (255 * image, r"in \[0, 1\], got .* 255")):
+        with pytest.raises(ValueError, match=f"expected .*{said}"):
+            capsviz.overlay(pixels, values)
 
 
 def test_a_network_is_made_by_its_class_as_by_its_name():

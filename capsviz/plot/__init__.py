@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 from torch import Tensor
 
+from capsviz.nn.images import check_images
 from capsviz.results.maps import outline
 from capsviz.results.panels import picture
 from capsviz.tracing import Trace
@@ -181,14 +182,17 @@ def overlay(
 
     Raises
     ------
-    ValueError  for an image or a map with other axes.
+    ValueError  for an image or a map with other axes, and images that `capsviz.trace` refuses:
+                uint8, or values beyond 0 to 1.
     """
-    pixels, values = np.asarray(image, np.float32), np.asarray(values)
+    pixels, values = np.ascontiguousarray(image), np.asarray(values)
     if pixels.ndim != 3 or values.ndim != 2:
         raise ValueError(
             f"expected an image (C, H, W) and a map (rows, columns), got {pixels.shape} and "
             f"{values.shape}: take one image and one class"
         )
+    check_images(torch.from_numpy(pixels)[None])
+    pixels = pixels.astype(np.float32)
     axes, (_, height, width) = _or_new(axes), pixels.shape
     axes.set_facecolor("white")  # as paper, whatever the style
     axes.imshow(picture(pixels), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)

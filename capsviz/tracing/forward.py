@@ -157,7 +157,7 @@ class _Pass:
             left, right, bottom, top = extent(self.model, self.layer)
             place = left, right, bottom, top
         return Trace(
-            images=images.detach().cpu(),
+            images=_copied(images),
             grid=self.able.grids[self.layer],
             pose_shape=self.able.pose_shape or flat,
             links=values.get("links", self.able.links),
@@ -291,7 +291,12 @@ def _recalled(
     left_out = {name: None for name in PARTS if name not in parts}
     alone = "last" in required or ("last" in parts and traced.activations is None)
     last = traced.lengths if alone else None
-    return replace(traced, **left_out | {"last": last, "images": images.detach().cpu()})
+    return replace(traced, **left_out | {"last": last, "images": _copied(images)})
+
+
+def _copied(images: Tensor) -> Tensor:
+    """Return images of a trace's own, which no later writing to the given ones changes."""
+    return images.detach().to("cpu", copy=True)
 
 
 def _digest(images: Tensor) -> tuple:

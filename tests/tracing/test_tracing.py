@@ -191,3 +191,11 @@ def test_a_trace_is_shown_by_the_shapes_of_its_parts(network, tiny_images):
     text = repr(trace(network, tiny_images[:2], keep=("couplings",)))
     assert text.startswith("Trace(images=(2, 1, 21, 19), ") and "couplings=(" in text
     assert "tensor" not in text and "votes" not in text
+
+
+def test_a_trace_has_its_own_images(tiny, tiny_images):
+    with tracing.remember():
+        for given in (tiny_images.clone(), tiny_images.clone()):  # the second trace is recalled
+            own = trace(tiny, given).images
+            given.zero_()
+            assert torch.equal(own, tiny_images)
