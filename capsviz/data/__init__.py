@@ -48,10 +48,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     classes (K,).
 
     `Dataset(images, labels)` takes arrays, tensors and lists: images (N, H, W), (N, C, H, W) or
-    (N, H, W, C), whole numbers from 0 to 255, fractions from 0 to 1, or bool; labels that are
-    numbers of any type, names, (N, 1) or one-hot. `Dataset(dataset)` takes a torch Dataset of
-    (image, label). ValueError for others. With `inputs`, float32 (N, ...) of a network that takes
-    no images are kept as they are, and `dataset[i]` is one of them.
+    (N, H, W, C), whole numbers from 0 to 255, or from 0 to 1 in all: fractions, bool, masks; labels
+    that are numbers of any type, names, (N, 1) or one-hot. A uint8 tensor (N, C, H, W) is kept as
+    it is. `Dataset(dataset)` takes a torch Dataset of (image, label). ValueError for others. With
+    `inputs`, float32 (N, ...) of a network that takes no images are kept as they are, and
+    `dataset[i]` is one of them.
     """
 
     images: Tensor  # (N, C, H, W) uint8, or `inputs`: (N, ...) float32

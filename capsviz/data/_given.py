@@ -28,8 +28,9 @@ def pixels(given) -> Tensor:
     """Return images as uint8 (N, C, H, W).
 
     They are arrays, tensors or lists, (N, H, W), (N, C, H, W), (N, H, W, C) with 1, 3 or 4 colours
-    or H equal to W but not to C, or squares (N, H * W); bool, whole numbers from 0 to 255, or
-    fractions from 0 to 1. ValueError for anything else.
+    or H equal to W but not to C, or squares (N, H * W); whole numbers from 0 to 255, or from 0 to 1
+    in all: fractions, bool, masks. A uint8 tensor (N, C, H, W), as `Dataset` holds it, is kept as
+    it is. ValueError for anything else.
     """
     if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.dim() == 4:
         array = given
@@ -74,12 +75,13 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
         raise ValueError("labels must be whole numbers or names, got fractions or NaN")
     named = array.dtype.kind not in "biuf"
     array = array.astype(str) if named else array.astype(np.int64)
-    if isinstance(classes, int):
+    if isinstance(classes, int | np.integer):
         classes = range(classes)
     if classes is None or named:
         occurring, places = np.unique(array, return_inverse=True)
         texts = [str(one) for one in occurring.tolist()]
-        known = sorted(texts, key=natural) if classes is None else list(map(str, classes))
+        ordered = sorted(texts, key=natural) if named else texts  # -1 before 1
+        known = ordered if classes is None else list(map(str, classes))
         if classes is not None and (unknown := sorted(set(texts) - set(known))):
             raise ValueError(f"unknown class {', '.join(unknown[:3])}, expected {known[:10]}")
         array = np.array([known.index(text) for text in texts], np.int64)[places]
@@ -116,15 +118,14 @@ def _array(given, what: str) -> np.ndarray:
 
 def _bytes(array: np.ndarray) -> np.ndarray:
     """Return grey values as uint8; ValueError for values beyond 0 to 255 or 0 to 1."""
-    if array.dtype in (np.uint8, bool) or array.size == 0:
-        return np.ascontiguousarray(array, np.uint8) * np.uint8(255 if array.dtype == bool else 1)
-    low, high = array.min(), array.max()
-    fractions = array.dtype.kind == "f"
-    if fractions and 0 <= low <= high <= 1:
-        return np.rint(array * array.dtype.type(255)).astype(np.uint8)
-    if 0 <= low <= high <= 255 and (not fractions or (array == np.rint(array)).all()):
+    if array.size == 0:
         return array.astype(np.uint8)
-    advice = "scale them, or name their largest value by --range"
+    low, high = array.min(), array.max()
+    if 0 <= low <= high <= 1:
+        return np.rint(array * np.uint8(255)).astype(np.uint8, order="C")
+    if 0 <= low <= high <= 255 and (array.dtype.kind != "f" or (array == np.rint(array)).all()):
+        return array.astype(np.uint8, order="C")
+    advice = "divide them by their largest possible value (on the command line --range)"
     if low < 0:
         advice = "undo the normalisation, or add what brings the lowest to 0"
     raise ValueError(

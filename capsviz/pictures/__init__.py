@@ -71,6 +71,7 @@ def open_image(
     ------
     ValueError  for files that are not pictures, too small, too large or empty pictures, and a
                 network without a known image shape.
+    TypeError   for an array.
     """
     own = Frame((1, 28, 28)) if model is None else frame(model)
     return prepare(path, own, invert).image

@@ -171,7 +171,8 @@ def _stored(file: ImageFile.ImageFile) -> str:
 def too_dark(brightest: int, largest: float = 0) -> str | None:
     """Return one line if the brightest pixel of a set, of 255, lies far below its range.
 
-    It advises the `largest` value of arrays as the range; for 0 that of 16-bit files.
+    It advises the `largest` value of arrays as the range; for 0 that of 16-bit files, or to scale
+    those that no range is for: pictures of 8 bits, and tensors given to `Dataset`.
     """
     if not 0 < brightest < DARK:
         return None
@@ -180,7 +181,10 @@ def too_dark(brightest: int, largest: float = 0) -> str | None:
         return f"{line}--range {largest:g}, the largest of these arrays"
     least = (brightest - 0.5) / 255 * 65535
     bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
-    return f"{line}--range {2**bits - 1} for {bits}-bit data in 16-bit files"
+    return (
+        f"{line}--range {2**bits - 1} for {bits}-bit data in 16-bit files; others multiply by "
+        f"255 / {brightest} yourself"
+    )
 
 
 def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:
@@ -197,8 +201,10 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
     top      the largest value of grey pictures of more than 8 bits; 0: as `alike` says.
 
     ValueError for files that are not pictures, too few or too many pixels, signed values, and
-    larger ones than `top`.
+    larger ones than `top`; TypeError for arrays.
     """
+    if not (isinstance(path, str | os.PathLike) or hasattr(path, "read")):
+        raise TypeError(f"expected the path of a picture file, got {type(path).__name__}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -94,9 +94,18 @@ def evaluate(
 
     Raises
     ------
-    ValueError      for another image shape, or number of classes, than the network's.
+    ValueError      for no images, another image shape or number of classes than the network's, or
+                    its classes in another order.
     NotFiniteError  for infinite or NaN lengths or reconstruction errors.
     """
+    if len(dataset) == 0:
+        raise ValueError(f"{dataset.name} {dataset.split} holds no images: nothing to evaluate")
+    known = abilities(model).class_names
+    if dataset.in_order(known).classes != dataset.classes:
+        raise ValueError(
+            f"the classes of {dataset.name} are those of the network in another order: evaluate "
+            "dataset.in_order(network.card['dataset']['classes'])"
+        )
     answers, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
     device = next(model.parameters()).device

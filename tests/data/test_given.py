@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from capsviz import Dataset
+from capsviz.data import check
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 3, 6, 7), np.uint8)
 LABELS = np.arange(12) % 3
@@ -78,6 +79,19 @@ def test_classes_are_the_labels_that_occur_in_natural_order_or_those_that_are_na
     assert part.classes == ("x2", "x9", "x10") and part.labels[:3].tolist() == [2, 1, 0]
     assert Dataset(PIXELS, LABELS > 0).classes == ("0", "1")
     assert Dataset(PIXELS, LABELS, 5).classes == ("0", "1", "2", "3", "4")
+    assert Dataset(PIXELS, LABELS, np.int64(5)).classes == ("0", "1", "2", "3", "4")
+    signed = Dataset(PIXELS, np.where(LABELS > 0, 1, -1))
+    assert signed.classes == ("-1", "1") and signed.labels.tolist() == (LABELS > 0).tolist()
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.int64, np.float16, np.float64])
+def test_masks_are_black_and_white_in_numbers_of_any_type(kind):
+    masks = PIXELS > 100
+    part = Dataset(masks.astype(kind), LABELS)
+    assert np.array_equal(part.images, 255 * masks)
+    dark = Dataset(torch.from_numpy(masks).byte(), LABELS)  # kept: a part may be dark
+    (line,) = (one for one in check({"train": dark}) if "brighter" in one)
+    assert dark.images.max() == 1 and line.endswith("multiply by 255 / 1 yourself")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,17 @@ def test_classes_that_do_not_fit_are_refused(part):
         evaluate(build_tiny(), four)
 
 
+def test_classes_in_another_order_and_no_images_are_refused(part):
+    model = build_tiny()
+    model.card = {"dataset": {"classes": ["c", "b", "a"]}}
+    with pytest.raises(ValueError, match=r"in another order: evaluate dataset\.in_order\("):
+        evaluate(model, part)
+    model_order = evaluate(model, part.in_order(model.card["dataset"]["classes"]))
+    assert sum(map(sum, model_order.confusion)) == 30
+    with pytest.raises(ValueError, match="random test holds no images"):
+        evaluate(build_tiny(), part.take(slice(0)))
+
+
 @pytest.fixture
 def pairs(generator):
     """40 images of two of three things, not all of whose classes are predicted."""
