@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers.fixtures import build_tiny
 
-from capsviz import checkpoint, discovery, files, provenance
+from capsviz import CapsNet, checkpoint, discovery, files, provenance
 from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
 from capsviz.training.train import start_from
@@ -44,6 +44,19 @@ def test_half_precision_storage_is_loaded_as_float32(tmp_path, tiny_images):
         assert torch.allclose(
             model(tiny_images).lengths, build_tiny()(tiny_images).lengths, atol=1e-2
         )
+
+
+def test_loading_changes_no_random_state_and_follows_no_default_type(tmp_path):
+    checkpoint.load("digits").save_pretrained(tmp_path)
+    before = torch.random.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = checkpoint.load("digits")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    CapsNet.from_pretrained(tmp_path)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])

@@ -26,6 +26,7 @@ from capsviz.checkpoint.untrained import presets as presets
 from capsviz.checkpoint.untrained import untrained_like as untrained_like
 from capsviz.files import write_bytes, write_text
 from capsviz.nn import models
+from capsviz.nn.computation import seeded
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 FORMAT = 1  # of cards
@@ -244,7 +245,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(f"{unlike}: its SHA-256 is that of other weights")
     try:
-        model = models.of_config(card["model"]["name"], card["model"]["config"])
+        with seeded(0):  # no random state outside changes
+            model = models.of_config(card["model"]["name"], card["model"]["config"]).float()
         model.load_state_dict(
             {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
         )

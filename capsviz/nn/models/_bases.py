@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer, by_round
-from capsviz.nn.computation import channels_last
+from capsviz.nn.computation import channels_last, seeded
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
@@ -100,7 +100,8 @@ class Network(nn.Module):
                 raise ValueError(f"{folder} has no {file}: found {there}; pickles are not opened")
         try:
             about = json.loads((folder / CONFIG).read_text("utf-8"))
-            model = models.of_config(about["name"], about["config"])
+            with seeded(0):  # no random state outside changes
+                model = models.of_config(about["name"], about["config"])
             if isinstance(model, cls):
                 load_model(model, str(folder / WEIGHTS))
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
