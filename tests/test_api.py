@@ -75,7 +75,7 @@ def test_a_picture_is_opened_for_a_network(tmp_path):
     assert capsviz.trace(model, image).lengths.shape == (1, 10)
     with pytest.raises(ValueError, match="there is no file"):
         capsviz.open_image(tmp_path / "two.png")
-    with pytest.raises(TypeError, match="expected the path of a picture file, got ndarray$"):
+    with pytest.raises(TypeError, match="expected the path of a picture file, got ndarray"):
         capsviz.open_image(pixels)
     with pytest.raises(ValueError, match=r"Linear does not say .* capsviz\.wrap"):
         capsviz.open_image(tmp_path / "one.png", torch.nn.Linear(2, 2))

@@ -128,6 +128,7 @@ def decode_single(model, decoders, image, label=None, *, classes, capsules=6, le
     for k, i in enumerate(chosen):
         single[k, :, i] = shares[:, None] * scaled[0, i]
     decoded = decode(decoders["routed"], single.flatten(0, 1))
+    sse = reconstruction_loss(image.expand_as(decoded), decoded)
     whole = decode(decoders["routed"], scaled)
     types, where, fields = positions(model, chosen.numpy())
     return Result(
@@ -138,7 +139,7 @@ def decode_single(model, decoders, image, label=None, *, classes, capsules=6, le
         couplings=traced.couplings[0, chosen].numpy(),
         shares=shares.numpy(),
         pictures=to_uint8(decoded).reshape(len(chosen), levels, *image.shape[1:]),
-        sse=reconstruction_loss(image, decoded).numpy().reshape(len(chosen), levels),
+        sse=sse.numpy().reshape(len(chosen), levels),
         whole=to_uint8(whole[0]),
         whole_sse=float(reconstruction_loss(image, whole)),
         children=scaled.shape[1],

@@ -111,7 +111,7 @@ def margin_loss(
     return (missed + down_weight * false).sum(1)
 
 
-def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -> Tensor:
+def spread_loss(activations: Tensor, labels: Tensor, *, progress: float | Tensor = 1.0) -> Tensor:
     """Σ over absent classes of max(0, m - (a_t - a_j))² (Hinton, Sabour & Frosst 2018, eq. 3).
 
     The margin m grows from 0.2 to 0.9 with `progress`, the share of training that is done (the
