@@ -3,15 +3,22 @@
 import json
 import os
 
+import click
 import numpy as np
 import pytest
 from helpers.command_line import refused, run
 
+from capsviz.cli import main, naming
 from capsviz.results import read_result
 
 WORDS = ("digits-uniform", "--n", "8", "--format", "png")
 DIGITS = np.pad(np.full((30, 4, 4), 200, np.uint8), ((0, 0), (2, 2), (2, 2)))
 OWN = "import capsviz\n\n\ndef build():\n    return capsviz.load('digits-uniform')\n"
+
+
+def identity(command, words):
+    group = click.Context(main)
+    return naming.identity(main.get_command(group, command).make_context(command, [*words], group))
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +45,28 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
     assert {path.suffix for path in folder.glob("robustness-*")} == {".md", ".tex", ".png"}
 
 
-def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["affine", "figures"])
+def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     np.savez(tmp_path / "x.npz", images=DIGITS, labels=np.arange(30) % 10)
-    words = ("--network", "mine.py:build", "--dataset", "npz", "--data-dir", "x.npz", *WORDS[1:])
-    for command in ("robustness", "figures"):
-        out = (command, *words, *("--only", "rotate") * (command == "figures"), "--output", command)
-        assert run(*out).exit_code == 0 and "kept" in run(*out).stderr
-        for path in (tmp_path / "mine.py", tmp_path / "x.npz"):
-            os.utime(path, (1, 1))
-            done = run(*out)
-            assert done.exit_code == 2 and "add --force" in done.stderr
-            assert "kept" not in run(*out, "--force").stderr and "kept" in run(*out).stderr
-            path.touch()
-            run(*out, "--force")
+    words = ["--network", "mine.py:build", "--dataset", "npz", "--data-dir", "x.npz"]
+    known = identity(command, words)
+    assert identity(command, words) == known
+    for name in ("mine.py", "x.npz"):
+        os.utime(tmp_path / name, (1, 1))
+        assert identity(command, words) != known
+        known = identity(command, words)
+
+
+def test_a_figure_set_of_a_network_that_changed_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    words = ("figures", "--network", "mine.py:build", "--dataset", "digits", "--only", "rotate")
+    assert run(*words, "--n", 4, "--output", "x").exit_code == 0
+    assert "rotate: kept" in run(*words, "--n", 4, "--output", "x").stderr
+    (tmp_path / "mine.py").write_text(OWN.replace("-uniform", ""))
+    refused(run(*words, "--n", 4, "--output", "x"), "network files differ", "add --force")
 
 
 def test_your_own_network_has_a_row_and_a_slip_is_one_line(tmp_path, monkeypatch):

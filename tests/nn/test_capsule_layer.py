@@ -128,7 +128,7 @@ def test_coordinates_are_added_to_votes_and_move_em_poses_alone():
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
         ({"iterations": 0}, "at least 1, got 0"),
         ({"final_temperature": 1.0}, "'dynamic' has no option 'final_temperature'"),
-        ({"kernel": 5}, "fits into 4 x 5 places"),
+        ({"kernel": 5}, "fits into 4 x 5 positions"),
         ({"coordinates": True, "parent_pose": (1,)}, "two entries of a pose"),
     ],
 )

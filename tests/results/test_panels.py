@@ -46,7 +46,7 @@ def test_every_panel_is_drawn_into_axes_of_another_figure_and_has_its_own_captio
 def test_panels_stand_in_the_order_that_is_asked_for(routing):
     figure = results.draw("routing", routing, panel=["agreement", "accuracy"])
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[:2] == ["vote agreement", "accuracy"]
+    assert titles[:2] == ["vote agreement\nweighted by $c_{ij}$", "accuracy"]
 
 
 def test_wrong_panels_are_refused_with_those_that_there_are(routing):

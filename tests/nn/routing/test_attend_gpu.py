@@ -72,7 +72,7 @@ def test_where_triton_does_not_run_blocks_are_taken_and_a_warning_says_so():
     from capsviz.nn.routing import _attend
 
     _attend._built.cache_clear()
-    with pytest.warns(UserWarning, match="longer than it could: Triton does not run here"):
+    with pytest.warns(UserWarning, match="slower than it could be: Triton does not run here"):
         assert _attend._built(torch.device("cpu")) is None  # here it is not interpreted
     assert _attend._built(torch.device("cpu")) is None  # and is told once
     _attend._built.cache_clear()
