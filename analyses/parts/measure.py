@@ -30,7 +30,7 @@ DRAWS = 3  # sets of random directions, over which a control is averaged
 def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
     """Exchange upper left with lower right, upper right with lower left."""
     top, left = images.shape[2] // 2, images.shape[3] // 2
-    result = torch.zeros_like(images)
+    result = images.clone()  # an odd middle stays
     upper, lower, before, after = slice(top), slice(-top, None), slice(left), slice(-left, None)
     for rows, others in ((upper, lower), (lower, upper)):
         result[:, :, rows, before] = images[:, :, others, after]

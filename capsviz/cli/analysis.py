@@ -6,6 +6,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 
 import shutil
 import typing
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,9 @@ def command_of(name: str) -> click.Command:
         inner = options.number(text)(inner)
     command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
     command.params[:0] = [_click_option(one) for one in _merged(analyses)]
+    counts = Counter(flag for one in command.params for flag in {one.name, *one.opts})
+    if twice := [flag for flag, count in counts.items() if count > 1]:
+        raise ValueError(f"{name}: all commands have {twice[-1]}: call this option otherwise")
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
 

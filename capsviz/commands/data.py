@@ -61,7 +61,10 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
 
 
 def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str, Path | None]:
-    """Return data set and place that SOURCE stands for; ValueError for neither."""
+    """Return data set and place that SOURCE stands for.
+
+    ValueError for neither, and for an option that names another.
+    """
     from capsviz import data
     from capsviz.discovery import unknown
     from capsviz.pictures.opening import absent, folders
@@ -71,14 +74,21 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
         if name not in data.available():
             known = unknown("data set", source, data.available())
             raise ValueError(f"{known}, or a folder or file; {source} {absent(source)}")
+        if dataset is not None:
+            raise ValueError(f"{source} and --dataset exclude each other: drop one")
         return name, data_dir
+    if data_dir is not None:
+        raise ValueError(f"{source} and --data-dir exclude each other: drop one")
     inside = [] if place.is_dir() and folders(place) else [place, *place.glob("*")]
     arrays = any(path.suffix.lower()[1:] in data.FILES for path in inside)
     return dataset or ("arrays" if arrays else "folder"), place
 
 
 def export(splits, path: Path, chosen) -> str:
-    """Write all splits as arrays, with the `truth` of a data set that has one; return a line."""
+    """Write all splits and class names as arrays; return a line.
+
+    Parts and `truth` of a data set that has them are among the arrays.
+    """
     import numpy as np
 
     from capsviz import data
@@ -87,8 +97,10 @@ def export(splits, path: Path, chosen) -> str:
     for split, part in splits.items():
         truth = getattr(data.module_of(part.loader), "truth", None)
         known = {"images": part.images, "labels": part.labels}
+        known |= {} if part.parts is None else {"parts": part.parts}
         known |= truth(split, **chosen) if truth else {}
         arrays |= {f"{split}_{name}": values.numpy() for name, values in known.items()}
+        arrays["classes"] = np.array(part.classes)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
     return f"wrote {path}: {', '.join(arrays)}"

@@ -31,7 +31,7 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
     "--part", "parts", multiple=True, type=click.Choice(PARTS), default=("lengths", "poses"),
     show_default=True, help="Outputs, named as the parts of a trace; may be given several times.",
 )  # fmt: skip
-@options.path_option("--output", folder=False, help="File or folder. [default: runs/export/NAME]")
+@options.path_option("--output", help="File or folder. [default: runs/export/NAME]")
 @writing.force
 def command(inputs, kind, parts, output, force):
     """Export one network, and compare the file with it."""
@@ -39,8 +39,12 @@ def command(inputs, kind, parts, output, force):
 
     from capsviz.experiments import export
 
+    if not KINDS[kind] and options.typed("parts"):
+        raise ValueError(f"--part is for onnx and torch: --to {kind} writes all of the network")
     opened = options.open_inputs(inputs, shown=False)
     path = output or Path("runs/export") / f"{opened.name}{KINDS[kind]}"
+    if KINDS[kind] and path.is_dir():
+        raise ValueError(f"'{path}' is a folder: name a file")
     naming.refuse_file(path, force=force)
     if kind == "folder":
         export.to_folder(opened.model, opened.source, path)

@@ -304,6 +304,8 @@ def check_options(name: str, options: Mapping) -> None:
             raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}: {known}")
         if isinstance(usual[option], bool | int | float | str):
             validation.check(f"{option} of the data set '{name}'", value, type(usual[option]))
+    if shared := usual.keys() & {"pad_px", "crop_px"}:
+        raise ValueError(f"all data sets have {shared.pop()}: '{name}' needs another name for it")
     missing = [o for o in usual if usual[o] is inspect.Parameter.empty and o not in options]
     if missing:
         raise ValueError(f"the data set '{name}' needs a value for {', '.join(missing)}")

@@ -156,7 +156,7 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     head = [cell.strip().strip('"') for cell in line.split(mark)]
     if len(head) < 2:
         raise ValueError("one column")
-    texts = [k for k, cell in enumerate(head) if not cell.replace(".", "", 1).isdigit()]
+    texts = [k for k, cell in enumerate(head) if not _is_number(cell)]
     known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
     unnamed = [k for k in texts if not head[k]]
     counted = [cell for cell in head if cell] in _counts(len(head) - len(unnamed))
@@ -176,6 +176,14 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
         table = np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how)
     usual = "labels" if known else f"labels, column {column + 1} of {len(head)}"
     return {"images": table, labels or usual: own}
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _counts(n: int) -> list[list[str]]:

@@ -163,8 +163,8 @@ def write(
             else:
                 torch.export.save(program, made)
         except Exception as error:  # torch raises what it likes
-            first = str(error).strip().partition("\n")[0]
-            raise ValueError(f"this network cannot be exported: {first}") from error
+            text = " ".join(str(error).split())
+            raise ValueError(f"this network cannot be exported: {text:.400}") from error
         found = _onnx(made, inputs) if onnx else torch.export.load(made).module()(*inputs)
         made.replace(path)
     if found is None:
@@ -192,7 +192,12 @@ def to_folder(model: Any, source: str, path: Path) -> None:
     `source` is the network's checkpoint, as `capsviz.checkpoint.find` takes it. ValueError for a
     network that is none of capsviz.
     """
-    weights = checkpoint.find(source)
+    try:
+        weights = checkpoint.find(source)
+    except ValueError as error:
+        raise ValueError(
+            f"a folder is written of networks that capsviz trained or saved: {error}"
+        ) from error
     card = checkpoint.read_card(weights)
     path.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, path / "model.safetensors")

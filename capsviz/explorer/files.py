@@ -69,7 +69,11 @@ def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measur
 
 
 def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz perturb`: the pose of a class, each dimension changed in turn."""
+    """Measure `capsviz perturb`: the pose of a class, each dimension changed in turn.
+
+    ValueError for changed routing.
+    """
+    _require_as_trained(settings)
     capsule = panels.find(networks, sample.image, settings).capsule
     result = perturb.change_each(
         networks.model,
@@ -81,9 +85,21 @@ def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
 
 
 def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz rotate`: the original image, at the angles that the command has."""
+    """Measure `capsviz rotate`: the original image, at the angles that the command has.
+
+    ValueError for changed routing.
+    """
+    _require_as_trained(settings)
     model, image, label = networks.model, sample.image, sample.label
     return rotate.Rotate().measure(model, image, label, classes=networks.dataset.classes), {}
+
+
+def _require_as_trained(settings: Settings) -> None:
+    if settings.how != look.AS_TRAINED:
+        raise ValueError(
+            f"{settings.how.words}: this figure shows the network as trained; choose that, or the "
+            'figure "view", which shows what is changed'
+        )
 
 
 FIGURES = {  # by the names of their analyses

@@ -101,6 +101,8 @@ def prepare(
     size = (height, width)
     if channels not in (1, 3):
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
+    if channels == 3 and (invert == "yes" or centre):
+        raise ValueError("invert and centre are for networks of grey images: leave them out")
     of_folders = frame.folders and not (centre and channels == 1)
     longest = None if of_folders else LONGEST
     pixels = load(path, longest, alike=of_folders, top=frame.top)

@@ -145,7 +145,7 @@ class Bare(nn.Module):
         """
         recipe = self.recipe
         require_shape(images, recipe.image_shape)
-        if len(images) < recipe.smallest:
+        if images.shape[0] < recipe.smallest:
             images = torch.cat([images] * recipe.smallest)[: recipe.smallest]
         mode = TapPass(self.network, taps, **more)
         return recipe.run(mode, images), mode
@@ -251,7 +251,7 @@ class Wrapped(Bare):
             return own.look(
                 images, keep=keep, couplings=couplings, iterations=iterations, children=children
             )
-        known, count = self.inferred, max(len(images), self.recipe.smallest)
+        known, count = self.inferred, max(images.shape[0], self.recipe.smallest)
         names = {"primary" if part == "children" else part for part in keep}
         if "reconstruction" in names or known.scores is None:
             names.add("poses")
@@ -287,7 +287,7 @@ class Wrapped(Bare):
         else:
             traced["lengths"] = traced["poses"][-1].norm(dim=-1)
         traced = {
-            part: value[:, : len(images)] if part in PER_ITERATION else value[: len(images)]
+            part: value[:, : images.shape[0]] if part in PER_ITERATION else value[: images.shape[0]]
             for part, value in traced.items()
         }
         if "reconstruction" in names and known.decode is not None:
@@ -327,7 +327,7 @@ class Wrapped(Bare):
         for part, values in readings.items():
             if not values:
                 continue
-            values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
+            values = [v.expand(count, *v.shape[1:]) for v in values]
             whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else values[-1]
             if order is not None and part != "poses":
                 axis = 2 if part in PER_ITERATION else 1

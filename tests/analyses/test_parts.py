@@ -70,8 +70,10 @@ def test_quarters_are_exchanged_crosswise():
     found = measure.quarters_exchanged(image, None, None)[0][0, 0]
     expected = [[10, 11, 8, 9], [14, 15, 12, 13], [2, 3, 0, 1], [6, 7, 4, 5]]
     assert found.tolist() == expected
-    odd = measure.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0][0, 0]
-    assert (odd[2] == 0).all() and (odd[:, 2] == 0).all() and odd.sum() == 16
+    image = torch.arange(25.0).view(1, 1, 5, 5)
+    odd = measure.quarters_exchanged(image, None, None)[0][0, 0]
+    assert (odd[2] == image[0, 0, 2]).all() and (odd[:, 2] == image[0, 0, :, 2]).all()
+    assert odd[0].tolist() == [18, 19, 2, 15, 16] and odd.sum() == image.sum()
 
 
 def test_halves_are_those_of_the_partners(labelled, generator):

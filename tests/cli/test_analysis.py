@@ -159,6 +159,13 @@ def test_a_parameter_that_nothing_gives_a_value_for_is_named(bright, tmp_path):
     assert done.exit_code == 2 and "takes 'weather', which is neither given nor" in done.stderr
 
 
+def test_an_option_that_all_commands_have_is_refused(bright, tmp_path):
+    path = tmp_path / "plugins/analyses/dull.py"
+    path.write_text(MODULE.replace('"--from"', '"--seed"'))
+    done = run("dull", *SMALL)
+    assert done.exit_code == 2 and "dull: all commands have --seed" in done.stderr
+
+
 def test_options_are_read_from_the_signature(bright):
     one, many = analysis.of("bright")
     assert one.given == ("image", "picture") and many.given == ("networks", "images")

@@ -123,6 +123,15 @@ def test_a_table_may_lack_a_header_and_name_its_classes(tmp_path):
     assert part.classes == ("ant", "cat") and len(part) == 21 and part.image_shape == (1, 8, 8)
 
 
+@pytest.mark.parametrize("form", ["%.18e", "%.4g", "-%g"])
+def test_numbers_of_a_table_without_names_may_be_written_in_any_way(tmp_path, form):
+    sign = -1 if form[0] == "-" else 1
+    columns = np.column_stack([IMAGES.reshape(30, 64) / 2550, LABELS * sign])
+    np.savetxt(tmp_path / "x.csv", columns, delimiter=",", fmt=["%.8e"] * 64 + [form])
+    parts = [data.load("csv", s, tmp_path / "x.csv", labels="last") for s in data.SPLITS]
+    assert sum(map(len, parts)) == 30 and len(parts[0].classes) == len(set(LABELS.tolist()))
+
+
 def write_table(place, header, columns, mark=","):
     rows = [header, *np.column_stack(columns).tolist()]
     place.write_text("\n".join(mark.join(map(str, row)) for row in rows if row) + "\n")

@@ -118,10 +118,16 @@ def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):
     assert "digits test: 360 images (1, 28, 28) of 10 classes (0 36, " in run("digits").output
     said = run("digits", "--data-option", "blok")
     assert said.exit_code == 2 and "takes no blok, got None: expected block or" in said.stderr
-    np.savez(tmp_path / "x.npz", images=np.eye(9)[[np.arange(9)] * 30], labels=np.arange(30) % 2)
+    names = np.array(["ant", "bee"])
+    images = np.eye(9)[[np.arange(9)] * 30]
+    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(30) % 2, classes=names)
+    for words in (("digits", "--dataset", "mnist"), (tmp_path / "x.npz", "--data-dir", tmp_path)):
+        command_line.refused(run(*words), "exclude each other: drop one")
+    assert run(tmp_path / "x.npz", "--export", tmp_path / "y.npz").exit_code == 0
+    assert "(ant 10, bee 10)" in run(tmp_path / "y.npz").output
     lines = run(tmp_path / "x.npz").output.splitlines()
     assert lines[0] == "array images: (30, 9, 9) float64, 0 to 1"
-    assert "of 2 classes (0 10, 1 10)" in lines[2]
+    assert "of 2 classes (ant 10, bee 10)" in run(tmp_path / "x.npz").output
 
 
 @pytest.mark.parametrize(

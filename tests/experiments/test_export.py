@@ -4,6 +4,8 @@ import json
 
 import pytest
 import torch
+from helpers import command_line
+from helpers import public_layouts as zoo
 
 import capsviz
 from capsviz import CapsNet, Dataset
@@ -23,9 +25,25 @@ def build(name="dynamic", **options):
         return models.build("capsnet", (1, 28, 28), 10, **options).eval()
 
 
-@pytest.mark.parametrize("name", ["em", "self_routing"])
+class AnyBatch(zoo.Base):
+    """Its code names no batch size, as `torch.export` needs it."""
+
+    def forward(self, x):
+        u = self.conv(x).unflatten(1, (zoo.TYPES, zoo.D)).movedim(2, -1).flatten(1, 3)
+        votes = torch.einsum("ijed,bid->bije", self.W, zoo.squash(u))
+        b = torch.zeros_like(votes[..., 0])
+        for _ in range(2):
+            v = zoo.squash(torch.einsum("bij,bije->bje", b.softmax(2), votes))
+            b = b + torch.einsum("bije,bje->bij", votes, v)
+        return v.norm(dim=2)
+
+
+@pytest.mark.parametrize("name", ["em", "self_routing", "wrapped"])
 def test_a_program_is_the_network_for_other_batch_sizes(name, images, tmp_path):
-    network, names = build(name), ("lengths", "couplings", "poses")
+    network, names = None, ("lengths", "couplings", "poses")
+    if name == "wrapped":
+        network, images = capsviz.wrap(AnyBatch(), zoo.SHAPE, 3), images[:, :, :12, :10]
+    network = network or build(name)
     assert export.to_file(network, images, names, tmp_path / "a.pt2", onnx=False) <= 1e-5
     program = torch.export.load(tmp_path / "a.pt2").module()
     trace = capsviz.trace(network, images[:1], keep=names)
@@ -89,6 +107,24 @@ def test_the_images_of_a_run_are_not_needed(command, tmp_path, bare):
     done = bare(*command, "--checkpoint", "run")
     assert done.exit_code == 0 and not done.stderr, done.output
     assert "on 16 random images" in done.stdout or command == ["check"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "words"),
+    [
+        ("folder", ["--part", "votes"], "--part is for onnx and torch"),
+        ("steps", ["--part", "votes"], "--part is for onnx and torch"),
+        ("torch", ["--output", ".", "--force"], "'.' is a folder: name a file"),
+        ("folder", ["--network", "own.py:build"], "networks that capsviz trained or saved"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused_in_a_line(kind, more, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = "import capsviz\ndef build():\n    return capsviz.load('digits')\n"
+    (tmp_path / "own.py").write_text(own)
+    named = more if "--network" in more else ["--checkpoint", "digits", *more]
+    done = command_line.run("export", "--to", kind, *named)
+    assert done.exit_code == 2 and words in done.stderr, done.stderr
 
 
 def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):

@@ -328,6 +328,9 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
     assert ".gif" in endings
     with pytest.raises(ValueError, match="replaced couplings, too"):
         files.save("routing", opened, sample, chosen(routing="couplings uniform"))
+    for kind in ("perturb", "rotate"):
+        with pytest.raises(ValueError, match="this figure shows the network as trained"):
+            files.save(kind, opened, sample, chosen(routing="couplings uniform"))
 
 
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")

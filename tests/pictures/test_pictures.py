@@ -184,6 +184,9 @@ def test_a_grey_one_is_inverted_or_centred_where_that_is_named(folder):
     assert frame.folders and not frame.centred and frame.top == 4095
     with pytest.raises(ValueError, match="inversion"):
         capsviz.open_image(file, model, invert="perhaps")
+    colour = network(data.load("folder", "test", folder, image_channels=3))
+    with pytest.raises(ValueError, match="are for networks of grey images"):
+        capsviz.open_image(file, colour, invert="yes")
 
 
 @pytest.mark.parametrize("ink", [120, 135])
