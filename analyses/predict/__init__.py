@@ -217,7 +217,7 @@ def command(
         failed(f"no picture in '{name}'")
     records, drawn, done, brightest = [], [], 0, 0
     if as_csv:
-        pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
+        pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", score)]
         tqdm.write(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
     for reading in prediction.of_files(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,

@@ -53,10 +53,11 @@ def intact(
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # readers raise anything for damaged files
+        if isinstance(error, FileNotFoundError):
+            raise FileNotFoundError(f"{where} is missing or lacks a file: {error}") from error
         text = " ".join(str(error).split())
-        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
         what = f"{where} cannot be read ({type(error).__name__}: {text:.200})"
-        raise kind(f"{what}: {advice}") from error
+        raise ValueError(f"{what}: {advice}") from error
 
 
 def matrix(path: Path) -> np.ndarray:

@@ -96,6 +96,8 @@ def test_a_network_without_capsules_is_flagged_by_its_probability_or_says_once_w
     for record in json.loads(run("photos", "--checkpoint", "mnist-resnet", "--json").stdout):
         assert record["reconstruction_sse"] is None
         assert record["unlike_training_data"] == (record["lengths"][0] < limit)
+    header = run("photos", "--checkpoint", "mnist-resnet", "--csv").stdout.splitlines()[0]
+    assert header.startswith("file,class_1,probability_1,class_2,probability_2,")
     for path in discovery.folder("capsviz.trained").glob("mnist-resnet.*"):
         shutil.copy(path, tmp_path)
     card = json.loads((tmp_path / "mnist-resnet.json").read_text())
