@@ -109,7 +109,8 @@ class Caller:
         """Raise SkippedError if the checks of a slow network have taken their time."""
         if time.thread_time() > self.end:
             raise SkippedError(
-                f"the network is slow, and {SECONDS} s of computing are over: make it by only="
+                f"the network is slow, and {SECONDS} s of computing are over: make this check "
+                "alone, by only="
             )
 
     def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:

@@ -185,7 +185,7 @@ def _compared(candidate: Candidate) -> Judgement:
     if min(curves) <= ROUNDING * abs(rest):
         raise SkippedError("the loss does not compare images with this output by squares")
     along = (at(1, 0) + at(0, 1) - rest - at(1, 1)) / (curves[0] * curves[1]) ** 0.5
-    message = f"the loss compares {along:.0%} of the pixels with their own of the image"
+    message = f"the loss compares {along:.0%} of the pixels with those at the same position"
     return (passes if along > 0.9 else fails)(message, own=along)
 
 
@@ -203,7 +203,7 @@ def _followed(candidate: Candidate) -> Judgement:
     if float(learned.double().mean()) < 0.05:
         raise SkippedError("reconstructions do not follow the images: the decoder is not trained")
     own = float((follows.diagonal() / best)[learned].mean())
-    message = f"pixels follow their own of the image {own:.0%} as much as the one they follow most"
+    message = f"pixels follow the image's at their position {own:.0%} as much as any other"
     return (passes if own > 0.3 else fails)(message, own=own)
 
 
