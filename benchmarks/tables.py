@@ -40,7 +40,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
 
 HEAD = (  # networks and columns of the leaderboard that the README shows
-    ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic-10-epochs",
+    ("mnist", "mnist-attention", "mnist-resnet-fp32", "mnist-slim-dynamic-10-epochs",
      "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
     ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
 )  # fmt: skip
