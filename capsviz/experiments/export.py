@@ -190,7 +190,7 @@ def to_folder(model: Any, source: str, path: Path) -> None:
     """Write model.safetensors with its card, config.json and README.md into a folder.
 
     `source` is the network's checkpoint, as `capsviz.checkpoint.find` takes it. ValueError for a
-    network that is none of capsviz.
+    network that is none of capsviz, and for an unfinished run.
     """
     try:
         weights = checkpoint.find(source)
@@ -198,6 +198,8 @@ def to_folder(model: Any, source: str, path: Path) -> None:
         raise ValueError(
             f"a folder is written of networks that capsviz trained or saved: {error}"
         ) from error
+    if weights.name == checkpoint.STATE:
+        raise ValueError(f"'{source}' is unfinished: end it by `capsviz train ... --resume` first")
     card = checkpoint.read_card(weights)
     path.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, path / "model.safetensors")

@@ -51,6 +51,10 @@ def test_commands_take_the_folder_of_a_run_before_its_end(blank, splits, tmp_pat
     assert "the training run is unfinished" in said.stderr
     words = ["routing", "--checkpoint", str(folder), "--format", "png", "--output", str(tmp_path)]
     assert command_line.run(*words).exit_code == 0
+    words = ["export", "--checkpoint", str(folder), "--to", "folder", "--output"]
+    done = command_line.run(*words, tmp_path / "hub")
+    assert done.exit_code == 2 and "is unfinished: end it by" in done.stderr
+    assert not (tmp_path / "hub").exists()
 
 
 def test_at_the_end_the_folder_is_the_finished_network(splits, tmp_path):
