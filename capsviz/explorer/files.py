@@ -85,13 +85,16 @@ def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
 
 
 def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz rotate`: the original image, at the angles that the command has.
+    """Measure `capsviz rotate`: the image that is shown, at the angles that the command has.
 
     ValueError for changed routing.
     """
     _require_as_trained(settings)
-    model, image, label = networks.model, sample.image, sample.label
-    return rotate.Rotate().measure(model, image, label, classes=networks.dataset.classes), {}
+    image = warped(sample.image, settings.warp)
+    result = rotate.Rotate().measure(
+        networks.model, image, sample.label, classes=networks.dataset.classes
+    )
+    return result, settings.warp._asdict()
 
 
 def _require_as_trained(settings: Settings) -> None:

@@ -326,6 +326,10 @@ def test_a_pose_and_a_full_circle_are_drawn_by_their_commands(tmp_path, monkeypa
     result, _, _, endings = saved("rotate", opened, sample, chosen())
     np.testing.assert_array_equal(result.angles_deg, np.arange(0, 361, 4))  # as the command
     assert ".gif" in endings
+    turned, about, *_ = saved("rotate", opened, sample, chosen(angle=8))
+    assert about["options"]["angle_deg"] == 8
+    np.testing.assert_allclose(turned.lengths[0], result.lengths[2], atol=0.05)
+    assert abs(turned.lengths[0] - result.lengths[0]).max() > 0.001
     with pytest.raises(ValueError, match="replaced couplings, too"):
         files.save("routing", opened, sample, chosen(routing="couplings uniform"))
     for kind in ("perturb", "rotate"):
