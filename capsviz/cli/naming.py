@@ -139,7 +139,7 @@ def files(context: click.Context) -> dict[str, str]:
     if (data := context.params.get("data_dir")) is not None:
         found["data files"] += [data, *data.rglob("*")]
     for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
-        code, _, _ = text.rpartition(":")
+        code = text.rpartition(":")[0]
         for place in [Path(code).parent] if code.endswith(".py") else map(Path, glob.glob(text)):
             inside = place.iterdir() if place.is_dir() else [place]
             found["network files"] += [one for one in inside if one.suffix in CODE_AND_WEIGHTS]

@@ -134,8 +134,7 @@ def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
     """p-value of McNemar's exact two-sided test (1947): are two networks right equally often?
 
     `first` and `other` (N,) say which images each classifies correctly; the images that only one
-    does are a binomial sample.
-    ValueError for unequal lengths, or values other than 0 and 1.
+    does are a binomial sample. ValueError for unequal lengths, or values other than 0 and 1.
     """
     from scipy.stats import binomtest  # takes half a second to import
 

@@ -62,7 +62,7 @@ def moments(images: np.ndarray) -> Moments:
 
 
 def on_dark(images: np.ndarray) -> bool:
-    """Whether images (N, C, H, W) are show light things on a dark background, by their borders."""
+    """Whether images (N, C, H, W) show light things on a dark background, by their borders."""
     grey = np.asarray(images, dtype=float).mean(1)
     border = np.concatenate([grey[:, [0, -1]].reshape(len(grey), -1),
                              grey[:, 1:-1, [0, -1]].reshape(len(grey), -1)], 1)  # fmt: skip
