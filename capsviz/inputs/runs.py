@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from capsviz import checkpoint as checkpoints
 from capsviz.inputs.opening import Inputs, check_fit
 from capsviz.nn import models
-from capsviz.nn.computation import seeded
 from capsviz.training.recipe import terms as recipe_terms
 
 
@@ -42,15 +43,11 @@ def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
     A row is of one seed, of those that all recipes have. Recipes without two common seeds, but with
     as many runs, are taken in the order of their seeds. Raises as `named`.
     """
-    recipes: list[list[str]] = []
+    recipes: dict[str, list[str]] = {}
     for runs in map(_finished, patterns):
-        same = [one for one in recipes if _terms_of(one[0]) == _terms_of(runs[0])]
-        if same:
-            same[0].extend(runs)
-        else:
-            recipes.append(runs)
+        recipes.setdefault(recipe_of(runs[0], _card(runs[0])), []).extend(runs)
     by_seed = []
-    for runs in recipes:
+    for runs in recipes.values():
         seeds = seeds_of(_card(run) for run in _checked(runs, patterns))
         by_seed.append(dict(sorted(zip(seeds, runs, strict=True))))
     common = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)] if by_seed else []
@@ -66,11 +63,6 @@ def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _card(run: str) -> dict:
     return checkpoints.read_card(checkpoints.find(run))
-
-
-def _terms_of(run: str) -> dict:
-    card = _card(run)
-    return _terms(card) if card.get("recipe") else {"recipe of": run}
 
 
 def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
@@ -121,14 +113,8 @@ def _finished(pattern: str) -> list[str]:
 def check(cards: Mapping[str, Mapping]) -> None:
     """ValueError if cards, by run, are not of one recipe with different seeds: what differs."""
     runs = list(cards)
-    for run, card in cards.items():
-        if not card.get("recipe") or "training" not in card:
-            raise ValueError(
-                f"the card of '{run}' names no recipe: it is not that of a training run"
-            )
-    first = _terms(cards[runs[0]])
-    for run in runs[1:]:
-        other = _terms(cards[run])
+    first, *others = (_terms(run, card) for run, card in cards.items())
+    for run, other in zip(runs[1:], others, strict=True):
         apart = [
             f"{name} {other.get(name)!s:.40}, not {first.get(name)!s:.40}"
             for name in {**first, **other}
@@ -136,8 +122,8 @@ def check(cards: Mapping[str, Mapping]) -> None:
         ]
         if apart:
             raise ValueError(
-                f"'{run}' is not of the recipe of '{runs[0]}': {'; '.join(apart)}. Compare "
-                "different networks by capsviz compare, sweep or affine"
+                f"'{run}' is not of the recipe of '{runs[0]}': {'; '.join(apart)}. Name each "
+                "recipe by itself: capsviz compare, sweep and affine compare several"
             )
     seeds = seeds_of(cards.values())
     for seed in seeds:
@@ -151,13 +137,20 @@ def seeds_of(cards) -> list[int]:
     return [card["recipe"].get("seed", 0) for card in cards]
 
 
-def _terms(card: Mapping) -> dict:
-    """What must be the same: data set, network and recipe, their tables spelled out.
+def recipe_of(run: str, card: Mapping) -> str:
+    """Return the recipe of a run as text, equal for runs of one recipe; raises as `check`."""
+    return json.dumps(_terms(run, card), sort_keys=True)
 
-    A card that is older than a setting has its default.
+
+def _terms(run: str, card: Mapping) -> dict:
+    """Return what must be the same: data set, network and recipe, their tables spelled out.
+
+    A card that is older than a setting has its default. ValueError for a card without a recipe.
     """
+    if not card.get("recipe") or "training" not in card:
+        raise ValueError(f"the card of '{run}' names no recipe: it is not that of a training run")
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
-    with seeded(0):  # no random state outside changes
+    with torch.device("meta"):  # its settings are enough
         model = models.of_config(card["model"]["name"], card["model"]["config"])
     config = json.loads(json.dumps(model.config))
     for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), config):

@@ -1,7 +1,6 @@
 """Training runs of two recipes, paired by seed: read their accuracies, and say what they show."""
 
 import glob
-import json
 from collections.abc import Iterable, Sequence
 from os.path import commonprefix
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz import checkpoint
-from capsviz.inputs.runs import matching
+from capsviz.inputs.runs import check, matching, recipe_of
 from capsviz.results.leaderboard.sources import RUNS, Network, network, of_runs
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
@@ -87,29 +86,24 @@ def read(places: Iterable[str]) -> list[Recipe]:
             one = of_runs(summary)
             groups[place] = [one.name], [one]
         elif not path.exists() and glob.has_magic(place):
-            if not (found := matching(place)):
+            cards = {str(run): _card(str(run)) for run in matching(place)}
+            if not cards:
                 raise ValueError(f"'{place}' matches no training run")
-            runs = [_run(str(one)) for one in found]
-            odd = next((k for k, one in enumerate(runs) if one.terms != runs[0].terms), None)
-            if odd is not None:
-                raise ValueError(
-                    f"'{place}' matches runs of several recipes, as {found[0]} and {found[odd]}: "
-                    "expected one glob for each"
-                )
-            groups[place] = [place], runs
+            check(cards)
+            groups[place] = [place], list(map(network, cards.values()))
         else:
-            one = _run(place)
-            names, runs = groups.setdefault(json.dumps(one.terms, sort_keys=True), ([], []))
+            card = _card(place)
+            names, runs = groups.setdefault(recipe_of(place, card), ([], []))
             names.append(place)
-            runs.append(one)
+            runs.append(network(card))
     return [_recipe(names, runs) for names, runs in groups.values()]
 
 
-def _run(place: str) -> Network:
-    one = network(checkpoint.read_card(checkpoint.find(place)))
-    if one.accuracy is None or not one.terms:
-        raise ValueError(f"the card of '{place}' has no seed or no accuracy on test images")
-    return one
+def _card(place: str) -> dict:
+    card = checkpoint.read_card(checkpoint.find(place))
+    if network(card).accuracy is None:
+        raise ValueError(f"the card of '{place}' has no accuracy on test images")
+    return card
 
 
 def _recipe(names: list[str], runs: list[Network]) -> Recipe:

@@ -12,18 +12,21 @@ from capsviz.results.paired import Recipe
 IMAGES = ("mnist", "{}", 10000)
 
 
-def run(folder, seed, accuracy, **fields):
+def run(folder, seed, accuracy, iterations=3, **fields):
     """Write weights without content and their card; return the folder."""
     folder.mkdir()
     (folder / "net.safetensors").write_bytes(b"")
+    options = {"types": 2, "channels": 8, "iterations": iterations}
+    config = {"image_shape": [1, 28, 28], "classes": 10, **options}
     card = {
         "format": 1,
         "name": "net",
         "dataset": {"name": "mnist"},
-        "recipe": {"seed": seed, "epochs": 1, **fields},
+        "recipe": {"seed": seed, "epochs": 1, "options": options, **fields},
+        "training": {"precision": "fp32"},
         "results": {"test": {"n": 10000, "accuracy": accuracy, "accuracy_ci95": [0, 1]}},
         "weights": {},
-        "model": {"name": "cnn", "config": {}},
+        "model": {"name": "capsnet", "config": config},
     }
     (folder / "net.json").write_text(json.dumps(card))
     return folder
@@ -57,7 +60,7 @@ def test_two_copies_are_equivalent_and_runs_are_found_by_globs(tmp_path):
 
 def test_runs_named_singly_are_grouped_by_recipe(tmp_path):
     places = [
-        run(tmp_path / f"{name}-{seed}", seed, accuracy + seed / 1000, options={"iterations": r})
+        run(tmp_path / f"{name}-{seed}", seed, accuracy + seed / 1000, r)
         for name, r, accuracy in (("one", 1, 0.98), ("three", 3, 0.99))
         for seed in (0, 1, 2)
     ]
@@ -65,6 +68,16 @@ def test_runs_named_singly_are_grouped_by_recipe(tmp_path):
     assert one.first.endswith("one-*") and one.second.endswith("three-*")
     assert one.accuracy.difference.value == pytest.approx(-1)
     assert paired.sentence(one).startswith(f"different: {one.second} is higher by 1.00 points")
+
+
+def test_runs_whose_cards_are_older_than_a_setting_are_of_the_same_recipe(tmp_path):
+    for seed in (0, 1, 2):
+        run(tmp_path / f"a-{seed}", seed, 0.99, **({"ema": None} if seed else {}))
+        run(tmp_path / f"b-{seed}", seed, 0.98, 1)
+    by_glob = paired.compare([f"{tmp_path}/a-*", f"{tmp_path}/b-*"])
+    singly = paired.compare([*map(str, sorted(tmp_path.iterdir()))])
+    for (one,) in (by_glob, singly):
+        assert one.accuracy.n == 3 and one.accuracy.difference.value == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +97,11 @@ def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
     good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996})
     few = recipe(tmp_path, "few", {0: 0.995, 9: 0.995})
     for seed in range(3):
-        run(tmp_path / f"mixed-{seed}", seed, 0.99, options={"iterations": 1 + seed // 2})
+        run(tmp_path / f"mixed-{seed}", seed, 0.99, 1 + seed // 2)
     for words, part in (
         ([good], "at least 2 recipes"),
         ([good, few], "too few pairs"),
-        ([good, tmp_path / "mixed-*"], "matches runs of several recipes"),
+        ([good, tmp_path / "mixed-*"], "mixed-0': iterations 2, not 1"),
         ([good, tmp_path / "none-*"], "matches no training run"),
         ([good, few, "--output", tmp_path / "x"], "prints no table"),
     ):
