@@ -52,12 +52,12 @@ def _measured(context: click.Context, name: str, folder: Path) -> tuple[Any, dic
     inner = other.make_context(name, [], parent=context)
     own = context.params.keys() & inner.params.keys() - {"as_json"}
     inner.params |= {key: context.params[key] for key in own}
-    identity = naming.identity(inner)
-    path = None if inner.params["force"] else naming.repeated(folder, name, identity)
+    force = inner.params["force"]
+    path = None if force else naming.repeated(folder, name, naming.identity(inner))
     if path is None:
         with contextlib.redirect_stdout(sys.stderr):
             other.invoke(inner)
-        path = naming.repeated(folder, name, identity)
+        path = naming.repeated(folder, name, naming.identity(inner))  # data were downloaded, maybe
         assert path is not None
     else:
         writing.line(f"{name} is kept: {path}")

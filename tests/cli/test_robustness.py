@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.command_line import refused, run
 
+from capsviz import data
 from capsviz.cli import main, naming
 from capsviz.results import read_result
 
@@ -57,6 +58,21 @@ def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, mon
         os.utime(tmp_path / name, (1, 1))
         assert identity(command, words) != known
         known = identity(command, words)
+
+
+def test_data_that_are_downloaded_on_the_way_are_no_error(tmp_path, monkeypatch):
+    load = data.load
+
+    def downloaded(*given, **options):
+        (tmp_path / "data/digits.gz").touch()
+        return load(*given, **options)
+
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(data, "load", downloaded)
+    monkeypatch.setattr("capsviz.commands.robustness.ANALYSES", ("affine", "attack"))
+    words = ("--dataset", "digits", "--data-dir", tmp_path / "data", "--output", tmp_path / "out")
+    done = run("robustness", *WORDS, *words)
+    assert done.exit_code == 0 and "digits-uniform" in done.stdout, done.exception
 
 
 def test_a_figure_set_of_a_network_that_changed_is_refused(tmp_path, monkeypatch):
