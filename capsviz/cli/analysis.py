@@ -178,7 +178,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        writing.prepare(name, figure)
+        scratch = writing.prepare(name, figure)
         opened = _open(analysis, named, picture)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = shown.label if shown is not None else None
@@ -197,7 +197,6 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
                 progress=writing.progress, scratch=scratch, report=writing.line,
             )  # fmt: skip
 
-        scratch = writing.scratch(name, figure)
         try:
             stem, result, about = _joined(measured, runs, recipes)
         except KeyboardInterrupt as stop:

@@ -91,20 +91,17 @@ panels = stack(
 )
 
 
-def prepare(analysis: str, figure_options: dict) -> None:
-    """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
+def prepare(analysis: str, figure_options: dict) -> Path:
+    """Return the folder for parts of the running command, the same if it is run again.
+
+    Refuse, before anything is computed, a folder that is not writable, or has the result.
+    """
     folder = figure_options["output"]
     naming.try_folder(folder)
-    if not figure_options["force"]:
-        earlier = naming.repeated(folder, analysis, naming.identity(click.get_current_context()))
-        if earlier is not None:
-            naming.refuse_existing(earlier.with_suffix(""), force=False)
-
-
-def scratch(analysis: str, figure_options: dict) -> Path:
-    """Return the folder for parts of the running command, the same if it is run again."""
-    own = naming.digest(naming.identity(click.get_current_context()))
-    return figure_options["output"] / f".{analysis}-{own}"
+    identity = naming.identity(click.get_current_context())
+    if not figure_options["force"] and (earlier := naming.repeated(folder, analysis, identity)):
+        naming.refuse_existing(earlier.with_suffix(""), force=False)
+    return folder / f".{analysis}-{naming.digest(identity)}"
 
 
 def target(
@@ -142,9 +139,7 @@ def sources(inputs) -> list[str]:
     return texts or ([] if inputs.source is None else [inputs.source])
 
 
-def save(
-    name: str, analysis: str, result, networks, figure_options, drawn, runs=None
-) -> list[Path]:
+def save(name: str, analysis: str, result, networks, figure_options, drawn, runs) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
     Of the opened `networks` the first one counts; `drawn` is of `@panels`, and `runs` says what
