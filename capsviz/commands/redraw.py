@@ -111,11 +111,9 @@ def _environments(stem, result, about, kinds, inches, column, panel):
     from capsviz.results.tables import environment
 
     yield r"% needs \usepackage{graphicx}"
-    for part in [""] if panel else results.parts(about["analysis"], result):
-        name = "-".join(filter(None, (stem.name, part)))
-        text = results.caption(
-            about["analysis"], result, part, notice=about.get("notice"), width=inches, panel=panel
-        )
+    analysis, notice = about["analysis"], about.get("notice")
+    for part, name in results.picture_names(stem.name, analysis, result, panel).items():
+        text = results.caption(analysis, result, part, notice=notice, width=inches, panel=panel)
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
         file = next((place for place in places if place.is_file()), places[0])
         if not file.is_file():

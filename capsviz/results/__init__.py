@@ -63,7 +63,18 @@ def check_formats(names: Sequence[str]) -> tuple[str, ...]:
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     """Return the names of the pictures of a result: "" is the first, often the only one."""
-    return contract.of_result(analysis, type(result).__name__).parts(result)
+    return _own(analysis, result).parts(result)
+
+
+def picture_names(
+    stem: str, analysis: str, result: NamedTuple, panel: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the file names of pictures, without ending, by part: STEM, and STEM-PART of others.
+
+    Some panels are one picture.
+    """
+    some = [""] if panel else parts(analysis, result)
+    return {part: f"{stem}-{part}" if part else stem for part in some}
 
 
 def caption(
@@ -75,7 +86,7 @@ def caption(
     Of some panels, only what these show. With its `width` it names what the picture has no room
     for.
     """
-    own = _with_part(analysis, result, part)
+    own = _own(analysis, result, part)
     drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()
     if width is not None:
         missing, omitted = arrangement.left_out(drawn, result, inches(width))
@@ -86,7 +97,8 @@ def caption(
     return " ".join(texts if notice is None else [*texts, f"Note: {notice}."])
 
 
-def _with_part(analysis: str, result: NamedTuple, part: str) -> contract.Analysis:
+def _own(analysis: str, result: NamedTuple, part: str = "") -> contract.Analysis:
+    """Return the analysis of a result; ValueError for a picture that it has not."""
     own = contract.of_result(analysis, type(result).__name__)
     if part and part not in (known := own.parts(result)):
         raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
@@ -115,7 +127,7 @@ def draw(
     texts get a minus, as those at axes have, where Python writes a hyphen. `panel` and `axes` are
     those of `capsviz.analysis.Analysis.draw`; a panel in axes of your own keeps their style.
     """
-    own = _with_part(analysis, result, part)
+    own = _own(analysis, result, part)
     more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
@@ -166,8 +178,9 @@ def save(
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
     numbers.rows(result)  # before anything is written
     check_fields(result)
-    for part in parts(analysis, result):
-        contract.of_result(analysis, type(result).__name__).caption(result, part)
+    own = _own(analysis, result)
+    for part in own.parts(result):
+        own.caption(result, part)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
@@ -183,11 +196,11 @@ def save(
         **({} if networks is None else {"networks": dict(networks)}),
     }
     paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
-    for part in parts(analysis, result):  # pictures of the numbers that these replace
-        name = "-".join(filter(None, (Path(stem).name, part)))
+    stem = Path(stem)
+    for name in picture_names(stem.name, analysis, result).values():  # of earlier numbers
         for kind in {*FORMATS} - {*formats}:
-            Path(stem).with_name(f"{name}.{kind}").unlink(missing_ok=True)
-    return [*paths, *write_result(Path(stem), result, about)]
+            stem.with_name(f"{name}.{kind}").unlink(missing_ok=True)
+    return [*paths, *write_result(stem, result, about)]
 
 
 def export(
@@ -208,9 +221,8 @@ def export(
     moves things by a hair. Panels for which a picture has no room are named in the log.
     """
     stem, kinds, paths = Path(stem), check_formats(formats), []
-    for part in [""] if panel else parts(analysis, result):
+    for part, name in picture_names(stem.name, analysis, result, panel).items():
         figure: Any = None
-        name = "-".join(filter(None, (stem.name, part)))
         for kind in kinds:
             figure = draw(analysis, result, width, part, panel=panel)
             paths.append(save_figure(figure, stem.with_name(f"{name}.{kind}")))
@@ -221,8 +233,7 @@ def export(
             log.warning("%s has no room for %s: draw it alone, %s", name, names, alone)
         if omitted := getattr(figure, "omitted", ()):
             log.warning("%s has no room for %s", name, ", ".join(omitted))
-    own = contract.of_result(analysis, type(result).__name__)
-    if table or own.table(result) is not None:
+    if table or _own(analysis, result).table(result) is not None:
         try:
             paths += tables.write(stem, *table_of(analysis, result, panel, about))
         except ValueError:
@@ -238,7 +249,7 @@ def table_of(
     Of some panels, only the numbers that these show; `about` is what a file says of the result.
     ValueError for a result that has curves and pictures alone.
     """
-    own = contract.of_result(analysis, type(result).__name__)
+    own = _own(analysis, result)
     if (table := own.table(result)) is not None:
         return table
     shown = own.chosen(result, panel=panel)

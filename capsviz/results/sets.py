@@ -233,7 +233,7 @@ def _drawn(
             notice=notice,
         )  # fmt: skip
         seconds, entries = round(time.perf_counter() - start, 2), []
-        names = {part: f"{stem}-{part}" if part else stem for part in results.parts(name, result)}
+        names = results.picture_names(stem, name, result)
         for part, own in names.items():
             others = {*names.values(), stem} - {own}
             files = [path.name for path in paths if path.stem not in others]

@@ -220,14 +220,12 @@ def _of_all(name: str, networks: Sequence, settings: sets.Settings) -> Iterator[
 
 def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
     own = contract.of_result(analysis, type(result).__name__)
-    parts = results.parts(analysis, result)
-    for part in parts:
-        last = part == parts[-1]
-        yield Figure(
-            f"{name}-{part}" if part else name, analysis, result, part,
-            results.caption(analysis, result, part),
-            own.findings(result) if last else "", own.table(result) if last else None,
-        )  # fmt: skip
+    names = results.picture_names(name, analysis, result)
+    *_, last = names
+    for part, stem in names.items():
+        below = (own.findings(result), own.table(result)) if part == last else ("", None)
+        text = results.caption(analysis, result, part)
+        yield Figure(stem, analysis, result, part, text, *below)
 
 
 def answers(contents: Contents) -> list[tuple[Section, str]]:
