@@ -27,7 +27,6 @@ from capsviz.results.files import check_fields
 from capsviz.results.files import read_result as read_result
 from capsviz.results.files import to_json as to_json
 from capsviz.results.files import write_result as write_result
-from capsviz.results.house import INCHES as INCHES
 from capsviz.results.house import check_font as check_font
 from capsviz.results.house import check_venue as check_venue
 from capsviz.results.house import chosen as chosen
@@ -181,7 +180,7 @@ def save(
     own = _own(analysis, result)
     for part in own.parts(result):
         own.caption(result, part)
-    about = {
+    about: dict[str, Any] = {
         "analysis": analysis,
         "kind": type(result).__name__,
         "width": width,
@@ -189,12 +188,9 @@ def save(
         "options": dict(options or {}),
         "command": command,
         "provenance": provenance(card, device),
-        **({"look": chosen()} if chosen() else {}),
-        **({"panel": list(panel)} if panel else {}),
-        **({} if notice is None else {"notice": notice}),
-        **({} if runs is None else {"runs": dict(runs)}),
-        **({} if networks is None else {"networks": dict(networks)}),
     }
+    more = {"look": chosen(), "panel": panel, "notice": notice, "runs": runs, "networks": networks}
+    about |= {name: value for name, value in more.items() if value}
     paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
     stem = Path(stem)
     for name in picture_names(stem.name, analysis, result).values():  # of earlier numbers

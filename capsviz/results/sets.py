@@ -16,7 +16,6 @@ from capsviz.files import write_text
 from capsviz.inputs import context
 from capsviz.nn import allocator
 from capsviz.provenance import commit, provenance
-from capsviz.results.house import INCHES
 from capsviz.results.tables import document
 from capsviz.tracing import remember
 
@@ -113,8 +112,8 @@ def make(
     formats: Sequence[str],
     width: str | float,
     report: Callable[[str], None],
+    column: float,
     force: bool = False,
-    column: float = INCHES["single"],
     files: Mapping[str, str] | None = None,
 ) -> tuple[list[Entry], dict[str, str]]:
     """Draw the figures of the named analyses; images are traced once for all of them.

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from capsviz.files import write_text
-from capsviz.results.house import INCHES
 
 LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or other fonts
     "°": r"$^\circ$", "×": r"$\times$", "·": r"$\cdot$", "²": "$^2$", "→": r"$\to$", "–": "--",
@@ -151,7 +150,7 @@ def environment(
     caption: str,
     label: str,
     inches: float,
-    column: float = INCHES["single"],
+    column: float,
     *,
     place: str = "t",
 ) -> list[str]:
@@ -167,9 +166,7 @@ def environment(
     ]
 
 
-def document(
-    captions: Mapping[str, str], kind: str, inches: float, column: float = INCHES["single"]
-) -> str:
+def document(captions: Mapping[str, str], kind: str, inches: float, column: float) -> str:
     """Return a document that shows every figure of a set, by its caption, and compiles as it is."""
     parts = [
         r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
