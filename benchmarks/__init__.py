@@ -3,6 +3,21 @@
 Measurements end in one JSON each in results/; gpu leaves a folder of them under runs/.
 """
 
-from pathlib import Path
+import json
 
-RESULTS = Path(__file__).parent / "results"
+from capsviz.discovery import root
+from capsviz.files import write_text
+
+ROOT = root()  # of the checkout
+RESULTS = ROOT / "benchmarks/results"
+
+
+def read(name: str) -> dict:
+    """Return the result of a measurement; {} if it was not made yet."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def write(name: str, result: dict) -> None:
+    """Write the result of a measurement."""
+    write_text(RESULTS / f"{name}.json", json.dumps(result, indent=1) + "\n")

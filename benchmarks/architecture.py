@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from capsviz.discovery import root
+from benchmarks import ROOT
 from capsviz.files import write_text
 
-PICTURE = root() / "docs/architecture.svg"
+PICTURE = ROOT / "docs/architecture.svg"
 WIDTH, ROW, BOX = 640, 58, (104, 28)  # of the picture, a level, and a box, pixels
 STYLE = (
     "text{font:13px sans-serif;text-anchor:middle;fill:#222}"
@@ -22,9 +22,9 @@ STYLE = (
 
 def imports() -> dict[str, set[str]]:
     """Return for each room, a package of capsviz, the rooms that it imports."""
-    homes = {path.parent.name: path.parent for path in (root() / "capsviz").glob("*/__init__.py")}
+    homes = {path.parent.name: path.parent for path in (ROOT / "capsviz").glob("*/__init__.py")}
     homes.pop("trained", None)  # weights and results
-    homes["analyses"] = root() / "analyses"
+    homes["analyses"] = ROOT / "analyses"
     return {
         name: {
             other

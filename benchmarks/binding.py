@@ -10,13 +10,12 @@ with `--seed` 0 to 2, and those with capsules by `--option channels=32 --routing
 the model (em: `--option floor=1.0`, variational: `--option vote_std=0.000416667`).
 """
 
-import json
 import sys
 
 import numpy as np
 import torch
 
-from benchmarks import RESULTS
+from benchmarks import read, write
 from benchmarks.clock import about
 from benchmarks.findings import NONE, percent, plain
 from benchmarks.shipped import bound
@@ -24,14 +23,13 @@ from capsviz import checkpoint
 from capsviz.analyses.binding import measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes
-from capsviz.files import write_text
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 from capsviz.tracing import scores
 from capsviz.transforms.augment import to_float
 
-WITHOUT = RESULTS / "binding-without-capsules.json"
+WITHOUT = "binding-without-capsules"
 
 SHARES = {  # of images or pairs, by table
     "context": {
@@ -115,7 +113,7 @@ def without_capsules() -> list[list[str]]:
     return [
         [label, str(len(one["weights_sha256"])),
          *_percents(Estimate(value, ci95) for value, *ci95 in one["shares"])]
-        for label, one in json.loads(WITHOUT.read_text()).items()
+        for label, one in read(WITHOUT).items()
     ]  # fmt: skip
 
 
@@ -146,10 +144,9 @@ if __name__ == "__main__":
     label, *folders = sys.argv[1:]
     models = [checkpoint.load(folder) for folder in folders]
     found = within_one([geometry(model) for model in models])
-    kept = json.loads(WITHOUT.read_text()) if WITHOUT.exists() else {}
-    kept[label] = {
+    result = {
         "shares": np.column_stack([found.value, found.ci95]).tolist(),
         "weights_sha256": [model.card["weights"]["sha256"] for model in models],
         "about": about(),
     }
-    write_text(WITHOUT, json.dumps(kept, indent=1) + "\n")
+    write(WITHOUT, read(WITHOUT) | {label: result})

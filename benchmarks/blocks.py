@@ -9,23 +9,20 @@ these and to as many random splits; accuracies on the test splits go into result
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
 import click
 import numpy as np
 
-from benchmarks import RESULTS
+from benchmarks import write
 from benchmarks.clock import about
 from capsviz import checkpoint, data
 from capsviz.data.digits import BLOCKS
-from capsviz.files import write_text
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.train import fit
 
-RESULT = RESULTS / "blocks.json"
 RECIPE = "digits-self-attention"
 
 
@@ -38,7 +35,7 @@ def command():
         result["blocks"].append(network(block))
         click.echo(f"block {block}: {result['blocks'][-1]}", err=True)
     result["machine"] = machines()
-    write_text(RESULT, json.dumps(result | {"about": about()}, indent=1) + "\n")
+    write("blocks", result | {"about": about()})
 
 
 def network(block: int) -> dict:

@@ -7,7 +7,6 @@ and over children, as in some published code, ten times each (a quarter of an ho
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 import torch
@@ -15,11 +14,9 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
-from benchmarks.shipped import ROOT
-from capsviz.files import write_text
+from benchmarks import write
 from capsviz.nn.functional import margin_loss, squash
 
-FILE = ROOT / "benchmarks/results/couplings.json"
 FEATURES, NUMBERS, PARENTS, POSE = 80, 8, 2, 8
 DECIDE = LOUD = 16  # features that decide the class, and others with twice the standard deviation
 TRAIN, TEST, EPOCHS, BATCH, RATE = 3000, 1000, 12, 100, 0.004
@@ -153,7 +150,7 @@ def main() -> None:
             )
             runs.append({"accuracy": accuracy, "maps": run})
             print(seed, over, f"{accuracy:.1%}", run)
-            write_text(FILE, json.dumps(found, indent=1) + "\n")
+            write("couplings", found)
 
 
 if __name__ == "__main__":

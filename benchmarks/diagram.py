@@ -13,7 +13,8 @@ from matplotlib.patches import FancyArrowPatch
 from torch.nn.functional import cosine_similarity
 
 import capsviz
-from capsviz import discovery, results
+from benchmarks import ROOT
+from capsviz import results
 from capsviz.inputs.opening import open_inputs, open_picture
 from capsviz.results import COLOURS
 
@@ -107,7 +108,7 @@ def main() -> None:
     for kind in ("svg", "png"):
         with results.style():
             figure = draw(trace, picture.label)
-        results.save_figure(figure, discovery.root() / "docs" / f"capsules.{kind}")
+        results.save_figure(figure, ROOT / "docs" / f"capsules.{kind}")
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ results/durations.json.
 
 from __future__ import annotations
 
-import json
 import shlex
 import tempfile
 import time
 
 import click
 
-from benchmarks import RESULTS
+from benchmarks import read, write
 from benchmarks.clock import about, python
-from capsviz.files import write_text
 
-RESULT = RESULTS / "durations.json"
 COMMANDS = (  # without their output
     "transplant --n 1000",
     "faithfulness --n 200",
@@ -44,14 +41,7 @@ def command(names):
             python("-m", "capsviz", *shlex.split(words), "--output", folder, "--force")
             seconds = round(time.perf_counter() - start, 1)
         click.echo(f"capsviz {words}: {seconds} s", err=True)
-        known = read()
-        known[words] = {"seconds": seconds, "about": about()}
-        write_text(RESULT, json.dumps(known, indent=1) + "\n")
-
-
-def read() -> dict:
-    """Return the measurements so far, by command."""
-    return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+        write("durations", read("durations") | {words: {"seconds": seconds, "about": about()}})
 
 
 if __name__ == "__main__":

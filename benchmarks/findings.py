@@ -17,12 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from benchmarks import dots
+from benchmarks import ROOT, dots
 from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
 from benchmarks.shipped import (
     LAWS,
-    ROOT,
     SEEDS,
     Source,
     accuracies,

@@ -34,6 +34,7 @@ from click.testing import CliRunner
 from PIL import Image
 from torch import nn
 
+from benchmarks import ROOT
 from capsviz import checkpoint, data
 from capsviz.checkpoint.containers import load_into
 from capsviz.cli import errors, main
@@ -41,7 +42,6 @@ from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training.run import prepare
 from capsviz.training.train import build_model
 
-ROOT = Path(__file__).resolve().parents[1]
 SLOW_S = 30  # an input that takes longer is stopped, and counted apart
 MODES = ("L", "RGB", "RGBA", "P", "1", "I;16", "F", "CMYK", "LA")
 ENDINGS = ("png", "jpg", "gif", "bmp", "tiff", "webp", "PNG", "jfif")

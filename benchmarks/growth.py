@@ -13,17 +13,16 @@ import sys
 import tempfile
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from benchmarks import RESULTS
+from benchmarks import ROOT
 from benchmarks.scaling import draw, fill, options
 
 CUDA = torch.version.cuda is not None
-RESULT = RESULTS / ("growth.json" if CUDA else "growth-cpu.json")
+RESULT = "growth" if CUDA else "growth-cpu"
 LABELS = {
     "n": "images", "size": "image side, px", "children": "primary capsules", "classes": "classes",
     "layers": "routed layers",
@@ -39,7 +38,6 @@ COMMANDS = {"routing --n": "routing --n {n}", "transplant --n": "transplant --n 
 SETTINGS = {"n": 100, "size": 28, "children": 1008, "classes": 10}
 POINT = "CAPSVIZ_GROWTH"  # environment variable of a process
 POSITIONS = 36  # of primary capsules in 28 x 28 pixels
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class Layer(nn.Module):

@@ -17,14 +17,12 @@ from contextlib import nullcontext
 import click
 import torch
 
-from benchmarks import RESULTS
+from benchmarks import write
 from benchmarks.clock import about, interleaved, peak_bytes, python
-from capsviz.files import write_text
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.computation import literal
 
-RESULT = RESULTS / "layers.json"
 B, I, J, D, E = 128, 1152, 10, 8, 16
 MEASURED = 7  # steps of which the memory is the median
 FIRST = "dynamic"  # that the others are compared with
@@ -81,7 +79,7 @@ def command(rounds, alone, by_votes):
         "rounds": rounds,
         "about": about(),
     }
-    write_text(RESULT, json.dumps(result, indent=1) + "\n")
+    write("layers", result)
     click.echo(json.dumps(result["times"], indent=1))
 
 

@@ -5,16 +5,15 @@
 
 from collections.abc import Sequence
 
-from benchmarks import binding
+from benchmarks import ROOT, binding
 from benchmarks.refuter import everywhere
 from benchmarks.shipped import dose_text
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
-from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard
 from capsviz.results.tables import markdown
 
-PAGE = root() / "docs/leaderboard.md"
+PAGE = ROOT / "docs/leaderboard.md"
 NONE = "–"
 HEAD = """# Leaderboard
 

@@ -10,13 +10,11 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
-from benchmarks import architecture, findings, leaderboard
+from benchmarks import ROOT, architecture, findings, leaderboard
 from benchmarks.tables import PARTS
 from capsviz.results.sets import digests
 
-ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(r"<!-- (?P<name>[a-z]+)(: (?P<words>[^>]+))? -->\n.*?<!-- end -->", re.DOTALL)
 PAGES = [
     path.relative_to(ROOT).as_posix()

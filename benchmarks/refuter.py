@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from benchmarks.shipped import ROOT
+from benchmarks import ROOT
 from capsviz.results import read_result
 
 FOLDERS = ("figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/*")

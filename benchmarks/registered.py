@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 
-from benchmarks.shipped import ROOT
+from benchmarks import ROOT
 from capsviz.results.tables import markdown
 
 EXACT = 1e-6  # largest difference of numbers near 1

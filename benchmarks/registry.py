@@ -21,7 +21,7 @@ import click
 import torch
 
 import capsviz
-from benchmarks.shipped import ROOT
+from benchmarks import ROOT
 from benchmarks.variables import compared
 from capsviz import checks
 from capsviz.checks import calling

@@ -10,13 +10,11 @@ import argparse
 import json
 from collections.abc import Iterable
 
-from benchmarks import RESULTS
+from benchmarks import ROOT, read, write
 from benchmarks.clock import about, python
 from benchmarks.networks import VOTE_TENSORS
-from capsviz import discovery, memory
-from capsviz.files import write_text
+from capsviz import memory
 
-RESULT = RESULTS / "scaling.json"
 SWEEPS = {
     "batch": (1, 8, 32, 128, 512),
     "classes": (10, 20, 50, 100, 200),
@@ -57,16 +55,14 @@ def measure(network: str, sweep: str, value: int) -> dict:
     return json.loads(python(*words, *flags))
 
 
-def fill(path, points: Iterable[dict], measure, *, again: bool) -> list[dict]:
+def fill(name: str, points: Iterable[dict], measure, *, again: bool) -> list[dict]:
     """Measure the points that are not in a result file yet, and write it after each."""
-    result = {"points": []}
-    if path.exists() and not again:
-        result = json.loads(path.read_text())
+    result = {"points": []} | ({} if again else read(name))
     known = [{key: line[key] for key in ("network", "sweep", "value")} for line in result["points"]]
     for point in points:
         if point not in known:
             result["points"].append(point | measure(**point))
-            write_text(path, json.dumps({"about": about(), **result}, indent=1) + "\n")
+            write(name, {"about": about(), **result})
             print(result["points"][-1], flush=True)
     return result["points"]
 
@@ -104,7 +100,7 @@ def draw(name: str, lines: list[dict], labels: dict[str, str], rows) -> None:
         lines, names = axes[0, 0].get_legend_handles_labels()
         figure.legend(lines, names, loc="outside upper center", ncols=len(names))
         for kind in ("pdf", "png"):
-            results.save_figure(figure, discovery.root() / "docs" / f"{name}.{kind}")
+            results.save_figure(figure, ROOT / "docs" / f"{name}.{kind}")
         plt.close(figure)
 
 
@@ -119,7 +115,7 @@ def options(text: str | None) -> argparse.Namespace:
 def main() -> None:
     """Measure what is missing, then draw."""
     given = options(__doc__)
-    lines = fill(RESULT, [] if given.draw else points(), measure, again=given.again)
+    lines = fill("scaling", [] if given.draw else points(), measure, again=given.again)
     rows = ("median_ms", 1e-3, "time of a step (s)"), ("transient_bytes", 1e-9, "its memory (GB)")
     draw("scaling", lines, LABELS, rows)
 

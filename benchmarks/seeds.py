@@ -27,13 +27,13 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from capsviz import checkpoint, discovery
+from benchmarks import ROOT
+from capsviz import checkpoint
 from capsviz.cli import main
 from capsviz.files import write_text
 from capsviz.inputs import runs
 from capsviz.results import leaderboard
 
-ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
 LEFT_OUT = {  # pictures, and what is of the first run alone

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import ROOT
 from capsviz import checkpoint, discovery
 from capsviz.results import paired, read_result
 
-ROOT = discovery.root()
 SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
 BESIDE = ROOT / "figures/seeds"  # statistics that the package has no room for
 LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # in figures/: how poses follow a warp

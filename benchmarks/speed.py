@@ -15,11 +15,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks import RESULTS
+from benchmarks import RESULTS, read, write
 from benchmarks.clock import about, interleaved, python
-from capsviz.files import write_text
 
-RESULT = RESULTS / "speed.json"
 B = 128
 COMMANDS = {
     "import torch": "-c 'import torch'",
@@ -112,15 +110,15 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--only", action="append", choices=list(PARTS), help="again and again")
     arguments = options.parse_args()
-    result = json.loads(RESULT.read_text()) if RESULT.exists() and arguments.only else {}
+    result = read("speed") if arguments.only else {}
     for name in arguments.only or PARTS:
         print(f"{name} ...", flush=True)
         result[name] = PARTS[name](arguments.rounds)
         commits = result.get("about", {}).get("commits", {})
         here = about()
         result["about"] = here | {"commits": commits | {name: here["provenance"]["commit"]}}
-        write_text(RESULT, json.dumps(result, indent=1) + "\n")
-    print(f"wrote {RESULT}; `make readme` makes the table")
+        write("speed", result)
+    print(f"wrote {RESULTS}/speed.json; `make readme` makes the table")
 
 
 if __name__ == "__main__":

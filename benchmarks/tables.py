@@ -6,7 +6,6 @@ the names. Nothing here is measured.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 
 from benchmarks import (
     RESULTS,
+    ROOT,
     binding,
     durations,
     findings,
@@ -23,10 +23,11 @@ from benchmarks import (
     leaderboard,
     parity,
     preregistered,
+    read,
     registered,
 )
 from benchmarks.findings import NONE, WITHOUT_CAPSULES, lead, percent, plain, points
-from benchmarks.shipped import ROOT, cards, over_runs, shipped
+from benchmarks.shipped import cards, over_runs, shipped
 from capsviz import checks, discovery
 from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
@@ -116,7 +117,7 @@ def _clock(seconds: float) -> str:
 
 def blocks() -> str:
     """Return accuracy on digits of writers seen and not seen in training."""
-    result = _read("blocks")
+    result = read("blocks")
     right, n = (sum(one[key] for one in result["blocks"]) for key in ("right", "n"))
     share, random, machine = right / n, result["random"], result["machine"]
     low, high = wilson(right, n)
@@ -131,7 +132,7 @@ def blocks() -> str:
 
 def speed() -> str:
     """Return time and memory of capsviz and of a literal network, over those of a floor."""
-    result = _read("speed")
+    result = read("speed")
     steps, memory, rows = result["steps"], result["memory"], []
 
     def ratio(kept: str, what: str, ours: str, floor: str) -> float:
@@ -172,7 +173,7 @@ def speed() -> str:
 
 def paths() -> str:
     """Return the accuracy of the literal network and of capsviz after training alike."""
-    result = _read("parity")
+    result = read("parity")
     accuracy, rows = result["summary"]["accuracy"], []
     for path, values in accuracy.items():
         ends = f"{min(values):.2%} to {max(values):.2%}"
@@ -185,7 +186,7 @@ def paths() -> str:
 
 def by_routing() -> str:
     """Return time and memory of a capsule layer by every routing."""
-    result = _read("layers")
+    result = read("layers")
     times, peaks, first = result["times"], result["bytes"], layers.FIRST
     rows = []
     for name in result["names"]:
@@ -201,7 +202,7 @@ def by_routing() -> str:
 
 def analyses() -> str:
     """Return how long commands take."""
-    known = durations.read()
+    known = read("durations")
     rows = [
         [f"`capsviz {words}`", f"{known[words]['seconds']:.0f} s"]
         for words in durations.COMMANDS
@@ -212,8 +213,8 @@ def analyses() -> str:
 
 def growing() -> str:
     """Return time and largest memory of commands by the number of images."""
-    known, cells = _read("growth"), defaultdict[str, dict[int, str]](dict)
-    for build, file in (("", known), (", CPU build of PyTorch", _read("growth-cpu"))):
+    known, cells = read("growth"), defaultdict[str, dict[int, str]](dict)
+    for build, file in (("", known), (", CPU build of PyTorch", read("growth-cpu"))):
         for line in file["points"]:
             if line["sweep"] == "n":
                 size = f"{line['bytes'] / 1e9:.2f} GB" if "bytes" in line else "refused"
@@ -240,11 +241,11 @@ def gpu() -> str:
         for batch in sorted(
             int(p.stem.split("-")[2]) for p in RESULTS.glob(f"gpu-steps-*-{precision}.json")
         ):
-            about = _read(f"gpu-steps-{batch}-{precision}")
+            about = read(f"gpu-steps-{batch}-{precision}")
             each = [f"{about['milliseconds'][key]:.1f}" for key in contenders]
             epoch = NONE
             if precision == "bf16":
-                epoch = f"{_read(f'gpu-epochs-{batch}-graph')['seconds']:.2f}"
+                epoch = f"{read(f'gpu-epochs-{batch}-graph')['seconds']:.2f}"
             rows.append([str(batch), precision, *each, epoch])
     versions = about["provenance"]["versions"]
     return markdown(header, rows) + f"\n{about['hardware']}, torch {versions['torch']}."
@@ -370,7 +371,7 @@ def robustness() -> str:
 
 def augmentation() -> str:
     """Return what stronger augmentation does to a capsule network, in one training run."""
-    test = _read("augmentation-card")["results"]["test"]
+    test = read("augmentation-card")["results"]["test"]
     header, rows, _ = table_of("affine", read_result(RESULTS / "augmentation.json")[0])
     whole = Estimate(np.array(test["accuracy"]), np.array(test["accuracy_ci95"]))
     line = f"On all {test['n']:,} test images `mnist-strong` has {percent(whole)}."
@@ -400,7 +401,7 @@ def affnist() -> str:
 
 def couplings(over: str) -> str:
     """Return how well maps find the features that decide (`benchmarks.couplings`)."""
-    runs = _read("couplings")[over]
+    runs = read("couplings")[over]
 
     def over_seeds(values: list[float], least: float = 0) -> Estimate:
         mean, interval = mean_interval(np.array(values))
@@ -430,10 +431,6 @@ def reproduced(words: str) -> str:
     header, rows, _, notes = gather(name, folder, epochs=length, only_run=True)
     rows = [row for row in rows if "not run" not in row]
     return "\n".join([markdown(header, rows), "```", *notes, "```"])
-
-
-def _read(name: str) -> dict:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def _machine(about: dict) -> str:

@@ -6,7 +6,8 @@ import json
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, fuzz, layers, parity, speed, tables
+import benchmarks
+from benchmarks import clock, fuzz, layers, parity, read, speed, tables
 from benchmarks.networks import Floor, capsnet, literal
 from capsviz.nn import routing
 
@@ -56,8 +57,8 @@ def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread()
 
 
 def test_the_shipped_results_hold_every_part():
-    assert set(speed.PARTS) <= set(json.loads(speed.RESULT.read_text()))
-    shipped = json.loads((RESULTS / "parity.json").read_text())
+    assert set(speed.PARTS) <= set(read("speed"))
+    shipped = read("parity")
     assert parity.summary(shipped["runs"]) == shipped["summary"]
     seeds = [{x["seed"] for x in shipped["runs"] if x["path"] == path} for path in parity.PATHS]
     assert seeds[0] == seeds[1] != set()
@@ -76,7 +77,7 @@ def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_pa
     peaks = {name: 3 if "literal" in name else 1 for name in steps} | {"em": 2}
     result = {"names": layers.names(), "times": times, "bytes": peaks, "rounds": 1}
     result["about"] = {"processor": "a processor", "hardware": "2 cores"}
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmarks, "RESULTS", tmp_path)
     (tmp_path / "layers.json").write_text(json.dumps(result))
     rows = tables.by_routing().splitlines()
     assert rows[2].startswith("| `dynamic` | 1.00 | 1.00")

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from helpers.training_runs import recipe
 
-from benchmarks import dots, findings, preregistered
+from benchmarks import ROOT, dots, findings, preregistered
 from benchmarks import shipped as results
-from benchmarks.shipped import ROOT
 
 
 @pytest.mark.parametrize("name", findings.FINDINGS)
