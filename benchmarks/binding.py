@@ -70,7 +70,7 @@ def table(words: str) -> str:
         for name in CONTROLS:
             areas = last.assignment[last.scored.index(name)]
             rows.append([f"control: {name}", NONE, *map(plain, areas), *3 * [NONE]])
-    return markdown(["routing", "runs", *header], rows).rstrip()
+    return markdown(["routing", "runs", *header], rows)
 
 
 def summary() -> str:
@@ -82,7 +82,7 @@ def summary() -> str:
         coupling, *_, alone = _assigned(one.result)
         shares = _percents(one.result.follows[k, -1] for k in (0, 1))
         rows.append([name, str(one.result.viewpoint.training_runs), coupling, alone, *shares])
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def _percents(shares) -> list[str]:
@@ -105,7 +105,7 @@ def maps() -> str:
          *(plain(one.relevance[m]) for one in results)]
         for m, name in enumerate(results[0].maps)
     ]  # fmt: skip
-    return markdown(["map", "of", "dynamic routing", "uniform couplings"], rows).rstrip()
+    return markdown(["map", "of", "dynamic routing", "uniform couplings"], rows)
 
 
 def without_capsules() -> list[list[str]]:

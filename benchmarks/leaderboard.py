@@ -97,7 +97,7 @@ def page() -> str:
         parts += [f"## {title}\n\n{meaning}\n", markdown(names, measured)]
         if title == "Routing":
             parts += [DOSES, doses()]
-    parts += [BINDING, f"{binding.summary()}\n"]
+    parts += [BINDING, binding.summary()]
     notices: dict[str, list[str]] = {}
     for row in table:
         if row.network.notice:

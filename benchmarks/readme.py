@@ -46,7 +46,7 @@ def fill(text: str, *, run: bool) -> str:
             body = output(words)
         else:
             body = PARTS[name](words) if words else PARTS[name]()
-        return f"{match[0].partition(chr(10))[0]}\n{body}\n<!-- end -->"
+        return f"{match[0].partition(chr(10))[0]}\n{body.rstrip()}\n<!-- end -->"
 
     return PART.sub(replace, text)
 

@@ -50,7 +50,7 @@ def _what(entries: list[dict]) -> str:
             entry["measured"]["found"], ", ".join(parts).replace("0e+00", "0") or "none",
             ", ".join(entry["ran"]),
         ])  # fmt: skip
-    return markdown(header, rows).rstrip().replace("--:", ":--")
+    return markdown(header, rows).replace("--:", ":--")
 
 
 def _arguments(file: str) -> str:
@@ -77,7 +77,7 @@ def _checks(entries: list[dict]) -> str:
         ]
         counts = [str(len(found[status])) for status in ("SKIPPED", "PASS")]
         rows.append([entry["name"], *said, *counts])
-    return markdown(header, rows).rstrip().replace("--:", ":--")
+    return markdown(header, rows).replace("--:", ":--")
 
 
 def _short(text: str) -> str:

@@ -69,14 +69,14 @@ def results() -> str:
             f"{training['epochs']} epochs of {training['images']:,} images, "
             f"{training['precision']}, {_clock(training['seconds'])} on {training['hardware']}",
         ])  # fmt: skip
-    return "\n".join([markdown(header, rows), *notes]).rstrip()
+    return "\n".join([markdown(header, rows), *notes])
 
 
 def leaderboard_head() -> str:
     """Return some rows and columns of docs/leaderboard.md."""
     names, columns = HEAD
     rows = {row[0]: row for row in leaderboard.cells(networks.table(), columns)}
-    return markdown(columns, [rows[name] for name in names]).rstrip()
+    return markdown(columns, [rows[name] for name in names])
 
 
 def commands() -> str:
@@ -86,7 +86,7 @@ def commands() -> str:
         for package in reversed(PACKAGES)
         for name in discovery.names(package)
     ]
-    return markdown(["command", ""], rows).rstrip().replace("| :-- | --: |", "| :-- | :-- |", 1)
+    return markdown(["command", ""], rows).replace("| :-- | --: |", "| :-- | :-- |", 1)
 
 
 def pitfalls() -> str:
@@ -98,7 +98,7 @@ def pitfalls() -> str:
         needs = "" if about.needs == About._field_defaults["needs"] else about.needs
         measured = examine.__doc__.partition("\n")[0]
         rows.append([title, measured, about.paper, needs])
-    return markdown(header, rows).rstrip().replace("--:", ":--")
+    return markdown(header, rows).replace("--:", ":--")
 
 
 def template(words: str) -> str:
@@ -127,7 +127,7 @@ def blocks() -> str:
         ["support vector machine", f"{machine['random']:.1%}", f"{machine['blocks']:.1%}"],
     ]  # fmt: skip
     header = ["accuracy on `digits`", "random split", "split by blocks of the file"]
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def speed() -> str:
@@ -181,7 +181,7 @@ def paths() -> str:
     gap = parity.paired(result["summary"])
     rows.append(["difference, paired by seed", "", f"{points(gap)} points", "", str(gap.n)])
     header = ["network", "precision", "mean test accuracy", "range", "runs"]
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def by_routing() -> str:
@@ -272,7 +272,7 @@ def sweeps() -> str:
             percent(sweep.worst[k]), percent(corrupt.mean[c]),
             *(NONE if one is None else percent(one[c]) for one in (corrupt.mce, corrupt.total)),
         ])  # fmt: skip
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def corrupted() -> str:
@@ -289,7 +289,7 @@ def corrupted() -> str:
     count = len(own.corruptions)
     header = ["capsules", "mean error, points", f"shown to err less, of {count} corruptions",
               "shown to err more", "pairs of runs"]  # fmt: skip
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def detection() -> str:
@@ -301,7 +301,7 @@ def detection() -> str:
             areas = [plain(result.auroc[k - 1, score]) for score in (0, average)]
             rows.append([name, *areas, percent(result.undetected[k])])
     header = ["images", "AUROC, winning capsule", "control: AUROC, class average", "undetected"]
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 AGAIN = "-fp32"  # ends the name of a recipe that was trained in float32 again
@@ -360,7 +360,7 @@ def series() -> str:
         for name in twice()
     ]
     header = ["network", *(f"ε = {eps}, {kind}" for eps in BOUNDS for kind in SERIES.values())]
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def robustness() -> str:
@@ -396,7 +396,7 @@ def affnist() -> str:
             NONE if name == "capsnet" else points(result.affine.difference[k]), *number[1:],
             *(percent(result.lost[k, f]).removesuffix(" %") for f in range(4)),
         ])  # fmt: skip
-    return markdown(header, rows).rstrip()
+    return markdown(header, rows)
 
 
 def couplings(over: str) -> str:
