@@ -99,6 +99,11 @@ def plain(estimate: Estimate, form: str = ".2f") -> Number:
     return _number(estimate, 1, form)
 
 
+def gain(tested: Paired) -> Number:
+    """Return a tested difference, which is in percentage points, with its sign."""
+    return plain(tested.difference, "+.2f")
+
+
 def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Number:
     value, low, high = (scale * float(end) for end in (estimate.value, estimate.low, estimate.high))
     return Number(f"{value:{form}} [{low:{form}}, {high:{form}}]{unit}", (value, low, high))
@@ -224,8 +229,8 @@ def iterations() -> Finding:
     rows = []
     for name, one in each.items():
         last = len(one.result.entropy_nats) - 1
-        changed, gain = one.result.changed[last], one.result.accuracy.difference[last]
-        rows.append([f"`{name}`", "at test time", percent(changed, 2), points(gain), str(one.runs)])
+        changed, more = one.result.changed[last], one.result.accuracy.difference[last]
+        rows.append([f"`{name}`", "at test time", percent(changed, 2), points(more), str(one.runs)])
     pairs = iteration_pairs()
     together = {}
     for label, long in (("10 epochs", True), ("2 or 4 epochs", False)):
@@ -233,8 +238,7 @@ def iterations() -> Finding:
         means = 100 * np.array([np.mean(gains) for gains in some])
         together[label] = equivalence.paired(means, np.zeros(len(means)), MARGIN)
         about = [f"{len(some)} recipes of {label}, MNIST", "in training", NONE]
-        gain = points(together[label].difference * 0.01)
-        rows.append([*about, gain, f"{sum(map(len, some))} pairs"])
+        rows.append([*about, gain(together[label]), f"{sum(map(len, some))} pairs"])
     each_recipe = {
         name: equivalence.paired(
             100 * np.array(gains), np.zeros(len(gains)), MARGIN, resolution=0.01
@@ -245,8 +249,8 @@ def iterations() -> Finding:
     three, one = (accuracies(f"mnist-iterations-{k}") for k in (3, 1))
     by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in sorted(three)}
     both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
-    stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE).difference * 0.01
-    about = ["one recipe of 4 epochs, stated beforehand", "in training", NONE, points(stated)]
+    stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE)
+    about = ["one recipe of 4 epochs, stated beforehand", "in training", NONE, gain(stated)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
         name: one.accuracy.difference[len(one.entropy_nats) - 1]
@@ -255,7 +259,8 @@ def iterations() -> Finding:
     }
     changed = mnist.result.changed[len(mnist.result.entropy_nats) - 1]
     return Finding(
-        bool(changed.high < 0.01 and together["10 epochs"].difference.low > 0 and stated.low > 0),
+        bool(changed.high < 0.01 and together["10 epochs"].difference.low > 0)
+        and bool(stated.difference.low > 0),
         "accuracy on digits gained by three iterations, points",
         (3,),
         ["network", "three iterations instead of one", "predictions changed",
@@ -443,8 +448,8 @@ def stays() -> Finding:
         "The narrow stem is that of `digits`, trained on 10,000 images of MNIST. Accuracy with "
         "shared matrices less that with own ones, in points, paired by seed: "
         + "; ".join(
-            f"{label}, inside {points(inside[label].difference * 0.01)}, outside "
-            f"{points(outside[label].difference * 0.01)}" for label in list(NARROW.values())[1:]
+            f"{label}, inside {gain(inside[label])}, outside {gain(outside[label])}"
+            for label in list(NARROW.values())[1:]
         ) + ".",
         [
             search("couplings follow the digit although each position has its own matrices",
@@ -550,9 +555,9 @@ def sharpness() -> Finding:
     for name in dict.fromkeys((sharpest, best, "dynamic", "uniform", POOLED)):
         row = pooled if name == POOLED else known[name]
         share = NONE if name == POOLED else percent(parents[name], 0)
-        gain = points(tests[name].difference * 0.01) if name in tests else NONE
+        less_uniform = gain(tests[name]) if name in tests else NONE
         accuracy = percent(row.network.accuracy, 2)
-        table.append([_label(name), share, accuracy, gain, str(len(row.network.seeds))])
+        table.append([_label(name), share, accuracy, less_uniform, str(len(row.network.seeds))])
     return Finding(
         not any(one.difference.low > 0 for one in tests.values())
         and min(correlation.pvalue, without.pvalue) > 0.05
@@ -726,10 +731,9 @@ def lawful() -> Finding:
     rows = [[label, plain(mean[k]), str(one.runs)] for k, label in labels.items()]
     gains = {}
     for name in _slim():
-        ((_, gain),) = columns.over_untrained(
+        ((_, gains[name]),) = columns.over_untrained(
             over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result
         )
-        gains[name] = gain
     higher = all(gain.low > 0 for gain in gains.values())
     small = [
         next(gain for _, gain in columns.over_untrained(over_runs(name, "equivariance").result))
@@ -791,7 +795,7 @@ def affine() -> Finding:
     )
     pooled, capsules, resnet = map(_affine, ("mnist-pooling-plain", CAPSULES, RESNET))
     longer = [
-        points(_paired(where.runs, place[POOLED].runs, AFFINE_MARGIN).difference * 0.01)
+        gain(_paired(where.runs, place[POOLED].runs, AFFINE_MARGIN))
         for where, place in zip(_affine("mnist-attention"), (inside, outside), strict=True)
     ]
     (better, worse), ahead, behind = (
@@ -804,10 +808,10 @@ def affine() -> Finding:
         [label, percent(within), apart[0], percent(beyond), apart[1], str(len(within.runs))]
         for label, within, beyond, *apart in (
             ("slim stem, dynamic", inside["dynamic"], outside["dynamic"],
-             *(points(where["dynamic"].difference * 0.01) for where in (gains, losses))),
+             *(gain(where["dynamic"]) for where in (gains, losses))),
             (f"{equal}: dynamic", *capsules,
-             *(points(one.difference * 0.01) for one in (better, worse))),
-            (f"{equal}: ResNet", *resnet, *(points(one.difference * 0.01) for one in ahead)),
+             *map(gain, (better, worse))),
+            (f"{equal}: ResNet", *resnet, *map(gain, ahead)),
         )
     ]  # fmt: skip
     shifted = shipped("affnist.json")
@@ -835,8 +839,7 @@ def affine() -> Finding:
         f"All {len(gains)} routings less pooling: {_range(gains)} points inside, "
         f"{_range(losses)} outside. Self-attention after 30 epochs, less pooling after 10: "
         f"{longer[0]} inside, {longer[1]} outside. With equal parameters, dynamic less ResNet: "
-        f"{points(behind[0].difference * 0.01)} inside, {points(behind[1].difference * 0.01)} "
-        "outside. "
+        f"{gain(behind[0])} inside, {gain(behind[1])} outside. "
         f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
         f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
         "Nothing is corrected for the number of comparisons.",
