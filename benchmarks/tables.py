@@ -24,7 +24,7 @@ from benchmarks import (
     parity,
     preregistered,
     read,
-    registered,
+    registry,
 )
 from benchmarks.findings import NONE, WITHOUT_CAPSULES, lead, percent, plain, points
 from benchmarks.shipped import cards, over_runs, shipped
@@ -445,6 +445,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
     "corrupted": corrupted, "detection": detection, "robustness": robustness, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
-    "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registered.networks,
+    "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registry.networks,
     "augmentation": augmentation,
 }  # fmt: skip
