@@ -103,7 +103,7 @@ def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
     last, about = measured[-1]
     seeds = about["runs"]["seeds"] if "runs" in about else [0]
     table = {
-        name: Row(Network(name, last.dataset, seeds, [], last.clean[k], size, None, None), {})
+        name: Row(Network(name, last.dataset, seeds, [], last.clean[k], size), {})
         for k, (name, size) in enumerate(zip(last.networks, last.parameters, strict=True))
     }
     for column in COLUMNS:
@@ -132,10 +132,10 @@ def _of_affnist(records: Sequence[Record]) -> list[Network]:
         if (record.about["analysis"], record.about["kind"]) == ("affnist", "Result"):
             result = record.result
             for i, name in enumerate(affine_names(result)):
+                size = int(result.parameters[i])
                 networks.append(
-                    Network(name, "shifted mnist", result.seeds[i], [], None,
-                            int(result.parameters[i]), None, None)
-                )  # fmt: skip
+                    Network(name, "shifted mnist", result.seeds[i], [], parameters=size)
+                )
     return networks
 
 
@@ -149,14 +149,11 @@ def choose(names: Sequence[str]) -> list[str]:
     return TITLES if "all" in names else list(dict.fromkeys(names))
 
 
-def cells(
-    table: Sequence[Row], names: Sequence[str] | None = None
-) -> tuple[list[str], list[list[str]]]:
+def cells(table: Sequence[Row], names: Sequence[str] = TITLES) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of a table of some columns, or of all; the network comes first."""
     known = {column.title: column for column in COLUMNS}
     units = {column.title: column.unit for column in COLUMNS}
     units |= {"accuracy": "%", "training": "min"}
-    names = TITLES if names is None else names
     header = [", ".join(filter(None, [name, units.get(name)])) for name in names]
 
     def text(row, name):
@@ -199,12 +196,12 @@ def _interval(estimate, form: str) -> str:
     return f"{value} [{low}, {high}]".replace("-", "−")
 
 
-def caption(table: Sequence[Row], names: Sequence[str] | None = None) -> str:
+def caption(table: Sequence[Row], names: Sequence[str] = TITLES) -> str:
     """Return what the columns are, and the notes on the networks' data."""
     columns = " ".join(
         f"{column.title.capitalize()}: {column.meaning}{BETTER[column.higher]}."
         for column in COLUMNS
-        if names is None or column.title in names
+        if column.title in names
     )
     notices = {row.network.name: row.network.notice for row in table if row.network.notice}
     return " ".join([
@@ -217,7 +214,7 @@ def caption(table: Sequence[Row], names: Sequence[str] | None = None) -> str:
 
 
 def measures(
-    table: Sequence[Row], names: Sequence[str] | None = None
+    table: Sequence[Row], names: Sequence[str] = TITLES
 ) -> list[tuple[Column, list[Estimate | None]]]:
     """Return the columns that at least two rows have, or the only row, with their numbers."""
     accuracy = Column("accuracy", "accuracy on test images", {})
@@ -225,12 +222,15 @@ def measures(
     for column in COLUMNS:
         cells = [row.cells.get(column.title) for row in table]
         every.append((column, [cell and cell.estimate for cell in cells]))
-    every = [one for one in every if names is None or one[0].title in names]
     least = min(2, len(table))
-    return [one for one in every if sum(number is not None for number in one[1]) >= least]
+    return [
+        (column, numbers)
+        for column, numbers in every
+        if column.title in names and sum(one is not None for one in numbers) >= least
+    ]
 
 
-def draw(table: Sequence[Row], width: float, names: Sequence[str] | None = None) -> Figure:
+def draw(table: Sequence[Row], width: float, names: Sequence[str] = TITLES) -> Figure:
     """Draw numbers with their 95 % intervals, and ticks for single training runs.
 
     Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.

@@ -23,10 +23,10 @@ class Network(NamedTuple):
     dataset: str
     seeds: list[int]  # of its training runs
     digests: list[str]  # SHA-256 of their weights
-    accuracy: Estimate | None  # on the test set; None: a card without results
-    parameters: int | None
-    seconds: float | None  # of training, mean over runs
-    hardware: str | None
+    accuracy: Estimate | None = None  # on the test set; None: a card without results
+    parameters: int | None = None
+    seconds: float | None = None  # of training, mean over runs
+    hardware: str | None = None
     routing: str | None = None
     notice: str | None = None  # a note on its data
     terms: Mapping = {}  # its recipe without the seed; empty if it is not known
@@ -93,9 +93,8 @@ def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Netw
             continue
         name = runs["recipe"] if runs else Path(provenance["weights"]).stem
         data = getattr(record.result, "dataset", NONE)
-        seeds = runs["seeds"] if runs else [0]
-        digests, routing = sorted(record.digests), provenance.get("routing")
-        one = Network(name, data, seeds, digests, None, None, None, None, routing)
+        seeds, digests = runs["seeds"] if runs else [0], sorted(record.digests)
+        one = Network(name, data, seeds, digests, routing=provenance.get("routing"))
         pairs[tuple(digests)] = one, record.path.parent
     return different(list(pairs.values()))
 
