@@ -120,13 +120,13 @@ def drawn(part, path: Path) -> str:
     for label, row in enumerate(shown):
         own = images[labels == label][:COLUMNS]
         row[: len(own)] = own
-    with results.look(None, None):
+    with results.style():
         height = 5 * len(names) * shown.shape[3] / (COLUMNS * shown.shape[4])
         figure = Figure(figsize=(5, height), layout="constrained")
         axes = figure.subplots()
         rows, _ = mosaic(axes, shown, COLUMNS)
         axes.set_xticks([])
-        axes.set_yticks(rows, names)
+        axes.set_yticks(rows, [name.replace("$", r"\$") for name in names])
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, bbox_inches="tight")
     return f"wrote {path}: the first images of {len(names)} classes of {part.name} {part.split}"

@@ -2,14 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from helpers import command_line
+from matplotlib import rc_context
 from PIL import Image
 
 from capsviz import data
+from capsviz.commands.data import drawn
 from capsviz.data import Dataset, _splits
 
 
@@ -90,6 +93,16 @@ def test_groups_of_file_names_that_two_splits_share_are_found(pattern, found):
 
 def run(*words):
     return command_line.run("data", *words)
+
+
+def test_a_sheet_has_the_house_style_and_class_names_as_they_are_written(tmp_path):
+    part = replace(noise([0, 1] * 10), classes=(r"$\frob$", "R&D"))
+    sheets = []
+    for size in (6, 30):
+        with rc_context({"ytick.labelsize": size}):  # as a user's matplotlibrc may have it
+            drawn(part, tmp_path / "sheet.png")
+        sheets.append(np.asarray(Image.open(tmp_path / "sheet.png")))
+    assert np.array_equal(*sheets)
 
 
 def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
