@@ -139,8 +139,12 @@ def files(context: click.Context) -> dict[str, str]:
     if (data := context.params.get("data_dir")) is not None:
         found["data files"] += [data, *data.rglob("*")]
     for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
-        code = text.rpartition(":")[0]
-        for place in [Path(code).parent] if code.endswith(".py") else map(Path, glob.glob(text)):
+        code, whole = text.rpartition(":")[0], Path(text).expanduser()
+        if code.endswith(".py"):
+            places = [Path(code).parent]
+        else:
+            places = [whole] if whole.exists() else [Path(one) for one in glob.glob(str(whole))]
+        for place in places:
             inside = place.iterdir() if place.is_dir() else [place]
             found["network files"] += [one for one in inside if one.suffix in CODE_AND_WEIGHTS]
 

@@ -60,6 +60,18 @@ def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, mon
         known = identity(command, words)
 
 
+@pytest.mark.parametrize("words", ["--seeds-of ~/runs/x-*", "--checkpoint {}/runs/x-[1]"])
+def test_weights_that_changed_are_noticed_however_they_are_named(tmp_path, monkeypatch, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    weights = tmp_path / "runs/x-[1]/x.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    words = words.format(tmp_path).split()
+    known = identity("affine", words)
+    os.utime(weights, (1, 1))
+    assert identity("affine", words) != known
+
+
 def test_data_that_are_downloaded_on_the_way_are_no_error(tmp_path, monkeypatch):
     load = data.load
 
