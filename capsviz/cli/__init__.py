@@ -41,7 +41,7 @@ class RequestError(click.ClickException):
 
 @contextlib.contextmanager
 def errors():
-    """Library errors as one line: status 2 for what was asked wrongly, 1 for what could not be."""
+    """Turn library errors into one line: status 2 for a wrong request, 1 for one that failed."""
     try:
         yield
     except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # no errors for click
@@ -73,7 +73,7 @@ def _with_usable(callback, params):
 
 
 def _command(package: str, name: str, module) -> click.Command:
-    """A module's own command, or that of its analyses, with examples; ValueError for neither."""
+    """Return a module's command, or that of its analyses, with examples; ValueError for neither."""
     examples, command = getattr(module, "EXAMPLES", ""), getattr(module, "command", None)
     if package == PACKAGES[1]:
         analyses = contract.of(name)
@@ -92,7 +92,7 @@ def _command(package: str, name: str, module) -> click.Command:
 
 
 def _all_names() -> list[str]:
-    """Modules of commands and analyses; ValueError for one in both, of which one would be hid."""
+    """Return the modules of commands and analyses; ValueError for a name that is in both."""
     names = [name for package in PACKAGES for name in discovery.names(package)]
     for name in names:
         if names.count(name) > 1:
@@ -119,7 +119,7 @@ class Commands(click.Group):
             return super().make_context(*args, **extra)
 
     def list_commands(self, context):
-        """Names of all commands."""
+        """Return the names of all commands."""
         return [name.replace("_", "-") for name in _all_names()]
 
     def get_command(self, context, name):

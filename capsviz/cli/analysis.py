@@ -23,7 +23,7 @@ RANGES: dict[type, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
 def command_of(name: str) -> click.Command:
-    """The command of the analyses that a module of `analyses/` holds."""
+    """Return the command of the analyses that a module of `analyses/` holds."""
     analyses = contract.of(name)
     takes = {given for one in analyses for given in one.given}
 
@@ -57,7 +57,7 @@ def command_of(name: str) -> click.Command:
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
-    """The options of all, each once, with all choices."""
+    """Return the options of all analyses, each once, with all choices."""
     merged: dict[str, Option] = {}
     for option in (option for one in analyses for option in one.options):
         first = merged.get(option.name, option)
@@ -67,7 +67,7 @@ def _merged(analyses: Sequence[Analysis]) -> list[Option]:
 
 
 def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
-    """A command that runs by itself, unless one of those below it follows."""
+    """Return a command that runs by itself, unless one of those below it follows."""
 
     @click.pass_context
     def run(context: click.Context, /, **values) -> None:
@@ -83,7 +83,7 @@ def _group(command: click.Command, below: Sequence[click.Command]) -> click.Grou
 
 
 def _click_option(one: Option) -> click.Option:
-    """An option for click: a number within its range, a flag, a choice, a path, or a text."""
+    """Return click's option: a number within its range, a flag, a choice, a path, or a text."""
     kind: Any = one.kind
     more: dict[str, Any] = {"help": one.help, "metavar": one.flag.metavar}
     names = [one.flag.name, one.name]
@@ -107,7 +107,7 @@ def _click_option(one: Option) -> click.Option:
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
-    """The first analysis that takes every option that was typed; ValueError where none does.
+    """Return the first analysis that takes every option that was typed; ValueError for none.
 
     Beside an analysis of one image, those of many are chosen by `--n`, a flag, a choice or a path:
     a number alone, as `--seed`, chooses none.
@@ -141,7 +141,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
 
 
 def _takes(analysis: Analysis, name: str, value) -> bool:
-    """Whether an analysis has this option, and of a choice this value."""
+    """Return whether an analysis has this option, and of a choice this value."""
     for option in analysis.options:
         if option.name == name:
             return not option.choices or value in option.choices
@@ -235,7 +235,7 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
 
 
 def _open(analysis: Analysis, named: dict, picture: dict | None) -> list[Any]:
-    """The networks and their data; ValueError if the first one lacks what is needed.
+    """Open the networks and their data; ValueError if the first one lacks what is needed.
 
     Where a picture of the user's own is shown, the data set need not be there.
     """
@@ -253,7 +253,7 @@ def _open(analysis: Analysis, named: dict, picture: dict | None) -> list[Any]:
 
 
 def _require_statistic(analysis: Analysis) -> None:
-    """ValueError for several training runs where one image, or no number, is shown."""
+    """Raise ValueError for several training runs where one image, or no number, is shown."""
     name = analysis.name.replace("_", "-")
     if analysis.of_one_image and any(_takes(one, "n", None) for one in contract.of(analysis.name)):
         raise ValueError("several training runs need statistics over images: add --n N")
@@ -270,7 +270,7 @@ def _require_statistic(analysis: Analysis) -> None:
 
 
 def _joined(measured: Callable, runs: Sequence, recipes: Sequence) -> tuple:
-    """(stem, result, what training runs it is of), of one training run or of several."""
+    """Return (stem, result, its training runs) of one training run, or of several."""
     if len(runs) == 1:
         return (*measured(0), None)
     from capsviz.inputs.runs import about

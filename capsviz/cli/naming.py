@@ -31,7 +31,7 @@ HEAD = 65536  # bytes of a result's file that hold its options
 
 
 def label(source: str) -> str:
-    """A network as a part of a name: shipped weights by their name, files by theirs and folder.
+    """Return a network as part of a name: shipped weights by name, others by file and folder.
 
     A glob whose last part is a star alone goes by what the names that it matches begin with.
     """
@@ -52,14 +52,14 @@ def label(source: str) -> str:
 
 
 def slug(text: object) -> str:
-    """Letters that every file system takes."""
+    """Return a text in letters that every file system takes."""
     return re.sub(r"[^\w.+-]+", "-", str(text)).strip("-.") or "unnamed"
 
 
 def stem(
     base: str, networks: Sequence[str], options: Mapping[str, object], analysis: str | None = None
 ) -> str:
-    """The whole name of a figure.
+    """Return the whole name of a figure.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def stem(
 
 
 def _values(value) -> list[str]:
-    """The words of an option: numbers with their signs, the last part of a path with a digest."""
+    """Return an option as words: numbers with signs, the last part of a path with a digest."""
     if value is True:
         return []
     if isinstance(value, list | tuple):
@@ -107,7 +107,7 @@ def digest(text: str) -> str:
 
 
 def changed(context: click.Context) -> dict[str, object]:
-    """Options of the running command that are neither defaults nor in the name without them."""
+    """Return the running command's options that are not defaults and not in the name otherwise."""
     values = {}
     for option in context.command.params:
         value = context.params.get(option.name)
@@ -122,13 +122,13 @@ def changed(context: click.Context) -> dict[str, object]:
 
 
 def identity(context: click.Context) -> str:
-    """What the numbers of the running command are made of, as one text."""
+    """Return what the numbers of the running command are made of, as one text."""
     values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
     return json.dumps(values | files(context), default=str, sort_keys=True)
 
 
 def files(context: click.Context) -> dict[str, str]:
-    """Digests of names, sizes and times of the files that data and networks are read from.
+    """Return digests of names, sizes and times of the files that data and networks are read from.
 
     Of a network its weights, or the code and weights in the folder of FILE.py; shipped ones and
     data that are found without `--data-dir` are not looked at.
@@ -164,7 +164,7 @@ def networks(values: Mapping, *keys: str) -> list[str]:
 
 
 def try_folder(folder: Path) -> None:
-    """OSError if files cannot be written to a folder, or it cannot be made; it is not made yet."""
+    """Raise OSError if a folder cannot be written to, or cannot be made; it is not made yet."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(folder))
@@ -176,7 +176,7 @@ def try_folder(folder: Path) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool, kind: str = "", option: str = "--output") -> None:
-    """ValueError if files of this name, without ending, lie there already, unless `force`.
+    """Raise ValueError if there are files of this name, without ending, unless `force`.
 
     `kind` is the one ending that is looked for, "" for all; another name is chosen by `option`.
     """
@@ -189,14 +189,14 @@ def refuse_existing(path: Path, *, force: bool, kind: str = "", option: str = "-
 
 
 def refuse_file(path: Path, *, force: bool) -> None:
-    """ValueError if the file is there, unless `force`; OSError if it cannot be written."""
+    """Raise ValueError if the file is there, unless `force`; OSError if it cannot be written."""
     if path.exists() and not force:
         raise ValueError(f"{path} exists: add --force to overwrite it, or name another file")
     try_folder(path.parent)
 
 
 def repeated(folder: Path, analysis: str, identity: str) -> Path | None:
-    """The JSON of a result of the same options that lies in the folder already."""
+    """Return the JSON of a result of the same options in a folder; None if there is none."""
     entries = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:

@@ -11,7 +11,7 @@ from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
-    """One decorator from several options; `into` hands their values over as one dict."""
+    """Return one decorator of several options; `into` hands their values over as one dict."""
 
     def decorate(function):
         inner, names = function, []
@@ -162,7 +162,7 @@ networks = stack(
 
 
 def _class(value: str | int) -> str | int:
-    """The number of a class where it is written as one; "01" and other names as text."""
+    """Return the number of a class if it is written as one; "01" and other names as text."""
     return int(value) if str(value).isdecimal() and str(int(value)) == value else value
 
 
@@ -220,14 +220,14 @@ def open_picture(inputs, values: dict):
 
 
 def named_values(texts: Iterable[str]) -> dict[str, object]:
-    """Values by name of options NAME=VALUE that may be repeated, as `--option`."""
+    """Return the values, by name, of options NAME=VALUE that may be repeated, as `--option`."""
     from capsviz.training.recipe import read_option
 
     return dict(read_option(text) for text in texts)
 
 
 def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
-    """Options of a data set as `own_data_options` name them, those that are given."""
+    """Return the options of a data set that are given, of those that `own_data_options` name."""
     known = {"range": top_value, "image_size": image_size, "image_channels": image_channels}
     given = {name: value for name, value in known.items() if value is not None}
     bare = dict.fromkeys(filter(str.isidentifier, about_data))  # the data set says what it takes
@@ -235,7 +235,7 @@ def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict
 
 
 def typed(*names: str) -> list[str]:
-    """Which of the running command's options, by parameter name, were typed: `--their-names`."""
+    """Return those of the running command's options, by parameter name, that were typed."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return [
@@ -246,9 +246,9 @@ def typed(*names: str) -> list[str]:
 
 
 def chosen_class(dataset, digit: int | str) -> int:
-    """The class that the running command's `--digit` names; ValueError if there is none such.
+    """Return the class that the running command's `--digit` names; ValueError if there is none.
 
-    A name counts before a number. Both are said where they differ.
+    A name counts before a number. Both are printed where they differ.
     """
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
@@ -280,7 +280,7 @@ def task(what: str) -> Callable:
 
 
 def is_empty(task: tuple[int, int], runs: int) -> bool:
-    """Whether a task has no run, which is said: an array of tasks may be larger than its series."""
+    """Return whether a task has no run, and say so: there may be more tasks than runs."""
     i, n = task
     if i > runs:
         count = "is 1 run" if runs == 1 else f"are {runs} runs"

@@ -20,7 +20,7 @@ as_json = click.option(
 
 
 def _checked(name: str) -> Callable:
-    """Callback that refuses a format, a width, a venue, ... before anything is computed."""
+    """Return a callback that refuses a format, a venue, ... before anything is computed."""
 
     def check(context, option, value):
         from capsviz import results
@@ -107,7 +107,7 @@ def prepare(analysis: str, figure_options: dict) -> Path:
 def target(
     base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
 ) -> Path:
-    """Path without ending of a figure; ValueError where a file has its name already.
+    """Return the path of a figure, without ending; ValueError if a file has its name already.
 
     `base` is the name that the analysis gives, `networks` are as they were named or chosen.
     """
@@ -120,21 +120,21 @@ def target(
 
 
 def looking(figure_options: dict):
-    """Context manager: draw as `--rc` and `--font` ask."""
+    """Return a context manager in which figures are drawn as `--rc` and `--font` ask."""
     from capsviz import results
 
     return results.look(figure_options["rc"], figure_options["font"])
 
 
 def width(figure_options: dict) -> str | float:
-    """The width that `--width` and `--venue` ask for."""
+    """Return the width that `--width` and `--venue` ask for."""
     from capsviz.results.house import width_for
 
     return width_for(figure_options["width"], figure_options["venue"])
 
 
 def sources(inputs) -> list[str]:
-    """Networks as they were named on the command line; of none, that of the data set, if any."""
+    """Return the networks as they were typed; if there are none, that of the data set."""
     texts = naming.networks(click.get_current_context().params, *naming.NETWORK[:-1])
     return texts or ([] if inputs.source is None else [inputs.source])
 
@@ -159,7 +159,7 @@ def save(name: str, analysis: str, result, networks, figure_options, drawn, runs
 
 
 def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
-    """`results.save` as `@figure` asks."""
+    """Call `results.save` as `@figure` asks."""
     from capsviz import results
 
     with looking(figure_options):
@@ -170,33 +170,33 @@ def write(path: Path, analysis: str, result, figure_options: dict, **about) -> l
 
 
 def to_json(values) -> str:
-    """One strict JSON document; arrays as nested lists, NaN as null."""
+    """Return one strict JSON document; arrays as nested lists, NaN as null."""
     from capsviz import results
 
     return results.to_json(values)
 
 
 def command_line() -> str:
-    """The command that is running, as it was typed."""
+    """Return the command that is running, as it was typed."""
     return shlex.join(["capsviz", *sys.argv[1:]])
 
 
 def line(text: str) -> None:
-    """One line on stderr, beside a progress bar."""
+    """Print one line on stderr, beside a progress bar."""
     from tqdm import tqdm
 
     tqdm.write(text, file=sys.stderr)
 
 
 def report(result, findings: str, paths, as_json: bool) -> None:
-    """Findings on stdout, or the result as JSON there; the files written on stderr."""
+    """Print findings, or the result as JSON, on stdout, and the files written on stderr."""
     click.echo(to_json(result) if as_json else findings)
     for path in paths:
         click.echo(f"wrote {path}", err=True)
 
 
 def progress(label: str) -> Callable:
-    """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal.
+    """Return a wrapper of an iterable: a progress bar on stderr, if that is a terminal.
 
     Freed memory that lies in pieces, which the next step may not fit into, is given back.
     """

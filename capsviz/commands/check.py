@@ -100,7 +100,7 @@ def command(
 
 
 def _shape(inputs: dict, image_shape, classes: int | None, capsules: int | None) -> dict:
-    """Shape and number in place of data; none with --dataset. ValueError for one without other."""
+    """Return shape and number in place of data, or {}; ValueError for one without the other."""
     if image_shape is None and classes is None:
         return {}
     if inputs["network"] is None:

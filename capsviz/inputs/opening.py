@@ -33,7 +33,7 @@ class Inputs:
 
     @property
     def name(self) -> str:
-        """Of the network, from its card; of the run, if it is unfinished or called as its data."""
+        """The card's name; the run's, if that is unfinished, or if the card has the data's name."""
         training = self.model.card.get("training") or {}
         if training.get("unfinished") and not self.alias:
             folder = checkpoints.find(self.source).parent.name
@@ -44,18 +44,18 @@ class Inputs:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return next(self.model.parameters()).device
 
     def load(self, split: str) -> data.Dataset:
-        """Another split of the same data set, with the options that this one was loaded with."""
+        """Load another split of the data set, with the options that this one was loaded with."""
         trained_on, name = self.model.card["dataset"], self.dataset.loader
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
         part = data.load(name, split, self.data_dir, **{**own, **self.options})
         return part.in_order(abilities(self.model).class_names)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """n images (N, C, H, W) in [0, 1] and labels (N,) of the split, as its `sample`; None: all.
+        """Return n images (N, C, H, W) in [0, 1], or all, and labels (N,), as the split's `sample`.
 
         ValueError for an n that is not there, or images that show several things each.
         """
@@ -73,7 +73,7 @@ class Picture(NamedTuple):
 
 
 def choose_device(name: str) -> torch.device:
-    """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there.
+    """Return the device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there.
 
     Several GPUs are "cuda:0", "cuda:1" and so on, and "cuda" is the first of them.
     """
@@ -102,7 +102,7 @@ def open_inputs(
     whole: bool = False,
     shown: bool = True,
 ) -> Inputs:
-    """The network and the split that a command's options ask for.
+    """Open the network and the split that a command's options ask for.
 
     `network` is "FILE.py:FUNCTION", a custom one in place of a checkpoint, with the file of its
     `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
@@ -173,7 +173,7 @@ def open_inputs(
 def open_module(
     *, image_shape: tuple[int, int, int] | None = None, **chosen
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
-    """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
+    """Return a network that is not wrapped, the test split for it, its name, and a notice.
 
     For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. With the
     `image_shape` of a network that does not declare it, no data set is opened but a named one.
@@ -197,7 +197,7 @@ def open_module(
 
 
 def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.Dataset, dict]:
-    """A split in a network's shape (C, H, W) if its data set has several, and its options."""
+    """Return a split in a network's shape (C, H, W) if its data set has several, and options."""
     if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
         resized: dict = {"image_size": tuple(shape[1:]), "image_channels": shape[0]}
         with suppress(ValueError):  # the data set has one size only
@@ -206,7 +206,7 @@ def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.D
 
 
 def _without_images(model, split: str) -> data.Dataset:
-    """A split without images, of the classes of a card, for a network whose data are not there."""
+    """Return a split without images, of a card's classes, for a network without its data."""
     shape, count = images_and_classes(model)
     classes = abilities(model).class_names or tuple(map(str, range(count)))
     none = torch.empty(0, *shape, dtype=torch.uint8)
@@ -214,7 +214,7 @@ def _without_images(model, split: str) -> data.Dataset:
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
-    """A network by "FILE.py:FUNCTION" and its weights, for the images of a data set."""
+    """Open a network by "FILE.py:FUNCTION" and its weights, for the images of a data set."""
     from capsviz.wrapping import open_network
 
     about = {"name": part.loader, "classes": list(part.classes)}
@@ -227,7 +227,7 @@ def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: boo
 def open_picture(
     inputs: Inputs, *, digit: int | None = None, index: int = 0, image: str | Path | None = None
 ) -> Picture:
-    """A user's file, or the index-th image of a class of the split, for None the usual one."""
+    """Open a user's file, or the index-th image of a class of the split; None: the usual class."""
     if image is not None:
         frame = pictures.frame(inputs.model)
         kinds = pictures.opening.kinds([image])
@@ -246,7 +246,7 @@ def open_networks(
     capsules: bool = True,
     **places,
 ) -> list[Inputs]:
-    """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
+    """Open several networks with the data of the first one, each as `open_inputs` does.
 
     Without names, the shipped weights of the data set, and its shipped baselines as by
     `with_baselines`. Custom networks come after those of `names`, the first of `weights` for the
@@ -275,7 +275,7 @@ def open_networks(
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of networks, never one of other weights that are shipped: "mine", not "digits".
+    """Return names of networks, never that of other, shipped weights: "mine", not "digits".
 
     A name that several have is replaced by the run's folder or file, or its path, if not shipped.
     """
@@ -292,7 +292,7 @@ def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str
 
 
 def _short(name: str, source: str) -> str:
-    """The folder of a run, or the file of a network."""
+    """Return the folder of a run, or the file of a network."""
     path = Path(source)
     if path.suffix not in (".safetensors", ".py"):
         return path.name or path.resolve().name
@@ -300,14 +300,14 @@ def _short(name: str, source: str) -> str:
 
 
 def _known(source: str) -> str:
-    """A network's source, the file of shipped weights by their name."""
+    """Return a network's source; for the file of shipped weights, their name."""
     path = Path(source)
     of_shipped = path.resolve().parent == discovery.folder(checkpoints.SHIPPED).resolve()
     return path.stem if of_shipped and path.suffix == ".safetensors" else source
 
 
 def with_baselines(inputs: Inputs) -> list[Inputs]:
-    """A network, and the shipped networks without capsules for the same data set and images."""
+    """Return a network, and the shipped ones without capsules for the same data and images."""
     networks = [inputs]
     for name in checkpoints.shipped():
         if name.startswith(f"{inputs.dataset.name}-"):
@@ -320,9 +320,9 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
 
 
 def check_fit(model, part: data.Dataset) -> str | None:
-    """ValueError if a network is for other images or classes than those of a split.
+    """Raise ValueError if a network is for other images or classes than those of a split.
 
-    Returns the notice for one of another data set whose classes have other names, and a warning for
+    Return the notice for one of another data set whose classes have other names, and a warning for
     each note of `capsviz.wrap` on a custom network; None: neither.
     """
     expected = images_and_classes(model)
@@ -354,7 +354,7 @@ def check_fit(model, part: data.Dataset) -> str | None:
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
-    """The shape of the images that a network is for, and the number of their classes."""
+    """Return the shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
 
 

@@ -20,7 +20,7 @@ from capsviz.training.recipe import terms as recipe_terms
 
 
 def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
-    """What a command's options name, with the first of several training runs, and all of those.
+    """Return a command's options with the first of several training runs, and all of these.
 
     Each of these is a row: of one network it has one run, where networks are compared one of each
     recipe, and they stand before the others. Raises as `named` and `paired`.
@@ -38,7 +38,7 @@ def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
 
 
 def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Rows of training runs that globs match, one of each recipe; none without a glob.
+    """Return rows of training runs that globs match, one of each recipe; none without a glob.
 
     A row is of one seed, of those that all recipes have. Recipes without two common seeds, but with
     as many runs, are taken in the order of their seeds. Raises as `named`.
@@ -66,7 +66,7 @@ def _card(run: str) -> dict:
 
 
 def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The runs that are named, those of globs after those named singly; none for neither.
+    """Return the runs that are named, those of globs after those named singly.
 
     ValueError for a glob that matches no run, a run that has no weights yet, one named twice, a
     single run where a glob asks for several, or runs of several recipes.
@@ -87,7 +87,7 @@ def _checked(runs: list[str], patterns: Sequence[str]) -> list[str]:
 
 
 def matching(pattern: str) -> list[Path]:
-    """Folders and .safetensors files that a glob matches."""
+    """Return the folders and .safetensors files that a glob matches."""
     places = [Path(one) for one in sorted(glob.glob(str(Path(pattern).expanduser())))]
     return [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
 
@@ -111,7 +111,7 @@ def _finished(pattern: str) -> list[str]:
 
 
 def check(cards: Mapping[str, Mapping]) -> None:
-    """ValueError if cards, by run, are not of one recipe with different seeds: what differs."""
+    """Raise ValueError for cards, by run, of several recipes, with what differs, or of one seed."""
     runs = list(cards)
     first, *others = (_terms(run, card) for run, card in cards.items())
     for run, other in zip(runs[1:], others, strict=True):
@@ -133,7 +133,7 @@ def check(cards: Mapping[str, Mapping]) -> None:
 
 
 def seeds_of(cards) -> list[int]:
-    """The seed of each card."""
+    """Return the seed of each card."""
     return [card["recipe"].get("seed", 0) for card in cards]
 
 
@@ -161,7 +161,7 @@ def _terms(run: str, card: Mapping) -> dict:
 
 
 def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
-    """Networks of all runs with the data of the first one, under one name.
+    """Open the networks of all runs with the data of the first one, under one name.
 
     It is that of the card, or where another network has it, what the folders' names begin with.
     """
@@ -177,7 +177,7 @@ def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
 
 
 def about(recipes: Sequence[Sequence[Inputs]], of_first: Sequence[str]) -> dict:
-    """For the record of a result: the runs of the recipes that it is of."""
+    """Return what the record of a result says of its training runs."""
     first, *others = ({
         "recipe": runs[0].name,
         "seeds": seeds_of(one.model.card for one in runs),

@@ -21,7 +21,7 @@ class Others(NamedTuple):
 
 
 def other_images(inputs, n: int) -> Others:
-    """Up to n validation images of the same data set, always the same ones, drawn at random.
+    """Return up to n validation images of the same data set, always the same random ones.
 
     Training images, where validation images are what is measured, or there are none; ValueError if
     nothing else is at hand.
@@ -41,7 +41,7 @@ def other_images(inputs, n: int) -> Others:
 
 
 def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
-    """A picture, and image number `index` of a class of the data set: (2, C, H, W) in [0, 1].
+    """Return a picture and the index-th image of a class of the data set, (2, C, H, W) in [0, 1].
 
     ValueError, which says what is `expected`, where that is the picture itself.
     """
@@ -60,12 +60,12 @@ def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
 
 
 def usual_class(dataset) -> int:
-    """The class that is shown where none is named."""
+    """Return the class that is shown where none is named."""
     return min(USUAL_CLASS, len(dataset.classes) - 1)
 
 
 def next_class(inputs, picture) -> int:
-    """The class after that of a picture, or after what it is read as."""
+    """Return the class after that of a picture, or after the predicted class."""
     from capsviz.tracing import scores
 
     own = picture.label
@@ -75,7 +75,7 @@ def next_class(inputs, picture) -> int:
 
 
 def training_images(inputs, count: int) -> dict:
-    """Up to `count` training images of each class, always the same ones, drawn at random.
+    """Return up to `count` training images of each class, always the same random ones.
 
     They are fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no
     training split, or where it is what the analysis measures.

@@ -58,7 +58,7 @@ def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
 
 
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
-    """A result and what was written about it; ValueError for a file that holds none."""
+    """Return a result and what was written about it; ValueError for a file that holds none."""
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
 
 
 def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
-    """The same of a document that was read already, which is used up; arrays are beside `path`."""
+    """Return the same of a document that was read, which changes; arrays are beside `path`."""
     try:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
@@ -96,12 +96,12 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
 
 
 def _name(hint) -> str:
-    """A field's type as it is written, by `from __future__ import annotations` or without."""
+    """Return a field's type as it is written, with postponed annotations or without."""
     return str(getattr(hint, "__forward_arg__", None) or getattr(hint, "__name__", hint))
 
 
 def to_json(values) -> str:
-    """One strict JSON document: arrays as nested lists, an estimate by its parts, NaN as null."""
+    """Return one strict JSON document: arrays are lists, an estimate is its parts, NaN is null."""
     return json.dumps(_plain(values), allow_nan=False)
 
 

@@ -17,7 +17,7 @@ EVEN = 1e-6  # half a scale of couplings that do not differ
 
 
 def halfrange(values) -> float:
-    """Of a symmetric colour scale; wider than rounding, so that what is even is drawn even."""
+    """Return half of a symmetric colour scale, wider than rounding: uniform is drawn uniform."""
     return max(float(np.abs(values).max()), EVEN)
 
 
@@ -59,12 +59,12 @@ def colour_bar(drawn, axes, label: str, **place):
 
 
 def are_short(names) -> bool:
-    """Whether class names are digits or alike, and not words."""
+    """Return whether class names are digits or alike, and not words."""
     return max(map(len, names)) <= 2
 
 
 def class_ticks(axis, names, step=1):
-    """Class names, twelve at most, as many as there is room for; every `step`-th of short ones."""
+    """Write as many class names as there is room for, twelve at most; if short, each `step`-th."""
     short = are_short(names)
     step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
     beside = axis.axis_name == "x" and short
@@ -84,7 +84,7 @@ class Spaced(Locator):
         self.count, self.step, self.room = count, step, room  # room of a name, in points
 
     def __call__(self):
-        """Where the ticks stand."""
+        """Return where the ticks stand."""
         axes, axis = self.axis.axes, self.axis
         box = axes.get_window_extent()
         pixels = box.width if axis.axis_name == "x" else box.height
@@ -94,7 +94,7 @@ class Spaced(Locator):
 
 
 def one_map(axes, image, extent_px, values, scale):
-    """One map at its place on the paler input, its outline above; − where clearly negative."""
+    """Draw a map at its place on the paler input, the outline above; − where clearly negative."""
     axes.set_axis_on()
     axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)

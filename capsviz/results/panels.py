@@ -12,12 +12,12 @@ GAP = 2  # pixels between the pictures of a mosaic
 
 
 def picture(image: np.ndarray) -> np.ndarray:
-    """An image (C, H, W) as `imshow` takes it: grey (H, W), or colour (H, W, 3)."""
+    """Return an image (C, H, W) as `imshow` takes it: grey (H, W), or colour (H, W, 3)."""
     return image[0] if len(image) < 3 else np.moveaxis(image[:3], 0, -1)
 
 
 def show(axes, image, title=None):
-    """One uint8 image (C, H, W), grey or colour, without ticks, on the scale 0 to 255."""
+    """Draw one uint8 image (C, H, W), grey or colour, without ticks, on the scale 0 to 255."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     if title is not None:
@@ -26,7 +26,7 @@ def show(axes, image, title=None):
 
 
 def mosaic(axes, pictures, columns):
-    """Pictures (rows, n, C, H, W) uint8 as one image, on axes for `columns` >= n side by side.
+    """Draw pictures (rows, n, C, H, W) uint8 as one image, on axes for `columns` >= n of them.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def mosaic(axes, pictures, columns):
 
 
 def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf, **look):
-    """Values (N,) with their intervals, in rows 0, 1, ... that are shifted by a number or (N,).
+    """Draw values (N,) with intervals, in rows 0, 1, ... that are shifted by a number or (N,).
 
     A hollow arrow stands at the `left` edge where an interval goes beyond it, and alone where the
     value does.
@@ -62,7 +62,7 @@ def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf
 
 
 def kind(estimate, s: int, name) -> tuple:
-    """An estimate with colour and marker of the s-th of a few kinds, and its name, for `dots`."""
+    """Return an estimate with colour and marker of the s-th of a few kinds, and its name."""
     return estimate, COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)], name
 
 
@@ -174,11 +174,11 @@ def beside(axes, edge, places, names, **letters):
 
 
 def look(s: int) -> dict:
-    """Colour and marker of the s-th of a few kinds."""
+    """Return colour and marker of the s-th of a few kinds."""
     _, colour, marker, _ = kind(None, s, None)
     return {"color": colour, "marker": marker, "markersize": 3}
 
 
 def percent(axis):
-    """Shares at the ticks of an axis, in percent, with all the digits that they have."""
+    """Write shares at the ticks of an axis in percent, with all the digits that they have."""
     axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %".replace("-", "−"))
