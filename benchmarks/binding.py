@@ -48,9 +48,9 @@ CONTROLS = ("votes from the true poses", "votes from part types alone")
 
 
 def table(words: str) -> str:
-    """Return what came out: "assignment", "context", "geometry" or "maps"."""
-    if words == "maps":
-        return maps()
+    """Return what came out: "summary", "assignment", "context", "geometry" or "maps"."""
+    if words in ("maps", "summary"):
+        return maps() if words == "maps" else summary()
     results = {name: one.result for name, one in bound().items()}
     if words == "assignment":
         header = ["coupling", "coupling, types in both wholes", "coupling, same parts",

@@ -438,7 +438,8 @@ def _machine(about: dict) -> str:
 
 
 PARTS: dict[str, Callable[..., str]] = {
-    "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
+    "results": results, "leaderboard": leaderboard_head, "board": leaderboard.board,
+    "doses": leaderboard.doses, "notices": leaderboard.notices, "findings": findings.titles,
     "finding": findings.table,
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,

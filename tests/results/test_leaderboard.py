@@ -9,7 +9,6 @@ from helpers import legibility
 from helpers.command_line import refused, run
 from helpers.training_runs import write_runs
 
-from benchmarks import leaderboard as page
 from benchmarks.shipped import shipped
 from capsviz import checkpoint, results
 from capsviz.provenance import provenance
@@ -283,10 +282,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, w
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.json").write_text("{")
     refused(compare(*words), part)
-
-
-def test_the_page_is_what_the_results_say():
-    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run `make readme`"
 
 
 def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
