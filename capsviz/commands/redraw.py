@@ -9,6 +9,7 @@ from capsviz.cli import naming, options, writing
 from capsviz.cli.analysis import list_panels
 
 TABLES = ("csv", "md", "tex")
+BESIDE = ("manifest.json", "runs.json")  # what folders of results hold, too
 EXAMPLES = """
 capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
@@ -96,7 +97,7 @@ def _files_of(path: Path) -> list[Path]:
     """Return a file, or the results in a folder; ValueError for a folder without any."""
     if not path.is_dir():
         return [path]
-    found = [one for one in sorted(path.glob("*.json")) if one.name != "manifest.json"]
+    found = [one for one in sorted(path.glob("*.json")) if one.name not in BESIDE]
     if not found:
         raise ValueError(f"there are no results (NAME.json) in '{path}'")
     return found

@@ -154,3 +154,7 @@ def test_numbers_of_a_folder_are_one_table():
     assert printed[0] == str(first) and f"{second}" in printed[1:]
     assert run("redraw", first, second, "--table", "tex").stdout.startswith(f"% {first}\n")
     assert run("redraw", first, "--table", "md").stdout.startswith("| ")
+    seeds = discovery.folder("capsviz.trained") / "seeds/digits-paper-stem"
+    assert {row[0] for row in table(seeds)[1:]} == {
+        path.stem for path in seeds.glob("*digits*.json")
+    }
