@@ -37,7 +37,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def _imported(path: Path) -> set[str]:
-    """Second parts of the names capsviz.X that a file imports, anywhere in it."""
+    """Return the X of every capsviz.X that a file imports, anywhere in it."""
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:

@@ -21,11 +21,11 @@ def interleaved(
     *,
     sync: Callable[[], None] = lambda: None,
 ) -> dict:
-    """Milliseconds of every contender, each run once in every round, after rounds not counted.
+    """Return milliseconds of every contender, run once in each round after `warm` others.
 
-    A machine that drifts drifts for all of them, and each round begins with another one, for what
-    ran before is felt. `ratio` is the median over rounds of the ratio to the first contender.
-    `sync` is called before the clock is read, to wait for what a GPU still has to do.
+    So a drift of the machine concerns all of them. Each round begins with another one, because
+    what ran before has an effect. `ratio` is the median over rounds of the ratio to the first
+    contender. `sync` is called before the clock is read, to wait for what a GPU still has to do.
     """
     times, names = {name: [] for name in contenders}, list(contenders)
     for turn in range(warm + rounds):
@@ -49,7 +49,7 @@ def interleaved(
 
 
 def peak_bytes(action: Callable) -> int:
-    """Bytes of resident memory by which `action` exceeds what the process held before (glibc).
+    """Return the bytes by which `action` exceeds the resident memory from before (glibc).
 
     What was freed goes back to the system first, so that it is counted again where it is used.
     """
@@ -68,12 +68,12 @@ def _status(field: str) -> int:
 
 
 def python(*words: str, **env: str) -> str:
-    """Standard output of a fresh interpreter; its errors are ours."""
+    """Return the standard output of a new interpreter; its errors are ours."""
     return subprocess.check_output([sys.executable, *words], text=True, env=os.environ | env)
 
 
 def about() -> dict:
-    """What every result file says of the machine and the code."""
+    """Return what every result file says of the machine and the code."""
     return {
         "provenance": provenance(None, "cpu"),
         "hardware": hardware(torch.device("cpu")),

@@ -753,7 +753,7 @@ def lawful() -> Finding:
 
 
 def _against_lawful() -> list[Search]:
-    """Networks of which the pose of the true class is the first source."""
+    """Search in networks of which the pose of the true class is the first source."""
     known = dict(everywhere("equivariance-*", "Result"))
     gains = {name: gain for name, one in known.items() for _, gain in columns.over_untrained(one)}
     pixels, directions = (
@@ -941,7 +941,7 @@ def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
 
 
 def _against_broken(leads, single: dict[str, Estimate]) -> list[Search]:
-    """Networks without capsules, and the nearest training image against every capsule network."""
+    """Search networks without capsules, and compare the nearest training image with all others."""
     exchanged = {
         f"{label}, {other}": (one, lead(one.runs, leads[WHOLE][other].runs))
         for label in (EXCHANGED, ANOTHER)

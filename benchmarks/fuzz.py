@@ -82,7 +82,7 @@ def command(*words: object) -> str:
 
 @contextmanager
 def in_words():
-    """As the command line does: what is a line there is Refused, anything else is raised."""
+    """Turn what is one line at the command line into Refused; anything else is raised."""
     try:
         with errors():
             yield
@@ -113,7 +113,7 @@ def picture(draw: random.Random, path: Path) -> bool:
 
 
 def folders(draw: random.Random, folder: Path) -> str:
-    """A folder of class folders with what else lies there; every whole picture must be counted."""
+    """Use class folders with other files beside; every undamaged picture must be counted."""
     splits = draw.choice(SPLITS)
     usual = draw.random() < 0.7
     classes = draw.sample(CLASSES[:8] if usual else CLASSES, draw.randint(1 + usual, 4))
@@ -137,7 +137,7 @@ def folders(draw: random.Random, folder: Path) -> str:
 
 
 def pictures(draw: random.Random, folder: Path) -> str:
-    """A picture for `predict`; a damaged one must be refused."""
+    """Predict a picture; a damaged one must be refused."""
     path = folder / f"{draw.choice(['a', 'ü ', '-x', '猫', 'a%d'])}.{draw.choice(ENDINGS)}"
     whole = picture(draw, path)
     command("predict", "--checkpoint", "digits", "--", path)
@@ -146,7 +146,7 @@ def pictures(draw: random.Random, folder: Path) -> str:
 
 
 def arrays(draw: random.Random, folder: Path) -> str:
-    """Images and labels of any type and shape, in Python or in a file."""
+    """Use images and labels of any type and shape, in Python or in a file."""
     n, side = draw.randint(0, 12), draw.choice([1, 8, 28])
     shape = draw.choice([(n, side, side), (n, 1, side, side), (n, side, side, 3), (n, side**2)])
     kind = draw.choice(["uint8", "float32", "float64", "int64", "bool", "uint16", "object"])
@@ -204,7 +204,7 @@ def _text(draw: random.Random, document) -> str:
 
 
 def cards(draw: random.Random, folder: Path) -> str:
-    """A card with one thing changed; what it says of the weights must stay true."""
+    """Use a card with one thing changed; what it says of the weights must stay true."""
     network = CapsNet((1, 28, 28), 10, types=1, channels=2, reconstruction_weight=0.0)
     path = checkpoint.save(folder / "a.safetensors", network, {"dataset": {"name": "digits"}})
     card = json.loads(path.with_suffix(".json").read_text())
@@ -223,7 +223,7 @@ def cards(draw: random.Random, folder: Path) -> str:
 
 
 def checkpoints(draw: random.Random, folder: Path) -> str:
-    """A file of weights as a script may leave it; what is loaded must be what was saved."""
+    """Load weights as a script may leave them; what is loaded must be what was saved."""
 
     def build():
         parts = {"conv": nn.Conv2d(1, 2, 3), "norm": nn.BatchNorm2d(2), "caps": nn.Linear(2, 3)}
@@ -263,7 +263,7 @@ def checkpoints(draw: random.Random, folder: Path) -> str:
 
 
 def results(draw: random.Random, folder: Path) -> str:
-    """A result with one thing changed."""
+    """Print a result with one thing changed."""
     source = draw.choice(SMALL_RESULTS)
     path = folder / source.name
     path.write_text(_text(draw, mutated(draw, json.loads(source.read_text()))))
@@ -280,7 +280,7 @@ SMALL_RESULTS = [
 
 
 def recipes(draw: random.Random, folder: Path) -> str:
-    """A recipe in TOML with random fields, and the network that it describes."""
+    """Read a recipe in TOML with random fields, and build the network that it describes."""
     sources = sorted((ROOT / "trained").glob("*.toml"))
     lines = draw.choice(sources).read_text().splitlines()
     for _ in range(draw.randint(0, 2)):
@@ -310,7 +310,7 @@ LINES = (
 
 
 def command_lines(draw: random.Random, folder: Path) -> str:
-    """A command with words that are replaced, dropped, doubled or exchanged."""
+    """Run a command with words that are replaced, dropped, doubled or exchanged."""
     picture(draw, folder / "a.png")
     known = {"picture": folder / "a.png", "result": draw.choice(SMALL_RESULTS), "folder": folder}
     words = draw.choice(LINES).format(**known).split()

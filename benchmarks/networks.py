@@ -26,7 +26,7 @@ class Floor(nn.Module):
             self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> primary capsules (B, I, 8)."""
+        """Return primary capsules (B, I, 8) of images (B, C, H, W)."""
         if self.plain:
             out = self.conv2(self.conv1(images).relu())
         else:
@@ -37,7 +37,7 @@ class Floor(nn.Module):
         return functional.squash(capsules.reshape(B, 32 * rows * columns, 8).float())
 
     def loss(self, images: Tensor) -> Tensor:
-        """A scalar that depends on every capsule."""
+        """Return a scalar that depends on every capsule."""
         return self(images).square().mean()
 
 
@@ -46,13 +46,13 @@ class Literal(CapsNet):
     held, automatic differentiation. Its weights are the same from the same seed."""
 
     def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, about: ours, and all that is held of the votes."""
+        """Return the memory of training with a batch, about: ours, and that of all held votes."""
         c = self.settings
         votes = 4 * batch * c.children * c.classes * c.class_dimensions
         return super().training_bytes(batch) + VOTE_TENSORS * votes
 
     def forward(self, images: Tensor) -> Output:
-        """Images (B, C, H, W) -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
+        """Return lengths (B, J), poses (B, J, E), primary (B, I, D) of images (B, C, H, W)."""
         c, conv2 = self.settings, self.primary.convolution
         features = self.conv1(images).relu()
         out = nn.functional.conv2d(features, conv2.weight.contiguous(), conv2.bias, 2)
@@ -72,12 +72,12 @@ class Literal(CapsNet):
 def capsnet(
     image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
 ) -> CapsNet:
-    """The paper's network as capsviz computes it."""
+    """Return the paper's network as capsviz computes it."""
     return models.build("capsnet", image_shape, classes, **options)
 
 
 def literal(network: CapsNet) -> Literal:
-    """The same network with the same weights, computed as the paper's text reads."""
+    """Return the same network with the same weights, computed as the paper's text says."""
     twin = Literal(**network.config)
     twin.load_state_dict(network.state_dict())
     return twin

@@ -32,7 +32,7 @@ ROUNDS = 3
 
 
 def points() -> list[dict]:
-    """Every setting of every sweep, for both networks."""
+    """Return every setting of every sweep, for both networks."""
     return [
         {"network": network, "sweep": sweep, "value": value}
         for sweep, values in SWEEPS.items()
@@ -42,7 +42,7 @@ def points() -> list[dict]:
 
 
 def measure(network: str, sweep: str, value: int) -> dict:
-    """One point; `refused` says why it was not run."""
+    """Measure one point; `refused` says why it was not run."""
     sizes = {"batch": BATCH.get(sweep, 128), "size": 28, "classes": 10, "iterations": 3}
     sizes[sweep] = value
     if network == "literal":
@@ -68,7 +68,7 @@ def fill(name: str, points: Iterable[dict], measure, *, again: bool) -> list[dic
 
 
 def draw(name: str, lines: list[dict], labels: dict[str, str], rows) -> None:
-    """docs/NAME.pdf and .png: a column for each sweep; rows are (key, factor, label)."""
+    """Draw docs/NAME.pdf and .png: a column for each sweep; rows are (key, factor, label)."""
     import matplotlib.pyplot as plt
 
     from capsviz import results

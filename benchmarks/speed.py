@@ -28,16 +28,16 @@ COMMANDS = {
 
 
 def steps(rounds: int) -> dict:
-    """Training and evaluation, with the system's allocator and with freed memory kept."""
+    """Time training and evaluation, with the system's allocator and with freed memory kept."""
     run = ("-m", "benchmarks.steps", "--rounds", str(rounds))
     return {"stock": json.loads(python(*run)), "kept": json.loads(python(*run, "--kept"))}
 
 
 def memory(rounds: int) -> dict:
-    """Transient bytes of a training step of 128 images, 28 and 40 pixels wide."""
+    """Return transient bytes of a training step of 128 images, 28 and 40 pixels wide."""
 
     def megabytes(*flags: str) -> float:
-        """Median of three processes: what the allocator keeps differs from run to run."""
+        """Return the median of three processes, because the allocator's share differs."""
         run = ("-m", "benchmarks.steps", "--rounds", "0", *flags)
         return statistics.median(json.loads(python(*run))["transient_bytes"] for _ in range(3))
 
@@ -50,7 +50,7 @@ def memory(rounds: int) -> dict:
 
 
 def data_path(rounds: int) -> dict:
-    """Images per second with random shifts of 2 px: in memory, and by a DataLoader of pictures."""
+    """Return images per second with shifts of 2 px: in memory, and by a DataLoader of pictures."""
     import torch
     from PIL import Image
     from torchvision import transforms
@@ -86,13 +86,13 @@ def data_path(rounds: int) -> dict:
 
 
 def commands(rounds: int) -> dict:
-    """Whole commands, each from a cold start."""
+    """Time whole commands, each from a cold start."""
     runs = {name: partial(python, *shlex.split(words)) for name, words in COMMANDS.items()}
     return interleaved(runs, min(rounds, 5), warm=1)
 
 
 def epoch(rounds: int) -> dict:
-    """Seconds of one epoch of the shipped recipe on MNIST by the command, with validation."""
+    """Return seconds of one epoch of the shipped recipe on MNIST, with validation."""
     with tempfile.TemporaryDirectory() as folder:
         python("-m", "capsviz", "train", "mnist", "--epochs", "1", "--output", folder)
         card = json.loads((Path(folder) / "mnist.json").read_text())

@@ -27,7 +27,7 @@ WARM = 8  # rounds until freed memory is found again
 
 
 def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
-    """A contender for square images with one channel."""
+    """Return a contender for square images with one channel."""
     torch.manual_seed(0)
     if name.endswith("floor"):
         return Floor((1, size, size), plain=name == "plain floor")
@@ -43,8 +43,10 @@ def trainer(
     device: torch.device | str = "cpu",
     graph: bool = False,
 ) -> Callable[[], None]:
-    """One training step on a device, which the network is moved to: forward, backward, Adam; with
-    `graph`, of capsviz's own, the first two as `capsviz train` has them: on a GPU one CUDA graph.
+    """Return a training step on a device, which the network is moved to: forward, backward, Adam.
+
+    With `graph`, of a network of capsviz, the first two are as in `capsviz train`: on a GPU one
+    CUDA graph.
     """
     device = torch.device(device)
     network.to(device)
@@ -77,7 +79,7 @@ def trainer(
 
 
 def evaluator(network, batch: int) -> Callable[[], None]:
-    """One evaluation of a batch."""
+    """Return a function that evaluates a batch once."""
     images = torch.rand(batch, 1, 28, 28)
 
     def step():
@@ -88,7 +90,7 @@ def evaluator(network, batch: int) -> Callable[[], None]:
 
 
 def timings(rounds: int) -> dict:
-    """Steps of batches of 128, and evaluation of 128 and of 1.
+    """Time steps of batches of 128, and evaluation of 128 and of 1.
 
     The literal network runs apart, afterwards: the memory that it takes and gives back slows down
     whoever comes next.
@@ -120,7 +122,7 @@ def timings(rounds: int) -> dict:
 
 
 def point(name: str, batch: int, size: int, classes: int, iterations: int, rounds: int) -> dict:
-    """Time and transient memory of a training step: beside weights, gradients and Adam's state."""
+    """Return time and memory of a training step, beside weights, gradients and Adam's state."""
     network = build(name, size, classes, iterations)
     parameters = sum(p.numel() for p in network.parameters())
     step = trainer(network, batch=batch)

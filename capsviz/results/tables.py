@@ -146,13 +146,7 @@ def typeset(caption: str) -> str:
 
 
 def environment(
-    file: str,
-    caption: str,
-    label: str,
-    inches: float,
-    column: float,
-    *,
-    place: str = "t",
+    file: str, caption: str, label: str, inches: float, column: float, *, place: str = "t"
 ) -> list[str]:
     """Return the lines of a figure environment; one wider than a column goes over both."""
     star = "*" if inches > column + 0.01 else ""
