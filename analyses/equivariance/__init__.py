@@ -1,6 +1,294 @@
 """Do poses follow a transformation of the image, and can its size be predicted from them?"""
 
-from capsviz.analyses.equivariance.affine import REACH, AffineMaps, Result
-from capsviz.analyses.equivariance.law import Law, Laws
+from __future__ import annotations
 
-__all__ = ["REACH", "AffineMaps", "Law", "Laws", "Result"]
+from functools import partial
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import at_most_one, mean
+from capsviz.statistics.words import in_a_row, sentence, untrained_of
+
+REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
+STEPS = (0, -1, -1 / 2, 1 / 2, 1)  # of the reach, the unwarped image first
+FIT, FIT_LAW = 500, 150  # training images of a class that a map is fitted on; with --law
+SEEDS, SEEDS_LAW = 5, 3  # untrained networks of each preset, and draws of directions; with --law
+LAWS = (
+    "own map, whole warp",
+    "half a warp, twice",
+    "extrapolated from half",
+    "one matrix, own offsets",
+    "one map for all classes",
+    "one shift",
+)
+OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
+BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
+MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # fields, by what they explain
+
+Fit = Annotated[
+    int | None,
+    Range(1),
+    Flag("--fit", metavar="N"),
+    Default(f"{FIT}, with --law {FIT_LAW}"),
+    "Training images per class to fit a map on.",
+]
+Warps = Annotated[
+    tuple[str, ...],
+    Flag("--warp", metavar="NAME"),
+    Default("all, with --law rotation"),
+    f"{', '.join(REACH)}; may be given several times.",
+]
+Seeds = Annotated[
+    int | None,
+    Range(0),
+    Flag("--seeds", metavar="K"),
+    Default(f"{SEEDS}, with --law {SEEDS_LAW}"),
+    "Number of untrained networks per preset.",
+]
+
+
+class Result(NamedTuple):
+    """S kinds of vectors of N images, F warps of A sizes; R2 on images that no fit saw.
+
+    Intervals are 95 %. A difference is less the first kind's, paired over the images.
+    """
+
+    warps: list[str]  # F names
+    units: list[str]  # after a size
+    labels: list[str]  # what a size is
+    neutral: np.ndarray  # (F,) the size that changes nothing
+    sizes: np.ndarray  # (F, A) in that unit
+    sources: list[str]  # S names, the first network's pose first, then its controls
+    dimensions: list[int]  # numbers in a vector
+    kept: int  # of them, at most, by PCA
+    fitted: Estimate  # (S, F, A) R2 of the affine map
+    unchanged: Estimate  # (S, F, A) R2 of the unwarped image's vector
+    mean: Estimate  # (S, F) R2 of the affine maps of all sizes together
+    probe: Estimate  # (S, F) R2 of the size read from a vector
+    probe_error: np.ndarray  # (S, F) its root mean squared error, in the unit
+    n: int
+    dataset: str
+    resamples: int
+    variance_kept: np.ndarray  # (S, F) share within a class that the PCA keeps
+    fit_counts: list[int]  # T images a class, ascending; the last: of all fits above
+    by_count: Estimate  # (S, F, T) `mean` of fits on so many
+    fit_of: str  # what the fits are on
+    seeds: int  # of an untrained network
+    notes: list[str]  # what could not be had
+    passes: int  # images of any size, warped or not, times networks that saw them
+    seconds: float
+    by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
+    fill: str = "black"  # of `transforms.Fill`
+
+    axes = {
+        **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
+        **dict.fromkeys(("mean", "probe"), ("sources", "warps")),
+        "by_count": ("sources", "warps", "fit_counts"),
+    }
+    titles = {
+        "fitted": "R² of the fitted map",
+        "unchanged": "R² of no change",
+        "mean": "mean R² of the fitted maps",
+        "probe": "R² of the predicted size",
+        "by_count": "mean R² by images of a fit",
+    }
+    formats = dict.fromkeys(axes, ".2f")
+    over_runs = {
+        **dict.fromkeys(("probe_error", "variance_kept", "by_seed"), mean),
+        "seconds": sum,
+        **dict.fromkeys(axes, at_most_one),
+    }
+
+
+class AffineMaps(Analysis):
+    """R2 of affine maps from the vector of an image to that of the warped image."""
+
+    Result = Result
+    how = "and over untrained networks"
+    needs = ("poses", "primary")
+    examples = """
+    capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
+    capsviz equivariance --law --n 200  # about 3 min
+    """
+    figure_set = {  # all warps take five times as long
+        "warp": ("rotation",),
+        "seeds": 3,
+        "fit": lambda n: min(FIT, max(8, n // 6)),  # of ten classes, more than are measured
+    }
+    slow = True
+    headline = ("mean", "probe")
+
+    def measure(
+        self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
+        warp: Warps = (), seeds: Seeds = None, fill: Fill = "black", seed: Seed = 0,
+    ):  # fmt: skip
+        """Compare networks over N images (N, C, H, W).
+
+        Fits are on the training split; where there is none, the halves of the images take turns.
+        """
+        from capsviz.analyses.equivariance import fits
+        from capsviz.analyses.equivariance.measure import compare
+        from capsviz.transforms.warps import family
+
+        fields, pose, fitted = compare(
+            networks, images, labels, inputs, warp_sizes, fits.of_vectors, fits.affine_fields,
+            warps=warp or tuple(REACH), fit=FIT if fit is None else fit,
+            seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
+            directions=True, progress=progress,
+        )  # fmt: skip
+        own = [family(name) for name in fields["warps"]]
+        return Result(
+            **fields,
+            labels=[one.label for one in own],
+            neutral=np.array([one.neutral for one in own], float),
+            kept=pose,
+            fit_counts=fits.counts(fitted),
+        )
+
+    def verdict(self, result) -> str:
+        """Say under which warps the pose is predicted better, or worse, than untrained poses."""
+        if not (untrained := untrained_of(result.sources)):
+            return " ".join(map(sentence, result.notes))
+        less = result.mean.difference[untrained]
+        above, below = (
+            [name for name, shown in zip(result.warps, each, strict=True) if shown]
+            for each in ((less.high < 0).all(0), (less.low > 0).any(0))
+        )
+        which = f"under {in_a_row(above)}" if above else "under none of the warps"
+        also = f", and worse under {in_a_row(below)}" if below else ""
+        text = (
+            f"Affine maps predict trained poses clearly better than untrained ones {which}{also}."
+        )
+        return " ".join([text, *map(sentence, result.notes)])
+
+    def table(self, result):
+        """Return R2 of every kind of vector under every warp."""
+        rows = [
+            [f"{name}, {reach(result, f)}", what]
+            + [f"{one:.2f}" for one in getattr(result, field)[:, f]]
+            for f, name in enumerate(result.warps)
+            for what, field in MEASURES.items()
+        ]
+        return ["Warp", "R² of", *result.sources], rows, self.caption(result)
+
+
+def reach(result, f: int) -> str:
+    """Return the range of a warp's sizes."""
+    return f"{result.sizes[f, 0]:g} to {result.sizes[f, -1]:g}{result.units[f]}"
+
+
+class Law(NamedTuple):
+    """S kinds of vectors of N images under F whole warps, predicted in L ways; intervals: 95 %.
+
+    Differences are less the first kind's, paired over the images.
+    """
+
+    warps: list[str]  # F names
+    units: list[str]  # after a size
+    sizes: np.ndarray  # (F, 4) -whole, -half, half, whole
+    laws: list[str]  # L ways to predict
+    sources: list[str]  # S names, the first network's pose first, then its controls
+    dimensions: list[int]  # (S,) numbers in a vector
+    explained: Estimate  # (S, F, L) R2 of the vector under the whole warp
+    change: Estimate  # (S, F, L) R2 of its change
+    to_own: Estimate  # (S, F, L) `explained` less that of the own map, paired
+    n: int
+    dataset: str
+    resamples: int
+    fit_count: int  # images of each class that a map is fitted on
+    fit_of: str  # what they are
+    seeds: int  # of an untrained network
+    notes: list[str]  # what could not be had
+    passes: int  # images of any size, warped or not, times networks that saw them
+    seconds: float
+    fill: str = "black"  # of `transforms.Fill`
+
+    axes = dict.fromkeys(("explained", "change", "to_own"), ("sources", "warps", "laws"))
+    titles = {
+        "explained": "R² of the vector",
+        "change": "R² of its change",
+        "to_own": "R² less that of the own map",
+    }
+    formats = dict.fromkeys(axes, ".2f")
+    over_runs = {"explained": at_most_one, "change": at_most_one, "seconds": sum}
+
+
+class Laws(Analysis):
+    """R2 of six ways to predict the vector under the whole warp."""
+
+    Result = Law
+    how = "and over untrained networks; bootstrap"
+    panels = "draw:LAWS"
+    needs = ("poses", "primary")
+    figure_set = None
+    headline = ("explained", "change")
+
+    def measure(
+        self, networks, images, labels, *, dataset, inputs, progress=iter,
+        law: Annotated[
+            bool,
+            "Test whether the maps are a law: composition, extrapolation, one map for all classes.",
+        ] = False,
+        fit: Fit = None, warp: Warps = (), seeds: Seeds = None,
+        fill: Fill = "black", seed: Seed = 0,
+    ) -> Law:  # fmt: skip
+        """Compare networks over N images (N, C, H, W); fits are on the training split."""
+        from capsviz.analyses.equivariance import fits
+        from capsviz.analyses.equivariance.measure import compare
+
+        fields, _, fitted = compare(
+            networks, images, labels, inputs, partial(warp_sizes, composed=True),
+            fits.laws_of_vectors, fits.law_fields, warps=warp or ("rotation",),
+            fit=FIT_LAW if fit is None else fit,
+            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
+            progress=progress,
+        )  # fmt: skip
+        return Law(**fields, laws=list(LAWS), fit_count=fitted)
+
+    def verdict(self, result) -> str:
+        """Say which laws hold clearly better than in untrained networks."""
+        texts = [_holds(result, f) for f in range(len(result.warps))]
+        return " ".join(filter(None, [*texts, *map(sentence, result.notes)]))
+
+    def table(self, result):
+        """Return R2 of every kind of vector, by warp and law."""
+        rows = [
+            [name, words, what, *(f"{one:.2f}" for one in getattr(result, field)[:, f, law])]
+            for f, name in enumerate(result.warps)
+            for law, words in enumerate(result.laws)
+            for what, field in (("vector", "explained"), ("change", "change"))
+        ]
+        header = ["Warp", "Predicted by", "R² of", *result.sources]
+        return header, rows, self.caption(result)
+
+
+def _holds(result, f: int) -> str:
+    """Which laws of a warp explain more than in untrained networks, of vector and change alike."""
+    name, both = result.warps[f], (result.explained, result.change)
+    if np.isnan(result.change.value[0, f]).any():
+        return f"Under {name}, all images of a class change alike: one shift is the whole law."
+    if not (untrained := untrained_of(result.sources)):
+        return ""
+    above = [
+        words
+        for law, words in enumerate(result.laws)
+        if law not in BASELINES
+        and all(one.low[0, f, law] > 0 for one in both)
+        and all((one.difference.high[untrained, f, law] < 0).all() for one in both)
+    ]
+    which = in_a_row(above) if above else "no law"
+    explain = "explain" if len(above) > 1 else "explains"
+    return f"Under {name}, {which} {explain} clearly more than in untrained networks."
+
+
+def warp_sizes(name: str, composed: bool = False) -> np.ndarray:
+    """Return sizes (5,) of a warp by `STEPS`; if `composed`, two halves in a row are the whole."""
+    from capsviz.transforms.warps import family
+
+    steps = np.array(STEPS)
+    if composed and name == "scale":
+        return (1 + REACH[name]) ** steps
+    return family(name).neutral + REACH[name] * steps

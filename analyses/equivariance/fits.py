@@ -96,7 +96,7 @@ def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit
 
 
 def laws_of_vectors(values: np.ndarray, data, *_) -> LawErrors:
-    """Return errors of each law, of vectors (5, X, F) by size in the order of `law.STEPS`."""
+    """Return errors of each law, of vectors (5, X, F) by size in the order of `STEPS`."""
 
     def of_all_classes(training, labels):
         return affine(*_ends(training)), affine(*_ends(_centred(training, labels)))
@@ -234,7 +234,7 @@ def explained(errors: list[list[list]], over: Callable, counts: np.ndarray) -> d
 
 
 def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
-    """Return fields of `affine.Result` for one warp and one draw."""
+    """Return fields of `Result` for one warp and one draw."""
     spread = np.stack([one.spread for one in errors])
 
     def compare(parts, among):
@@ -257,7 +257,7 @@ def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
 
 
 def law_fields(errors: list[LawErrors], counts: np.ndarray) -> dict:
-    """Return fields of `law.Law` for one warp and one draw."""
+    """Return fields of `Law` for one warp and one draw."""
     off, spread = (np.stack([getattr(one, f) for one in errors]) for f in ("predicted", "spread"))
     change, L = np.stack([one.change for one in errors]), off.shape[1]
     less = [

@@ -9,15 +9,14 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance import fits, law, measure
+from capsviz.analyses.equivariance import fits, measure
 from capsviz.analyses.equivariance.measure import Data
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
 from capsviz.transforms.warps import family_matrix
 
 E, M, N = 6, 90, 60  # numbers in a vector, images fitted on and measured
-STEPS = np.array(law.STEPS)
-TIMES = np.array([0, -1, -0.5, 0.5, 1])  # whole warps
+TIMES = np.array(equivariance.STEPS)  # whole warps
 CLASSES = np.arange(M + N) % 3
 
 
@@ -55,7 +54,7 @@ def test_a_law_holds_for_vectors_that_turn_alike_in_all_classes():
         own, twice, extrapolated, one_matrix, one_map, shift = r2(values, field)
         assert min(own, twice, one_matrix, one_map) > 0.999 and extrapolated > 0.99
         assert shift < 0.95
-    assert r2(values, "change")[law.SHIFT] == pytest.approx(0, abs=0.05)
+    assert r2(values, "change")[equivariance.SHIFT] == pytest.approx(0, abs=0.05)
 
 
 def test_classes_that_turn_unlike_have_laws_of_their_own_and_not_one():
@@ -83,8 +82,8 @@ def test_two_halves_that_are_no_whole_are_no_law():
 def test_a_change_that_the_vector_does_not_tell_is_not_explained():
     v = drawn()
     values = v + 0.3 * np.array([0, -2, -1, 1, 2])[:, None, None] * drawn(1)
-    assert r2(values)[law.OWN] > 0.6
-    assert abs(r2(values, "change")[law.OWN]) < 0.1
+    assert r2(values)[equivariance.OWN] > 0.6
+    assert abs(r2(values, "change")[equivariance.OWN]) < 0.1
 
 
 def test_laws_are_predictions_by_hand():
@@ -106,8 +105,8 @@ def test_laws_are_predictions_by_hand():
         v = values[0, test]
         extrapolated += ((v + 2 * odd(v) + 4 * even(v) - values[whole, test]) ** 2).sum(1)
     found = errors.predicted[:, test]  # by ridge: nearly least squares
-    assert found[law.TWICE].sum() == pytest.approx(twice.sum(), rel=0.1)
-    assert found[law.EXTRAPOLATED].sum() == pytest.approx(extrapolated.sum(), rel=0.2)
+    assert found[equivariance.TWICE].sum() == pytest.approx(twice.sum(), rel=0.1)
+    assert found[equivariance.EXTRAPOLATED].sum() == pytest.approx(extrapolated.sum(), rel=0.2)
     means = values[[1, 4]][:, fit].mean(1, keepdims=True)
     assert errors.spread[test] == pytest.approx(
         ((values[[1, 4]][:, test] - means) ** 2).sum((0, 2))
@@ -121,7 +120,7 @@ def _sides():
 
 @pytest.mark.parametrize("name", equivariance.REACH)
 def test_two_halves_of_a_warp_are_the_whole(name):
-    sizes = law.warp_sizes(name)
+    sizes = equivariance.warp_sizes(name, composed=True)
 
     def matrix(size):
         return torch.cat([family_matrix(name, size, (28, 28))[0], torch.tensor([[0, 0, 1.0]])])
@@ -192,7 +191,7 @@ def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change(tmp_path
     model = CentreOfMass((1, 21, 19), classes=3, grid=(2, 3, 2), E=2).eval()
     result = measured({"net": model}, images, {}, warp=("shift-x",))
     assert np.isnan(result.change.value[0]).all() and np.isfinite(result.change.value[1]).all()
-    assert result.explained.value[0, 0, law.SHIFT] == pytest.approx(1)
+    assert result.explained.value[0, 0, equivariance.SHIFT] == pytest.approx(1)
     text = equivariance.Laws().verdict(result)
     assert "one shift is the whole law" in text and "nan" not in text
     assert_fits(results.draw("equivariance", result, "single"))
