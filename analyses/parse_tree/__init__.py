@@ -56,11 +56,31 @@ class Trees(Analysis):
         ] = None,
         seed: Seed = 0,
     ):  # fmt: skip
+        """Compare the trees of two images, and of the first by an untrained network."""
+        import torch
+
+        from capsviz.analyses.parse_tree import measure
         from capsviz.inputs.samples import beside, next_class
+        from capsviz.tracing import coupling_sd
+        from capsviz.transforms.augment import to_uint8
 
         other = next_class(inputs, picture) if other is None else other
         images = beside(inputs, picture, other, 0, "another class (--other)")
-        return trees(network, images, (picture.label, other), classes=classes, seed=seed)
+        untrained, _ = measure.untrained(network, images, 1, seed)
+        observed = [measure.observe(network, images)]
+        observed += [measure.observe(one, images[:1]) for one in untrained]
+        couplings = torch.cat([one.couplings for one in observed])
+        return Result(
+            images=to_uint8(torch.cat([images, *(images[:1] for _ in untrained)])),
+            predicted=torch.cat([one.predicted for one in observed]).numpy(),
+            labels=[picture.label, other, *(picture.label for _ in untrained)],
+            networks=[*[measure.known_as(network)] * 2, *(UNTRAINED for _ in untrained)],
+            favourites=measure.favourites(couplings).numpy(),
+            margins=measure.preferences(couplings).amax(-1).numpy(),
+            grid=observed[0].grid,
+            coupling_sd=torch.cat([coupling_sd(one.couplings) for one in observed]).numpy(),
+            classes=list(classes),
+        )
 
     def stem(self, base, result):
         return f"{base}-{result.labels[1]}-0"
@@ -73,32 +93,6 @@ class Trees(Analysis):
             f"image. In the first image, {own:.0%} favour its predicted class, "
             f"{result.classes[result.predicted[0]]}."
         ).replace("%", " %")
-
-
-def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
-    """Compare the trees of two images (2, C, H, W), and of the first by an untrained network."""
-    import torch
-
-    from capsviz.analyses.parse_tree import measure
-    from capsviz.tracing import coupling_sd
-    from capsviz.transforms.augment import to_uint8
-
-    images = images.cpu()
-    untrained, _ = measure.untrained(model, images, 1, seed)
-    observed = [measure.observe(model, images)]
-    observed += [measure.observe(other, images[:1]) for other in untrained]
-    couplings = torch.cat([one.couplings for one in observed])
-    return Result(
-        images=to_uint8(torch.cat([images, *(images[:1] for _ in untrained)])),
-        predicted=torch.cat([one.predicted for one in observed]).numpy(),
-        labels=[*labels, *(labels[0] for _ in untrained)],
-        networks=[*[measure.known_as(model)] * 2, *(UNTRAINED for _ in untrained)],
-        favourites=measure.favourites(couplings).numpy(),
-        margins=measure.preferences(couplings).amax(-1).numpy(),
-        grid=observed[0].grid,
-        coupling_sd=torch.cat([coupling_sd(one.couplings) for one in observed]).numpy(),
-        classes=list(classes),
-    )
 
 
 class Statistics(NamedTuple):
@@ -174,11 +168,67 @@ class ParseTree(Analysis):
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
         seeds: Annotated[int, Range(0), "Number of untrained networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        from capsviz.inputs.samples import other_images
+        """Measure the trees of N images (N, C, H, W) with labels (N,), beside untrained networks.
 
-        return evaluate(
-            network, images, labels, other_images(inputs, OTHERS), classes=classes,
-            dataset=dataset, seeds=seeds, seed=seed, progress=progress,
+        The seed is of networks, random matrices, pairs and the bootstrap.
+        """
+        import torch
+
+        from capsviz.analyses.parse_tree import measure
+        from capsviz.inputs.samples import other_images
+        from capsviz.tracing import coupling_sd
+
+        images, labels, others = images.cpu(), labels.cpu(), other_images(inputs, OTHERS)
+        counts = draw_resamples(len(images), seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        untrained, notes = measure.untrained(network, images, seeds, seed)
+        observed, usual, rows = [], [], []
+        for one in (network, *untrained):
+            here = measure.observe(one, images)
+            usual.append(measure.usual(one, others.images, others.labels))
+            pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
+            favourite = measure.favourites(here.couplings)
+            sources, explained = measure.with_class(one, images, labels, counts)
+            observed.append(here)
+            rows.append({
+                "shares": measure.shares(here, labels, counts),
+                "favourites": measure.choices(
+                    favourite, usual[-1].favourite, labels, here.predicted, pairs
+                ),
+                "with_class": explained,
+                "own_column": measure.own_column(here.couplings, labels, counts),
+            })  # fmt: skip
+        own = observed[0]
+        mixed = labels[torch.randperm(len(labels), generator=generator)]
+        names = [
+            UNTRAINED if len(untrained) == 1 else f"{UNTRAINED}, seed {seed + k}"
+            for k in range(len(untrained))
+        ]
+        frozen = measure.under_frozen(
+            network, images, labels, own, usual[0], generator, progress, counts
+        )
+        trees = usual[0].of_class[labels]
+        shifts = measure.of_shifted(
+            (network, *untrained), images, observed, names, trees, seed, progress, counts
+        )
+        of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
+        return Statistics(
+            **of_networks,
+            networks=[measure.known_as(network), *names],
+            components=list(measure.COMPONENTS),
+            shuffled=measure.shares(own, mixed, counts),
+            coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())
+                                  for one in observed]),
+            choices=list(measure.CHOICES),
+            grid=own.grid,
+            others=others.name,
+            notes=[*notes, *frozen.pop("notes"), *shifts.pop("notes")],
+            classes=list(classes),
+            n=len(images),
+            dataset=dataset,
+            sources=sources,
+            **frozen,
+            **shifts,
         )  # fmt: skip
 
     def verdict(self, result) -> str:
@@ -207,70 +257,6 @@ def _decides(shares: Estimate, shuffled: Estimate) -> str:
     if low[OF_IMAGE] > MOST:
         return "Primary capsules mostly choose by the image, within its class too."
     return "No single cause clearly decides most of what primary capsules prefer."
-
-
-def evaluate(
-    model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
-) -> Statistics:
-    """Measure the trees of N images (N, C, H, W) with labels (N,), beside `seeds` untrained ones.
-
-    Means are of `others`; the seed is of networks, random matrices, pairs and the bootstrap.
-    """
-    import torch
-
-    from capsviz.analyses.parse_tree import measure
-    from capsviz.tracing import coupling_sd
-
-    images, labels = images.cpu(), labels.cpu()
-    counts = draw_resamples(len(images), seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    untrained, notes = measure.untrained(model, images, seeds, seed)
-    observed, usual, rows = [], [], []
-    for network in (model, *untrained):
-        here = measure.observe(network, images)
-        usual.append(measure.usual(network, others.images, others.labels))
-        pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
-        favourite = measure.favourites(here.couplings)
-        sources, explained = measure.with_class(network, images, labels, counts)
-        observed.append(here)
-        rows.append({
-            "shares": measure.shares(here, labels, counts),
-            "favourites": measure.choices(
-                favourite, usual[-1].favourite, labels, here.predicted, pairs
-            ),
-            "with_class": explained,
-            "own_column": measure.own_column(here.couplings, labels, counts),
-        })  # fmt: skip
-    own = observed[0]
-    mixed = labels[torch.randperm(len(labels), generator=generator)]
-    names = [
-        UNTRAINED if len(untrained) == 1 else f"{UNTRAINED}, seed {seed + k}"
-        for k in range(len(untrained))
-    ]
-    frozen = measure.under_frozen(model, images, labels, own, usual[0], generator, progress, counts)
-    trees = usual[0].of_class[labels]
-    shifts = measure.of_shifted(
-        (model, *untrained), images, observed, names, trees, seed, progress, counts
-    )
-    of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
-    return Statistics(
-        **of_networks,
-        networks=[measure.known_as(model), *names],
-        components=list(measure.COMPONENTS),
-        shuffled=measure.shares(own, mixed, counts),
-        coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())
-                              for one in observed]),
-        choices=list(measure.CHOICES),
-        grid=own.grid,
-        others=others.name,
-        notes=[*notes, *frozen.pop("notes"), *shifts.pop("notes")],
-        classes=list(classes),
-        n=len(images),
-        dataset=dataset,
-        sources=sources,
-        **frozen,
-        **shifts,
-    )  # fmt: skip
 
 
 class Trajectory(NamedTuple):

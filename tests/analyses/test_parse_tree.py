@@ -1,7 +1,6 @@
 """Parse trees: where variance lies, favourites, frozen couplings, shifts, deaths by epoch."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +17,8 @@ from capsviz import checkpoint, results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import measure
 from capsviz.analyses.parse_tree.measure import COMPONENTS
-from capsviz.inputs.samples import Others
+from capsviz.inputs import samples
+from capsviz.inputs.opening import Picture
 from capsviz.nn import models
 from capsviz.nn.computation import seeded
 from capsviz.nn.functional import squash
@@ -43,7 +43,20 @@ class Fixed(Foreign):
 
 
 model, images, labels, others = noise.model, noise.images, noise.labels, noise.others
-measured = partial(parse_tree.evaluate, classes=CLASSES, dataset="noise")
+
+
+def measured(model, images, labels, others, **more):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(samples, "other_images", lambda *_: others)
+        about = {"classes": CLASSES, "dataset": "noise", "inputs": None}
+        return parse_tree.ParseTree().measure(model, images, labels, **about, **more)
+
+
+def of_two(model, images):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(samples, "beside", lambda *_: images)
+        about = {"picture": Picture(images[:1], None, "one"), "classes": CLASSES, "other": 0}
+        return parse_tree.Trees().measure(model, inputs=None, **about)
 
 
 def once(values, labels, grid=GRID):
@@ -105,7 +118,7 @@ def test_even_couplings_are_no_tree_at_all(images, labels, others):
     assert np.isnan(result.favourites.value[0]).all()
     text = verdict(result)
     assert "uniform in every image" in text and "all couplings are uniform" in text
-    two = parse_tree.trees(model, images[:2], classes=CLASSES)
+    two = of_two(model, images[:2])
     assert (two.favourites == -1).all()
     for one in (result, two):
         figure = results.draw("parse_tree", one, "single")
@@ -291,7 +304,7 @@ def test_of_a_tree_that_never_changes_nothing_is_left_to_move(generator):
     model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
     model.moving = False
     rows, labels = torch.rand(90, 1, 15, 12, generator=generator), torch.arange(90) % 3
-    others = Others(rows[30:], labels[30:], "60 others")
+    others = samples.Others(rows[30:], labels[30:], "60 others")
     result = measured(model, rows[:30], labels[:30], others, seeds=0)
     whole, rest = result.correlation
     assert float(whole.value[1]) == pytest.approx(1) and np.isnan(rest.value).all()
@@ -318,7 +331,7 @@ def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
     assert result.accuracy is None and result.grid is None
     text = verdict(result)
     assert "No untrained network" in text and "No frozen couplings" in text
-    for one in (result, parse_tree.trees(model, images[:2], classes=CLASSES)):
+    for one in (result, of_two(model, images[:2])):
         assert_fits(results.draw("parse_tree", one, "single"))
 
 
