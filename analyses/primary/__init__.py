@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import click
 import numpy as np
 
-from capsviz.analyses.primary import measure as by
-from capsviz.analyses.primary.measure import RETRAINED, Statistics, evaluate
 from capsviz.analysis import Analysis, Default, Range, Seed
+from capsviz.cli import options, writing
+from capsviz.statistics.estimate import Estimate
 
-__all__ = ["Couplings", "Result", "Single", "Statistics", "decode_single", "evaluate"]
+ALL, SHUFFLED, UNIFORM, RETRAINED, STRONGEST, RANDOM, NONE = CONDITIONS = (
+    "all capsules",
+    "couplings shuffled",
+    "couplings uniform",
+    "trained with uniform couplings",
+    "single capsules, the most coupled",
+    "single capsules, at random",
+    "no capsule",
+)
 Decoder = Annotated[
     Path | None,
     Default("beside the weights, or runs/NAME-primary"),
@@ -55,15 +65,43 @@ class Single(Analysis):
         capsules: Capsules = 6,
         levels: Annotated[int, Range(2, 12), "Number of fractions of the coupling to show."] = 5,
     ) -> Result:  # fmt: skip
-        """Decode the most coupled capsules of one image, each alone."""
-        return decode_single(
-            network, by.open_decoders(inputs, decoder), image, label, classes=classes,
-            capsules=capsules, levels=levels,
-        )  # fmt: skip
+        """Decode the most coupled capsules of one image (1, C, H, W), each alone, and all."""
+        import torch
+
+        from capsviz.experiments.primary_decoder import decode, look
+        from capsviz.nn.functional import reconstruction_loss
+        from capsviz.transforms.augment import to_uint8
+
+        image, decoders = image.cpu(), open_decoders(inputs, decoder)
+        traced = look(network, image)
+        scaled = traced.scaled()
+        chosen = strongest(traced.couplings, network.grid, capsules)[0]
+        shares = torch.linspace(0, 1, levels)
+        single = torch.zeros(len(chosen), levels, *scaled.shape[1:])
+        for k, i in enumerate(chosen):
+            single[k, :, i] = shares[:, None] * scaled[0, i]
+        decoded = decode(decoders["routed"], single.flatten(0, 1))
+        sse = reconstruction_loss(image.expand_as(decoded), decoded)
+        whole = decode(decoders["routed"], scaled)
+        types, where, fields = positions(network, chosen.numpy())
+        return Result(
+            image=to_uint8(image[0]),
+            types=types,
+            places=where,
+            fields=fields,
+            couplings=traced.couplings[0, chosen].numpy(),
+            shares=shares.numpy(),
+            pictures=to_uint8(decoded).reshape(len(chosen), levels, *image.shape[1:]),
+            sse=sse.numpy().reshape(len(chosen), levels),
+            whole=to_uint8(whole[0]),
+            whole_sse=float(reconstruction_loss(image, whole)),
+            children=scaled.shape[1],
+            predicted=int(traced.predicted),
+            classes=list(classes),
+            label=label,
+        )
 
     def commands(self):
-        from capsviz.analyses.primary.train import train
-
         return [train]
 
     def verdict(self, result) -> str:
@@ -72,6 +110,22 @@ class Single(Analysis):
             f"from all {result.children:,} capsules, and at least {result.sse[:, -1].min():.2f} "
             "from a single one."
         )
+
+
+class Statistics(NamedTuple):
+    """N test images under M conditions; intervals are 95 %, by Student's t."""
+
+    conditions: list[str]  # (M,) "all capsules" first
+    sse: Estimate  # (M,) mean over images; difference: less "all capsules", image by image
+    spread: float  # standard deviation of J c_ij over the capsules of an image, mean over images,
+    # of routing's couplings and, because they are the same ones, of the shuffled
+    capsules: int  # single capsules of each image behind the two means of single capsules
+    children: int  # I
+    n: int
+    dataset: str
+
+    axes = {"sse": ("conditions",)}
+    formats = {"sse": ".2f"}
 
 
 class Couplings(Analysis):
@@ -89,7 +143,7 @@ class Couplings(Analysis):
     ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), with the decoders of a file."""
         return evaluate(
-            network, by.open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
+            network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
         )  # fmt: skip
 
@@ -108,45 +162,106 @@ class Couplings(Analysis):
         return f"{text} neither clearly worse nor clearly as well."
 
 
-def decode_single(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:
-    """Decode single capsules of one image (1, C, H, W), at shares of their coupling, and all.
+def open_decoders(inputs, file=None) -> dict:
+    """Return the decoders of a network, from a file or from where `train` writes them."""
+    from capsviz.experiments import primary_decoder
 
-    `decoders` are those of `capsviz.experiments.primary_decoder.load`.
+    path = file or primary_decoder.find(inputs.source, inputs.name)
+    return primary_decoder.load(
+        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
+    )
+
+
+def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=iter) -> Statistics:
+    """Measure the SSE of N images (N, C, H, W), at least 2, under every condition.
+
+    `decoders` are those of `capsviz.experiments.primary_decoder.load`, `capsules` the single
+    capsules of each image to average over, at most.
     """
+    import torch
+
+    from capsviz.experiments.primary_decoder import look
+    from capsviz.statistics.comparison import student_means
+    from capsviz.statistics.intervals import require_two
+    from capsviz.tracing import DRAWN_IMAGES
+
+    images = images.cpu()
+    n = len(images)
+    require_two(n)
+    generator = torch.Generator().manual_seed(seed)
+    chunks = [
+        errors(model, decoders, batch, capsules=capsules, generator=generator)
+        for batch in progress(images.split(DRAWN_IMAGES))
+    ]
+    every, spread = (torch.cat(part).numpy() for part in zip(*chunks, strict=True))
+    traced = look(model, images[:1])
+    return Statistics(
+        conditions=list(CONDITIONS),
+        sse=student_means(every),
+        spread=float(spread.mean()),
+        capsules=strongest(traced.couplings, model.grid, capsules).shape[1],
+        children=traced.primary.shape[1],
+        n=n,
+        dataset=dataset,
+    )
+
+
+def errors(model, decoders, images, *, capsules: int, generator):
+    """Return the SSE (N, M) of images under every condition, and the s.d. (N,) of their J c_ij."""
     import torch
 
     from capsviz.experiments.primary_decoder import decode, look
     from capsviz.nn.functional import reconstruction_loss
-    from capsviz.transforms.augment import to_uint8
 
-    image = image.cpu()
-    traced = look(model, image)
+    traced = look(model, images)
     scaled = traced.scaled()
-    chosen = by.strongest(traced.couplings, model.grid, capsules)[0]
-    shares = torch.linspace(0, 1, levels)
-    single = torch.zeros(len(chosen), levels, *scaled.shape[1:])
-    for k, i in enumerate(chosen):
-        single[k, :, i] = shares[:, None] * scaled[0, i]
-    decoded = decode(decoders["routed"], single.flatten(0, 1))
-    sse = reconstruction_loss(image.expand_as(decoded), decoded)
-    whole = decode(decoders["routed"], scaled)
-    types, where, fields = positions(model, chosen.numpy())
-    return Result(
-        image=to_uint8(image[0]),
-        types=types,
-        places=where,
-        fields=fields,
-        couplings=traced.couplings[0, chosen].numpy(),
-        shares=shares.numpy(),
-        pictures=to_uint8(decoded).reshape(len(chosen), levels, *image.shape[1:]),
-        sse=sse.numpy().reshape(len(chosen), levels),
-        whole=to_uint8(whole[0]),
-        whole_sse=float(reconstruction_loss(image, whole)),
-        children=scaled.shape[1],
-        predicted=int(traced.predicted),
-        classes=list(classes),
-        label=label,
-    )
+    draws = torch.rand(2, *traced.couplings.shape, generator=generator)
+    shuffled = traced.couplings.gather(1, draws[0].argsort(1))
+
+    def error(inputs, decoder="routed"):
+        return reconstruction_loss(images, decode(decoders[decoder], inputs)).cpu().double()
+
+    def alone(strength):
+        chosen = strongest(strength, model.grid, capsules)
+        masks = (torch.zeros(strength.shape).scatter(1, one[:, None], 1) for one in chosen.T)
+        return torch.stack([error(scaled * mask[..., None]) for mask in masks]).mean(0)
+
+    values = {
+        ALL: error(scaled),
+        SHUFFLED: error(traced.scaled(shuffled)),
+        UNIFORM: error(traced.primary),
+        RETRAINED: error(traced.primary, "uniform"),
+        STRONGEST: alone(traced.couplings),
+        RANDOM: alone(draws[1]),
+        NONE: error(torch.zeros_like(scaled)),
+    }
+    spread = (traced.classes * traced.couplings).std(1)
+    return torch.stack([values[name] for name in CONDITIONS], 1), spread.double()
+
+
+def strongest(strength, grid: tuple[int, int, int] | None, count: int):
+    """Return capsules (N, K) of the highest strength (N, I), no two of one type or position.
+
+    Of a grid (types, rows, columns), with i = (type * rows + row) * columns + column; None: no
+    grid. Fewer than `count` are found where there are fewer types or positions.
+    """
+    import torch
+
+    if grid is None:
+        return strength.topk(min(count, strength.shape[1]), dim=1).indices
+    types, rows, columns = grid
+    places = rows * columns
+    left = strength.clone().view(len(strength), types, places)
+    image, chosen = torch.arange(len(strength)), []
+    for _ in range(min(count, *(size for size in (types, places) if size > 1), types * places)):
+        best = left.flatten(1).argmax(1)
+        kind, place = best // places, best % places
+        left[image, kind, place] = -torch.inf
+        if types > 1 and places > 1:
+            left[image, kind] = -torch.inf
+            left[image, :, place] = -torch.inf
+        chosen.append(best)
+    return torch.stack(chosen, 1)
 
 
 def positions(model, chosen):
@@ -158,3 +273,57 @@ def positions(model, chosen):
     pairs = [model.receptive_field(int(row), int(column)) for row, column in where]
     fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]
     return chosen // (rows * columns), where, np.array(fields)
+
+
+@click.command()
+@options.inputs
+@click.option(
+    "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Epochs to train for."
+)
+@click.option("--limit", type=int, metavar="N", help="Use the first N images of each split only.")
+@click.option(
+    "--hidden",
+    type=click.IntRange(1),
+    nargs=2,
+    default=(112, 512),
+    show_default=True,
+    help="Widths of the decoder: the summary of the capsules, then the ReLU layer.",
+)
+@options.seed
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the decoder. [default: runs/NAME-primary]",
+)
+def train(epochs, limit, hidden, seed, output, inputs):
+    """Train a decoder from primary capsules; the network is frozen."""
+    from capsviz.experiments import primary_decoder
+    from capsviz.transforms.augment import to_float
+
+    loaded = options.open_inputs(inputs, split="train")
+    model, training = loaded.model, loaded.dataset
+    validation, test = loaded.load("validation"), loaded.load("test")
+    if limit is not None:
+        training = training.first(limit)
+        validation, test = (part.first(min(limit, len(part))) for part in (validation, test))
+    output = output or primary_decoder.default_folder(loaded.name)
+    path = output / primary_decoder.file_name(loaded.name)
+    if path.exists():
+        raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    decoders, record = primary_decoder.fit(
+        model, training, validation, epochs=epochs, hidden=hidden, seed=seed,
+        report=lambda line: click.echo(line, err=True), progress=writing.progress("training"),
+    )  # fmt: skip
+    statistics = evaluate(
+        model, decoders, to_float(test.images), dataset=test.name, seed=seed,
+        progress=writing.progress("test images"),
+    )  # fmt: skip
+    card = {
+        "dataset": {"name": training.name},
+        "training": {"images": len(training), "seed": seed, "epochs": record},
+        "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
+    }
+    path = primary_decoder.save(path, decoders, model.card, card)
+    click.echo(Couplings().findings(statistics))
+    click.echo(f"wrote {path}", err=True)

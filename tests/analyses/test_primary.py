@@ -13,7 +13,6 @@ from scipy import stats
 
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses import primary
-from capsviz.analyses.primary import measure as controls
 from capsviz.experiments.primary_decoder import PrimaryDecoder, decode, file_name
 from capsviz.tracing import trace
 from capsviz.transforms.augment import to_float
@@ -36,9 +35,15 @@ def decoders():
     return build_decoders(12, 4, (1, 21, 19))
 
 
+def decoded(network, decoders, image, label=None, **more):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(primary, "open_decoders", lambda *_: decoders)
+        return primary.Single().measure(network, image, label, inputs=None, **more)
+
+
 @pytest.fixture
 def result(tiny, decoders, tiny_images):
-    return primary.decode_single(tiny, decoders, tiny_images[:1], 1, classes=CLASSES, levels=3)
+    return decoded(tiny, decoders, tiny_images[:1], 1, classes=CLASSES, levels=3)
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def sse(image, drawing):
 def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
     grid = (4, 2, 3)
     strength = torch.rand(50, 24, generator=generator)
-    for one, chosen in zip(strength, controls.strongest(strength, grid, 3), strict=True):
+    for one, chosen in zip(strength, primary.strongest(strength, grid, 3), strict=True):
         expected, types, places = [], set(), set()
         for i in one.argsort(descending=True).tolist():
             if i // 6 not in types and i % 6 not in places and len(expected) < 3:
@@ -72,11 +77,11 @@ def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
 
 
 def test_there_are_no_more_rows_than_types_or_places(generator):
-    assert controls.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
-    assert controls.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
+    assert primary.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
+    assert primary.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
     for grid in (None, (12, 1, 1), (1, 3, 4)):  # types alone, or places alone: no two the same
         strength = torch.rand(1, 12, generator=generator)
-        chosen = controls.strongest(strength, grid, 5)
+        chosen = primary.strongest(strength, grid, 5)
         assert torch.equal(chosen, strength.argsort(1, descending=True)[:, :5])
 
 
@@ -114,31 +119,31 @@ def test_the_marked_field_is_all_that_the_capsule_sees(tiny, tiny_images, result
 
 
 def test_means_are_those_of_single_images(tiny, decoders, tiny_images, statistics):
-    found = {name: [] for name in controls.CONDITIONS}
+    found = {name: [] for name in primary.CONDITIONS}
     for image in tiny_images.split(1):
         capsules, scale = readings(tiny, image)
         scaled = scale[:, None] * capsules
         alone = []
-        for i in controls.strongest(scale[None], (2, 3, 2), 2)[0]:
+        for i in primary.strongest(scale[None], (2, 3, 2), 2)[0]:
             one = torch.zeros_like(scaled)
             one[i] = scaled[i]
             alone.append(sse(image, decode(decoders["routed"], one[None])))
-        found[controls.ALL].append(sse(image, decode(decoders["routed"], scaled[None])))
-        found[controls.UNIFORM].append(sse(image, decode(decoders["routed"], capsules[None])))
-        found[controls.RETRAINED].append(sse(image, decode(decoders["uniform"], capsules[None])))
-        found[controls.STRONGEST].append(np.mean(alone))
-        found[controls.NONE].append(
+        found[primary.ALL].append(sse(image, decode(decoders["routed"], scaled[None])))
+        found[primary.UNIFORM].append(sse(image, decode(decoders["routed"], capsules[None])))
+        found[primary.RETRAINED].append(sse(image, decode(decoders["uniform"], capsules[None])))
+        found[primary.STRONGEST].append(np.mean(alone))
+        found[primary.NONE].append(
             sse(image, decode(decoders["routed"], torch.zeros_like(scaled)[None]))
         )
-    assert statistics.conditions == list(controls.CONDITIONS) and statistics.n == 8
-    for place, name in enumerate(controls.CONDITIONS):
+    assert statistics.conditions == list(primary.CONDITIONS) and statistics.n == 8
+    for place, name in enumerate(primary.CONDITIONS):
         if not found[name]:
             continue  # random: below
         values = np.array(found[name])
         half = stats.t.ppf(0.975, 7) * values.std(ddof=1) / 8**0.5
         assert statistics.sse.value[place] == pytest.approx(values.mean(), rel=1e-5)
         assert np.diff(statistics.sse.ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
-        extra = values - found[controls.ALL]
+        extra = values - found[primary.ALL]
         assert statistics.sse.difference.value[place] == pytest.approx(extra.mean(), abs=1e-4)
 
 
@@ -151,7 +156,7 @@ def test_shuffling_moves_couplings_between_capsules(tiny, decoders, tiny_images)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("capsviz.experiments.primary_decoder.decode", spy)
-        controls.errors(
+        primary.errors(
             tiny, decoders, tiny_images, capsules=1, generator=torch.Generator().manual_seed(0)
         )
     plain = trace(tiny, tiny_images, keep=("primary",)).primary
@@ -163,7 +168,7 @@ def test_shuffling_moves_couplings_between_capsules(tiny, decoders, tiny_images)
 
 def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     found = primary.evaluate(build_tiny(iterations=1), decoders, tiny_images, dataset="noise")
-    at = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.UNIFORM)]
+    at = [found.conditions.index(name) for name in (primary.SHUFFLED, primary.UNIFORM)]
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
@@ -171,7 +176,7 @@ def test_without_a_grid_there_are_no_positions(digits):
     model, images = Foreign(), digits[0][:3]
     model.grid = None
     decoders = build_decoders(12, 4, (1, 28, 28))
-    result = primary.decode_single(model, decoders, images[:1], classes=list("0123456789"))
+    result = decoded(model, decoders, images[:1], classes=list("0123456789"))
     assert result.places is None and result.fields is None and len(result.types) == 6
     assert primary.evaluate(model, decoders, images, dataset="digits").children == 12
     assert_fits(results.draw("primary", result, "single"))
@@ -215,4 +220,4 @@ def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
     assert stated["n"] == 10_000
     sse, high = found.sse.value, found.sse.high
     assert abs(sse[0] - stated["sse"]["value"][0]) < 4 * (high[0] - sse[0]) / 1.96
-    assert sse[0] < 0.5 * sse[found.conditions.index(controls.NONE)]
+    assert sse[0] < 0.5 * sse[found.conditions.index(primary.NONE)]
