@@ -176,27 +176,28 @@ def steps(count: int) -> list[int]:
 
 
 def measure(
-    model, images, labels, kinds, generator, *, planned=None, first=None, progress=iter
+    model, images, labels, kinds, generator, *, rank=None, progress=iter
 ) -> dict[tuple[str, str], Tensor]:
-    """Remove each group of the kinds; if planned (`plans`), along curves, with controls.
+    """Remove each group of the kinds; by their importance `rank`, also along curves, with controls.
 
     Return true activation and rightness, the axis of 2, of N images, by name and kind: "base" (2,
     N); "single" (G, 2, N) without each group; "control" (2, N) without random ones of a random
-    group's norm, mean of draws; "matched" the same, of the norm of the group that ranks `first`;
+    group's norm, mean of draws; "matched" the same, of the norm of the most important group;
     and "curves" (3, S, 2, N) in the order of `ORDERS`.
     """
     parts = defaultdict(list)
+    planned = {kind: plans(kinds[kind], one) for kind, one in (rank or {}).items()}
     for rows, state in states(model, images, progress):
         truth, B = labels[rows], len(state.norms)
         parts["base", ""].append(outcome(without(model, state), truth))
         for kind, members in kinds.items():
             one = [outcome(removed(model, state, kind, some), truth) for some in members]
             parts["single", kind].append(torch.stack(one))
-            if planned is None:
+            if kind not in planned:
                 continue
             drawn = [members[torch.randint(len(members), (B,), generator=generator)]
                      for _ in range(DRAWS)]  # fmt: skip
-            same = [members[first[kind]]] * DRAWS
+            same = [members[rank[kind].argmax()]] * DRAWS
             for name, some in (("control", drawn), ("matched", same)):
                 each = [removed_at_random(model, state, kind, g, generator) for g in some]
                 outcomes = torch.stack([outcome(activations, truth) for activations in each])
@@ -247,11 +248,8 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     kinds = groups(state, grid)
     ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
     rank = {kind: _effect(ranked, kind) for kind in kinds}
-    planned = {kind: plans(kinds[kind], rank[kind]) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}
-    found = measure(
-        model, images, labels, kinds, generator, planned=planned, first=first, progress=progress
-    )
+    found = measure(model, images, labels, kinds, generator, rank=rank, progress=progress)
     counts, base = draw_resamples(len(images), seed=seed), found["base", ""]
     fields: dict[str, Any] = defaultdict(dict)
     for kind, members in kinds.items():
