@@ -13,11 +13,7 @@ from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
-DONORS = (  # in the order of `Rounds.donors`
-    (NEITHER, "^", "own, given back"),
-    (COLOURS[2], "D", "same-class donor"),
-    (PARTNER, "s", "other-class donor"),
-)
+LOOKS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # of `Rounds.donors`
 PLURALS = {"types": "capsule types", "children": "groups of capsules"}
 CELL = 0.62  # inches of an image, at most
 TITLES = (
@@ -165,7 +161,7 @@ def _shares(axes, result):
 def _iterations(mode: int, axes, result):
     """Draw predictions by the iteration that has other couplings."""
     mode, words = list(zip(result.own, ("that one only", "that one and later"), strict=True))[mode]
-    for k, (colour, marker, name) in enumerate(DONORS):
+    for k, (name, (colour, marker)) in enumerate(zip(result.donors, LOOKS, strict=True)):
         for shares, line in ((result.own, "-"), (result.partner, "--")):
             one = shares[mode][k]
             x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
