@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,16 +61,13 @@ def see(made: Assemblies, grid: Grid) -> Seen:
     return Seen(*made.seen(grid.centres, grid.field_px))
 
 
-def batches(images: Tensor, progress=iter) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of images (N, 1, H, W) uint8, and the images in [0, 1]."""
-    for start in progress(range(0, len(images), CHUNK)):
-        rows = slice(start, start + CHUNK)
-        yield rows, to_float(images[rows])
-
-
 def collected(look, images: Tensor, progress=iter) -> dict[str, Tensor]:
-    """Return what `look(images, rows)` finds in batches, by name, of all images (N, ...)."""
-    found = [look(some, rows) for rows, some in batches(images, progress)]
+    """Return what `look(images, rows)` finds of all images, by name: (N, ...).
+
+    It is given batches of the images (N, 1, H, W) uint8, in [0, 1], and their numbers.
+    """
+    batches = progress(torch.arange(len(images)).split(CHUNK))
+    found = [look(to_float(images[rows]), rows) for rows in batches]
     return {name: torch.cat([one[name] for one in found]) for name in found[0]}
 
 

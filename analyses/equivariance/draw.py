@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 
+from capsviz.analyses.equivariance import REACH
 from capsviz.analysis import Panel
 from capsviz.results.panels import band, dots, kind, look, rows_from
 from capsviz.statistics.estimate import Estimate
 
-WARPS = ("rotation", "scale", "shear", "shift-x", "shift-y")
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 LOWEST = -0.6  # of the axes of R2: lower values run out of them
 
@@ -102,7 +102,7 @@ PANELS = {
             partial(_curves, warp), 1.6, 1 / 4, 1 / 2, shown=f"warps:{warp}", marks="bands",
             caption=partial(_mapped, f"size of {warp}"),
         )
-        for warp in WARPS
+        for warp in REACH
     },
     **{
         f"{warp}-by-images": Panel(
@@ -110,7 +110,7 @@ PANELS = {
             marks="bands",
             caption=partial(_mapped, f"number of images fitted on under {warp}"),
         )
-        for warp in WARPS
+        for warp in REACH
     },
     "probe": Panel(_probe, 1.6, 1 / 4, 1 / 2, marks="bars"),
 }  # fmt: skip
@@ -122,7 +122,7 @@ LAWS = {
         caption=f"by maps fitted for each class and by laws, within a class, R² of |{full} under "
         f"{warp}\nlaws: half a warp twice, extrapolation from half, and one matrix or map for all",
     )
-    for warp in WARPS
+    for warp in REACH
     for what, field, of, full in (
         ("vector", "explained", "the vector", "the warped image's vector"),
         ("change", "change", "its change", "the vector's change"),

@@ -371,7 +371,7 @@ def captions(statistics: Statistics) -> list[str]:
     return texts
 
 
-def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
+def plus_minus(mean: float, half: float, sign: str = "") -> str:
     """Return a mean and half its interval: "0.12 ±0.01".
 
     Two digits, or three for a narrower interval; more where that would hide that zero is outside.
@@ -382,4 +382,4 @@ def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
             width = 10.0**-places if places > 2 else inf
         if (round(abs(mean), places) > width) == (abs(mean) > half):
             break
-    return f"{mean:{sign}.{places}f}{gap}±{width:.{places}f}"
+    return f"{mean:{sign}.{places}f} ±{width:.{places}f}"

@@ -142,9 +142,9 @@ def trustworthiness(full: np.ndarray, flat: np.ndarray, k: int = NEIGHBOURS) -> 
     return 1 - beyond * 2 / (k * (2 * n - 3 * k - 1))
 
 
-def neighbours_agree(distances: np.ndarray, labels: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
-    """Whether most of each image's k nearest others are of its class (N,); ties go to the lower."""
-    votes = np.eye(labels.max() + 1)[labels[_order(distances)[:, :k]]].sum(1)
+def neighbours_agree(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Whether most of an image's `NEIGHBOURS` are of its class (N,); ties go to the lower."""
+    votes = np.eye(labels.max() + 1)[labels[_order(distances)[:, :NEIGHBOURS]]].sum(1)
     return votes.argmax(1) == labels
 
 
