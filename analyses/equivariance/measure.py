@@ -14,7 +14,7 @@ from torch import Tensor
 
 from capsviz import checkpoint
 from capsviz.analyses.equivariance.fits import LEAST, explained
-from capsviz.inputs.samples import training_images
+from capsviz.inputs.samples import halves, training_images
 from capsviz.statistics.comparison import RESAMPLES, draw_resamples
 from capsviz.statistics.intervals import require_two
 from capsviz.statistics.words import untrained_of
@@ -165,10 +165,7 @@ def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Dat
             )
         half = len(own[rarest]) // 2
         note = f"no training images: fits are on half of the images, {half} of a class or more"
-        one, two = (
-            np.sort(np.concatenate([rows[side::2] for rows in own.values()])) for side in (0, 1)
-        )
-        return Data(images, labels, [(one, two), (two, one)], half, [f"{note}, not {fit}"])
+        return Data(images, labels, halves(labels), half, [f"{note}, not {fit}"])
     fit_labels = fit_labels.cpu().numpy()
     others = {k: np.flatnonzero(fit_labels == k) for k in own}
     rarest = min(own, key=lambda k: len(others[k]))

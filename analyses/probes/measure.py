@@ -15,6 +15,7 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.probes import dci
 from capsviz.analyses.probes.dci import LEAST
+from capsviz.inputs.samples import halves
 from capsviz.statistics.comparison import (
     compare_explained,
     compare_means,
@@ -84,11 +85,7 @@ def gather(
     poses, predicted = poses_and_classes(model, moving)
     read, rows = predicted.numpy(), np.arange(len(predicted))
     if fit_images is None:
-        one, two = (
-            np.sort(np.concatenate([rows[read == k][side::2] for k in np.unique(read)]))
-            for side in (0, 1)
-        )
-        folds = [(one, two), (two, one)]
+        folds = halves(read)
         notes.append("no training images: fits are on half of the images, in turn")
     else:
         folds = [(rows[:n], rows[n:])]

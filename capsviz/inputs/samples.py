@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -95,3 +97,13 @@ def training_images(inputs, count: int) -> dict:
     chosen = [draw[ordered == k][:count] for k in range(len(part.classes))]
     part = part.take(torch.cat(chosen))
     return {"fit_images": to_float(part.images), "fit_labels": part.labels}
+
+
+def halves(labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return rows of two halves of every class, to measure and to fit on, and the other way round.
+
+    They stand in for the training images where there are none.
+    """
+    of_classes = [np.flatnonzero(labels == k) for k in np.unique(labels)]
+    one, two = (np.sort(np.concatenate([own[side::2] for own in of_classes])) for side in (0, 1))
+    return [(one, two), (two, one)]
