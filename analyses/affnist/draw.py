@@ -95,8 +95,9 @@ def _by_factor(k: int, axes, result):
     for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
         n, estimate = names.index(name), 100 * result.by_factor[i, k]
         look = {"color": COLOURS[n], "marker": MARKERS[n], "markersize": 2.6}
-        spread = np.ptp(result.levels[k]) / (12 * len(result.networks))  # bars side by side
-        x = result.levels[k] + spread * (i - (len(result.networks) - 1) / 2)
+        levels = result.levels[k]  # NaN: no image lies in that bin
+        spread = np.nanmax(levels) - np.nanmin(levels)
+        x = levels + spread / (12 * len(result.networks)) * (i - (len(result.networks) - 1) / 2)
         estimate = replace(estimate, ci95=estimate.ci95.clip(0, 100))  # normal ones leave it
         line = "--" if state == "full" else "-"
         upright(axes, x, estimate, line, label=TITLES.get(name, name), **look)

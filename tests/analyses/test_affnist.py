@@ -203,6 +203,14 @@ def test_a_factor_is_binned_and_all_but_the_shift_inside_the_training_shifts(mov
     assert table.by_factor.value[1, 1, 0] == pytest.approx(hits(series[1])[first].mean())
 
 
+def test_a_factor_is_drawn_though_no_image_lies_in_one_of_its_bins(moved):
+    transforms, _, series = moved  # none is shifted by more than 10 px
+    table = affnist.tabulate(series, transforms)
+    shift, *_ = affnist.Series().draw(table, part="factors").axes
+    assert np.isnan(table.levels[0]).tolist() == [False] * 6 + [True] * 2
+    assert np.isfinite(shift.lines[0].get_xdata()).sum() == 6
+
+
 def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     transforms, _, series = moved
     assert affnist.tabulate(series, transforms).lost is None  # too few for a fit
