@@ -87,6 +87,11 @@ def _steep(result) -> list[int]:
     return [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
 
 
+def _has_steps(result) -> bool:
+    """Return whether any attack took steps on the network itself; those of `transfer` are not."""
+    return bool(np.isfinite(result.curve).any())
+
+
 BY_STEP = "at the smallest bound, by share of the steps or queries, |"
 PANELS = {
     "curves": Panel(curves, 1.9, marks="bands"),
@@ -96,12 +101,13 @@ PANELS = {
         marks="bars",
     ),
     "accuracy": Panel(
-        partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks",
+        partial(by_step, "curve", "accuracy"), share=1 / 3, figure="checks", shown=_has_steps,
         caption=f"{BY_STEP}accuracy\nwith an unbounded perturbation, accuracy is "
         f"{{unbounded[0]:.1%}} for the first network",
     ),
     "margin": Panel(
         partial(by_step, "margin", "margin of another class"), share=1 / 3, figure="checks",
+        shown=_has_steps,
         caption=f"{BY_STEP}the largest margin of another class so far, "
         "logarithmic beyond 1",
     ),

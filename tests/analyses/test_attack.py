@@ -103,6 +103,7 @@ def test_transfer_attacks_its_source_once_for_all_networks(inputs, monkeypatch):
     left = [(found.fooled[1:, 0] >= e).any(0).sum() for e in range(2)]
     assert len(attacked) == sum(left)
     assert np.isnan(found.curve).all() and np.isnan(found.margin).all()
+    assert Attack().parts(found) == ("",)  # no figure of checks, whose panels would be empty
 
 
 def test_restarts_only_lower_the_accuracy(inputs):
