@@ -148,7 +148,7 @@ MANY = {
     "cycle": Panel(_cycle, 1.45, 1 / 3, figure="paths", shown="cycle", marks="bars"),
     **{
         name: Panel(
-            partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths", "path_predicted", marks="bands",
+            partial(_path, field), 1.45, 1 / 3, 1 / 2, "paths", field, marks="bands",
             caption="along {couples} straight paths between two poses and along cross-fades, the "
             f"|{words}",
         )

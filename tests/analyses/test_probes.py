@@ -336,6 +336,11 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     assert_fits(results.draw("probes", found, "single"))
 
 
+def test_paths_are_drawn_without_distances_where_no_class_has_another_image(result):
+    panels = probes.Probes().chosen(result._replace(path_distance=None), "paths")
+    assert list(panels) == ["cycle", "path"]
+
+
 def test_any_capsule_network_is_probed_and_lacks_what_cannot_be_built_anew():
     found = run(Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval())
     assert found.sources == ["net", "pixels, 5 components"] and found.seeds == 0
