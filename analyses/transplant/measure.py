@@ -93,19 +93,21 @@ def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dic
 
 
 def outcomes(
-    model, images: Tensor, predicted: Tensor, pairs: tuple[Tensor, Tensor], replaced: Callable, *,
-    at_once: int, iterations: int | None, progress=iter,
+    model, own: OwnCouplings, generator: torch.Generator, replaced: Callable, *,
+    iterations: int | None, progress=iter,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return what is said of pairs of images (N, C, H, W) under K couplings, (K, P) by name.
+    """Return what pairs of images are classified as under K couplings, (K, P) by name.
 
     `replaced(here, there)` are the couplings (B, I, J) of some recipients and donors, K of them.
-    Classes are the predicted ones (N,); `tied`, and `neither`, is where no class is ahead of all.
+    `tied`, and `neither`, is where no class is ahead of all others.
     """
-    parts = defaultdict(list)
+    predicted, parts = own.predicted, defaultdict(list)
+    pairs = pairs_of(predicted, generator)
+    at_once = min(DRAWN_IMAGES, fit_at_a_time(own.even, COPIES))
     for rows in progress(torch.arange(len(pairs[0])).split(at_once)):
         here, there = (one[rows] for one in pairs)
         couplings = replaced(here, there)
-        said = under_couplings(model, images[here], couplings, iterations=iterations)
+        said = under_couplings(model, own.images[here], couplings, iterations=iterations)
         won = winners(said)
         for name, classes in (("own", predicted[here]), ("partner", predicted[there])):
             parts[f"as_{name}"].append(won == classes)
@@ -120,13 +122,10 @@ def outcomes(
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
 ) -> dict[str, Tensor]:
-    """Return `outcomes` under the conditions of `pairs.CONDITIONS`.
-
-    Of images (N, C, H, W) that have donors of another and of their own class.
-    """
+    """Return `outcomes` of images (N, C, H, W) under the conditions of `pairs.CONDITIONS`."""
     own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
-    even, predicted, like = own.even, own.predicted, of_like_class(own.predicted)
+    even, like = own.even, of_like_class(own.predicted)
     mean = own.mean(torch.arange(len(images)))
 
     def replaced(here, there):
@@ -142,11 +141,7 @@ def transplant(
             control_couplings("shuffled", donors[None], others)[-1],
         )
 
-    at_once = min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
-    return outcomes(
-        model, images, predicted, pairs_of(predicted, generator), replaced, at_once=at_once,
-        iterations=iterations, progress=progress,
-    )  # fmt: skip
+    return outcomes(model, own, generator, replaced, iterations=iterations, progress=progress)
 
 
 def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -> dict[str, Any]:
@@ -169,21 +164,21 @@ def counted(values: Tensor) -> dict[str, int]:
 
 
 def over_doses(
-    model, images: Tensor, doses: np.ndarray, names, *, iterations, seed: int, progress
+    model, images: Tensor, doses: np.ndarray, *, iterations, seed: int, progress
 ) -> dict[str, Any]:
     """Return the fields of `Doses` that are measured, at doses (D,) in their order.
 
-    Conditions are those of `pairs_by_dose.CONDITIONS`; the steepest direction and the noise have
-    the norm of the donor's deviation. Couples, and shuffled couplings, are those of `transplant`
-    with the same seed. For a network whose scores have no gradient with respect to couplings, the
-    direction is left out. For one that computes no finite activations of negative couplings, as a
-    mixture of Gaussians, these are set to 0, each child's total kept.
+    Conditions are those of `pairs_by_dose.CONDITIONS`, in this order. The steepest direction and
+    the noise have the norm of the donor's deviation. Couples, and shuffled couplings, are those of
+    `transplant` with the same seed. The direction is left out for a network whose scores have no
+    gradient with respect to couplings. Negative couplings are set to 0, each child's total kept,
+    for a network with which activations are not finite, as for a mixture of Gaussians.
     """
     own = OwnCouplings(model, images, iterations=iterations)
     even, predicted = own.even, own.predicted
     means = {int(k): own.mean((predicted == k).nonzero().flatten()) for k in predicted.unique()}
-    uniform, at_once = even.double(), min(DRAWN_IMAGES, fit_at_a_time(even, COPIES))
-    deviations = (coupling_sd(own[rows]) for rows in torch.arange(len(images)).split(at_once))
+    rows, uniform = torch.arange(len(images)), even.double()
+    deviations = (coupling_sd(own[some]) for some in rows.split(min(own.at_a_time, CHUNK_IMAGES)))
     if max(float(one.max()) for one in deviations) <= EVEN * uniform.mean():
         raise ValueError(
             "the couplings of this network are uniform in every image: there is nothing to scale"
@@ -212,10 +207,7 @@ def over_doses(
             every = (uniform + d * one for one in deviations for d in doses.tolist())
             return [(_clipped(one) if clipped else one).to(even) for one in every]
 
-        found = outcomes(
-            model, images, predicted, pairs_of(predicted, generator), replaced, at_once=at_once,
-            iterations=iterations, progress=progress,
-        )  # fmt: skip
+        found = outcomes(model, own, generator, replaced, iterations=iterations, progress=progress)
         return found, torch.cat(sizes, 1)
 
     try:
@@ -229,7 +221,6 @@ def over_doses(
         return replace(over_pairs(values, counts, shares=shares), difference=None)
 
     return {
-        "conditions": [*names[:3], *names[-(len(keep) - 3) :]],
         "doses": doses,
         "follow": stack(alone(one, True) for one in follow),
         "keep": stack(alone(one, True) for one in keep),

@@ -123,10 +123,12 @@ class ByDose(Exchange):
 
         self.check(doses=doses)
         fields = over_doses(
-            network, images.cpu(), np.unique(np.array(doses, float)), CONDITIONS,
-            iterations=iterations, seed=seed, progress=progress,
+            network, images.cpu(), np.unique(np.array(doses, float)), iterations=iterations,
+            seed=seed, progress=progress,
         )  # fmt: skip
-        return Doses(**fields, classes=list(classes), dataset=dataset)
+        steep = len(fields["half"]) == len(CONDITIONS)  # the worst direction is known
+        conditions = [one for one in CONDITIONS if steep or one != STEEPEST]
+        return Doses(**fields, conditions=conditions, classes=list(classes), dataset=dataset)
 
     def check(self, *, doses=DOSES, **_) -> None:
         """Refuse doses that are not finite, or of which none is above 0."""

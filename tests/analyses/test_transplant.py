@@ -179,7 +179,7 @@ def test_intervals_are_those_of_couples(model, images, many):
 def test_couplings_that_are_made_again_for_each_couple_say_the_same(model, images, monkeypatch):
     def found():
         run = {"iterations": None, "seed": 0, "progress": iter}
-        doses = measure.over_doses(model, images, np.array([0.5, 2.0]), "own", **run)
+        doses = measure.over_doses(model, images, np.array([0.5, 2.0]), **run)
         return measure.transplant(model, images, seed=0), doses["follow"].value
 
     kept, of_doses = found()
