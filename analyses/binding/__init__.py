@@ -38,7 +38,7 @@ class Result(NamedTuple):
     by_angle: Estimate  # (B,) accuracy by the angle of the whole
     bins: list[str]  # (B,)
     example_image: np.ndarray  # (1, 64, 64) uint8, of two wholes
-    example_true: np.ndarray | None  # (rows, columns) whole; -1: none seen, or a distractor
+    example_true: np.ndarray  # (rows, columns) whole; -1: none seen, or a distractor
     example_assigned: np.ndarray  # (rows, columns) whole by couplings; 2: not the true one
     left_out: list[str]
     distance: str  # "near" or "far"

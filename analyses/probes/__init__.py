@@ -49,12 +49,9 @@ class Path(Analysis):
         ] = None,
     ):  # fmt: skip
         from capsviz.analyses.probes.measure import path_between
-        from capsviz.inputs.samples import beside
-        from capsviz.tracing import scores
+        from capsviz.inputs.samples import beside, class_of
 
-        label = picture.label
-        if label is None:
-            label = int(scores(network, picture.image).argmax())
+        label = class_of(inputs, picture)
         if other_index is None:
             other_index = _next(inputs, picture)
         images = beside(inputs, picture, label, other_index, "another one (--other-index)")

@@ -66,14 +66,17 @@ def usual_class(dataset) -> int:
     return min(USUAL_CLASS, len(dataset.classes) - 1)
 
 
-def next_class(inputs, picture) -> int:
-    """Return the class after that of a picture, or after the predicted class."""
+def class_of(inputs, picture) -> int:
+    """Return the class of a picture; the predicted one, if it is not known."""
     from capsviz.tracing import scores
 
-    own = picture.label
-    if own is None:
-        own = int(scores(inputs.model, picture.image).argmax())
-    return (own + 1) % len(inputs.dataset.classes)
+    known = picture.label is not None
+    return picture.label if known else int(scores(inputs.model, picture.image).argmax())
+
+
+def next_class(inputs, picture) -> int:
+    """Return the class after that of a picture, or after the predicted class."""
+    return (class_of(inputs, picture) + 1) % len(inputs.dataset.classes)
 
 
 def training_images(inputs, count: int) -> dict:
