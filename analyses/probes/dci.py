@@ -83,14 +83,10 @@ def predicts(values: np.ndarray, predicted: np.ndarray, tests: int) -> bool:
 
 
 def rotated(codes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return codes (N, E), standardised, then rotated at random."""
-    return standardised(codes) @ rotation(codes.shape[1], generator)
-
-
-def rotation(size: int, generator: np.random.Generator) -> np.ndarray:
-    """Return an orthogonal matrix, uniformly at random."""
-    q, r = np.linalg.qr(generator.normal(size=(size, size)))
-    return q * np.sign(np.diag(r))
+    """Return codes (N, E), standardised, then rotated uniformly at random."""
+    E = codes.shape[1]
+    q, r = np.linalg.qr(generator.normal(size=(E, E)))
+    return standardised(codes) @ (q * np.sign(np.diag(r)))
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
