@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from capsviz.analysis import Panel
+from capsviz.results.maps import GREY
 from capsviz.results.panels import band, groups, look, name_rows, percent
 from capsviz.statistics.estimate import Estimate
 
@@ -18,7 +19,6 @@ NAMES = {
 NORMS = {"linf": "L∞", "l2": "L2"}
 LINE = 0.11  # inches of a network under one attack
 LINES = ("-", "--", "-.", ":")
-GREY = "#7F7F7F"
 HEADER = (  # of docs/robustness.md
     "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
     "worst minus first", "adaptive, with detector",

@@ -7,9 +7,9 @@ from matplotlib.colors import ListedColormap
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
+from capsviz.results.maps import GREY
 from capsviz.results.panels import band, by_rows, percent, points, rows_from, show
 
-GREY = "#7F7F7F"
 CONTROLS = ("mean coupling", "coupling, untrained", "one position", "votes from", "random")
 SHORT = {
     "coupling times length of the vote": "coupling × |vote|",

@@ -330,8 +330,8 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
     def look(images, rows):
         classes = own[rows]
         parts = (*evidence.PARTS, "children", "child_activations")
-        traced, n = trace(model, images, keep=parts), torch.arange(len(own))
-        maps = {k: score(traced, k)[n[: len(images)], ..., classes] for k in OF_ROUTING[:-1]}
+        traced, each = trace(model, images, keep=parts), torch.arange(len(images))
+        maps = {k: score(traced, k)[each, ..., classes] for k in OF_ROUTING[:-1]}
         maps[LENGTH] = by_position(traced.require("children").norm(dim=2), traced.grid)
         largest = traced.require("couplings")[-1].argmax(2) == classes[:, None]
         maps[TREE] = by_position(largest, traced.grid)

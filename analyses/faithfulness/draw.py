@@ -11,9 +11,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from capsviz.analyses.faithfulness import TARGETS, WHAT, shown_by
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
+from capsviz.results.maps import GREY
 from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped
 
-GREY, HIGHER = "#7F7F7F", "\n(higher is better)"
+HIGHER = "\n(higher is better)"
 CONTROLS = ("random order", "brightness", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
 WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two

@@ -8,15 +8,14 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.maps import colour_bar, halfrange, one_map
+from capsviz.results.maps import GREY, colour_bar, halfrange, one_map
 from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
 KINDS = {"types": "type", "positions": "position", "children": "group", "dimensions": "dimension"}
 AT_RANDOM = "random removals of equal norm"
-RANDOM = "#7F7F7F"
 CHANGE = "change of activation"
-STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
+STYLES = ((GREY, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
 def _image(axes, result):
@@ -41,7 +40,7 @@ def _map(axes, result):
 def _bars(kind: str, axes, result):
     """Draw the change of activation without each group."""
     change = result.change[kind]
-    axes.axhspan(*result.control[kind], color=RANDOM, alpha=0.3, linewidth=0)
+    axes.axhspan(*result.control[kind], color=GREY, alpha=0.3, linewidth=0)
     axes.bar(range(len(change)), change, color=COLOURS[0], width=0.8)
     axes.axhline(0, color="black", linewidth=0.5)
     if len(change) < 6:  # no ticks between them
@@ -54,10 +53,10 @@ def _groups(kind: str, axes, result):
     change = result.activation_change[kind]
     order = change.value.argsort()
     upright(axes, np.arange(len(order)), change[order], ".", color=COLOURS[0], markersize=3)
-    level(axes, result.control_activation_change[kind], RANDOM)
+    level(axes, result.control_activation_change[kind], GREY)
     at = np.flatnonzero(order == result.first[kind])  # it need not be the lowest here
     control = result.first_activation_change[kind][1:]
-    upright(axes, at, control, "D", color=RANDOM, markerfacecolor="white")
+    upright(axes, at, control, "D", color=GREY, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set(xlabel=f"{KINDS[kind]}s, sorted", ylabel=CHANGE)
     axes.set_title("true class, one left out", fontsize=6.5)
@@ -88,7 +87,7 @@ def _entropies(axes, result):
     for estimate, colour, style, name in (
         (result.entropy_bits, COLOURS[0], "o-", "this network"),
         (result.apart_bits, COLOURS[2], "D:", "capsules shuffled independently"),
-        (result.untrained_bits, RANDOM, "s--", "untrained network"),
+        (result.untrained_bits, GREY, "s--", "untrained network"),
     ):
         if estimate is not None:
             band(axes, result.levels, estimate, style, color=colour, label=name)
@@ -103,7 +102,7 @@ def _entropies(axes, result):
 def _rounded(axes, result):
     """Draw accuracy with couplings rounded to so many levels."""
     own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
-    level(axes, own, RANDOM, "own couplings")
+    level(axes, own, GREY, "own couplings")
     band(axes, result.levels, rest, "o-", color=COLOURS[0], label="couplings rounded")
     low = min(float(rest.low.min()), float(own.low))
     _at_levels(axes, result.levels)

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
-from capsviz.results.maps import are_short
+from capsviz.results.maps import GREY, are_short
 from capsviz.results.panels import MARKERS, dots, name_rows, percent, room, rule, show
 from capsviz.statistics.estimate import stack
 from capsviz.statistics.words import UNTRAINED
@@ -25,7 +25,6 @@ NAMES = {
     "by child": "class: each capsule", "images": "between images of a class",
 }  # fmt: skip
 SHADES = ("#08306B", "#2171B5", "#6BAED6", "#C6DBEF", "#A63603", "#FD8D3C", "#999999")
-GREY = "#7F7F7F"
 
 
 def _image(s: int, axes, result):

@@ -6,6 +6,7 @@ import numpy as np
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
+from capsviz.results.maps import GREY
 from capsviz.results.panels import band, beside, dots, kind, mosaic, points, room, rows_from
 
 NAMES = {
@@ -18,7 +19,7 @@ NAMES = {
 }
 WIDE = 5.0  # inches: a strip from here on has all steps
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
-PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
+PATH, FADE, OTHER = COLOURS[0], COLOURS[1], "#C00000"
 
 
 def _kinds(result, estimate, names, named=True):
