@@ -86,10 +86,11 @@ def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tens
     same = labels[:, None] == labels
     allowed = same & ~torch.eye(len(labels), dtype=torch.bool) if alike else ~same
     if not allowed.any(1).all():
+        classes, counts = labels.unique(return_counts=True)
         raise ValueError(
-            "halves of two classes, and of two images of a class, are joined: expected at least 2 "
-            f"images of each of 2 classes or more, got {len(labels)} of the classes "
-            f"{labels.unique().tolist()}: take more images"
+            "halves of images are joined, across classes and within each class: expected 2 classes "
+            f"or more, each with at least 2 images, got {counts.tolist()} images of the classes "
+            f"{classes.tolist()}: take more images"
         )
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 
