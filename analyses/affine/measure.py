@@ -36,7 +36,7 @@ def shift_px(drawn: Transforms) -> np.ndarray:
 
 
 def mean_scale(drawn: Sequence[Transforms]) -> float:
-    """Of all variants, in both directions."""
+    """Return the mean scale of all variants, in both directions."""
     scales = [scale for one in drawn for scale in (one.scale_x, one.scale_y)]
     return float(torch.stack(scales).mean())
 

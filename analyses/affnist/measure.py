@@ -82,7 +82,7 @@ def join(rows: list[dict]) -> dict:
 
 
 def images(transforms: dict) -> dict:
-    """What the transforms say of the images, as fields of a result."""
+    """Return the fields of a result about the images, by their transforms."""
     means = [
         [level[mask].mean() if mask.any() else np.nan for mask in masks]
         for level, masks in zip(factors(transforms), bins(transforms), strict=True)
@@ -127,7 +127,7 @@ def bins(transforms: dict) -> list[list[np.ndarray]]:
 
 
 def features(transforms: dict) -> list[np.ndarray]:
-    """Of each factor, every number and its square (n, P), zero where nothing is changed."""
+    """Return every number of each factor and its square (n, P), 0 where nothing is changed."""
 
     def both(*values):
         return np.column_stack([power for v in values for power in (v, v**2)]).astype(float)
@@ -159,7 +159,7 @@ def _share(hits: np.ndarray, mask=None) -> tuple:
 
 
 def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
-    """What each factor takes from the accuracy, or its part of what all take; as `_share`."""
+    """Loss of accuracy by each factor, or its share of the whole loss; as `_share`."""
     _, lost, influence = attribute(terms, hits)
     if relative:
         total = lost.sum()

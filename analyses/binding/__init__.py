@@ -12,7 +12,7 @@ from capsviz.statistics.replicates import at_most_one, mean, within, within_one
 
 
 class Result(NamedTuple):
-    """Of one network; AUROC is 0.5 for what knows nothing. Intervals are over images."""
+    """Scores of one network; chance is an AUROC of 0.5. Intervals are over images."""
 
     scored: list[str]  # (M,) scores of positions, controls, ceiling and floor
     subsets: list[str]  # (3,) positions that are scored

@@ -50,7 +50,7 @@ BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
 
 
 class Seen(NamedTuple):
-    """What positions (rows, columns) see most of in N images."""
+    """The part and the whole that each position (rows, columns) mostly sees, in N images."""
 
     part: Tensor  # (N, rows, columns) index of the part; -1: none
     whole: Tensor  # (N, rows, columns) index of its whole; -1: none, or a distractor

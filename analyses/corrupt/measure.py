@@ -69,7 +69,7 @@ def mean_of_ratios(error) -> np.ndarray:
 
 
 def _ratios(error, drawn, n) -> Estimate:
-    """Of errors (K, C) and resampled ones (R, K, C).
+    """Return `mean_of_ratios` of errors (K, C), with intervals by resampled ones (R, K, C).
 
     No interval where a resample has no ratio, nor, but for the baseline's own, where all have one:
     networks that err on the same images are not known to err alike.

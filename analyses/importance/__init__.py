@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
 
 class OneImage(Analysis):
-    """What the activation of one image loses without each type, position and dimension."""
+    """The loss of one image's activation without each type, position and dimension."""
 
     Result = Result
     needs = ("couplings", "interventions")

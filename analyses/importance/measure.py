@@ -144,7 +144,10 @@ def _each(some: Tensor, state: State) -> Tensor:
 
 
 def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
-    """What is left of each child (B, I) if `target` (B,) of the norms go, by an order (B, I)."""
+    """Return the share of each child that is kept (B, I), if `target` (B,) of the norms go.
+
+    Children go in an order (B, I), the last of them in part.
+    """
     order = order.to(norms.device)
     sizes = norms.gather(1, order)
     before = sizes.cumsum(1) - sizes
@@ -159,7 +162,7 @@ def outcome(activations: Tensor, labels: Tensor) -> Tensor:
 
 
 def plans(members: Tensor, importance: Tensor) -> Tensor:
-    """What goes at each step, least and most important first: bool (2, S, I or D).
+    """Return which go at each step, least and most important first: bool (2, S, I or D).
 
     Of groups (G, I or D) with importance (G,).
     """

@@ -244,7 +244,7 @@ class ParseTree(Analysis):
 
 
 def _decides(shares: Estimate, shuffled: Estimate) -> str:
-    """What decides most of the preferences: the class beyond its share with shuffled labels."""
+    """Say which component decides most preferences: the class only beyond shuffled labels."""
     if np.isnan(shares.value).any():
         return "No primary capsule prefers any class: its couplings are uniform in every image."
     low = shares.low

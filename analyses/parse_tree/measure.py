@@ -220,7 +220,7 @@ def favourites(couplings: Tensor) -> Tensor:
 
 
 class Usual(NamedTuple):
-    """What children do in other images: the same tree for every image, or for all of a class."""
+    """The usual tree of children in other images: one for every image, and one for each class."""
 
     favourite: Tensor  # (I,) the most common favourite of each child; -1: none
     mean: Tensor  # (I, J) couplings
@@ -361,7 +361,7 @@ def shifted(
 
 
 def _own(values: Tensor) -> Tensor:
-    """What single children add to what all of them favour, in double."""
+    """Return values less the mean of all children, in double."""
     return values.double() - values.double().mean((1, 2, 3), keepdim=True)
 
 

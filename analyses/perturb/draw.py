@@ -128,7 +128,7 @@ def _change(axes, result):
 
 
 def _names(result, narrow) -> list[str]:
-    """Of the rows: dimensions, and their ranges where those differ."""
+    """Return the names of the rows: dimensions, and their ranges where those differ."""
     names = [f"dim {d}" for d in result.dimensions]
     if result.span == "data" and not narrow:
         low, high = result.values[:, [0, -1]].T

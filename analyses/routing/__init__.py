@@ -47,12 +47,12 @@ class Result(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """What a parent of the layer is called."""
+        """The name of a parent of the layer."""
         return "class" if self.layer is None else "parent type"
 
     @property
     def child(self) -> str:
-        """What the couplings of one column are of."""
+        """The name of a column of the couplings."""
         single = self.couplings.shape[1] == len(self.entropy_nats[0])
         return "capsule" if single else "capsule type"
 
@@ -225,7 +225,7 @@ class Statistics(NamedTuple):
 
 
 class OverImages(Analysis):
-    """What routing changes over a test set, and how it couples, with control couplings."""
+    """The effect of routing over a test set, and its couplings, with control couplings."""
 
     Result = Statistics
     panels = "draw:MANY"

@@ -1,4 +1,4 @@
-"""What routing does on many images, for `routing`: each image by itself, then means."""
+"""The effect of routing on many images: each image by itself, then means."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -153,7 +153,7 @@ def _result(model, images: Tensor, r: int) -> Tensor:
 
 
 def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
-    """Of couplings (R, B, I, J) and the poses after them, image by image: (B, R, ...)."""
+    """Return measures (B, R, ...) of couplings (R, B, I, J) and of the poses after them."""
     each = [(entropy(one), tracing.coupling_sd(one)) for one in couplings]  # in double: one by one
     nats, deviations = map(torch.stack, zip(*each, strict=True))
     agreed = agreement(votes, couplings, poses).movedim(0, 1)  # (B, R, J)

@@ -331,7 +331,7 @@ def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
 
 
 class Layer(NamedTuple):
-    """What a routed layer has of N images."""
+    """A routed layer with its children and couplings for N images."""
 
     of: str  # what is exchanged
     number: int  # of the layer, as an index
@@ -408,7 +408,7 @@ def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> 
 
 
 def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
-    """Activations (P, J) of images (P,) under couplings (P, I, J), or a list of one a round."""
+    """Activations (P, J) of images (P,) under couplings (P, I, J), or a list by iteration."""
     if layer.children is None:
         traced = trace(model, layer.images[rows], keep=("lengths",), couplings=couplings)
         return traced.require("lengths")

@@ -26,10 +26,10 @@ OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(COND
 
 
 class Exchange(Analysis):
-    """What all kinds of exchange have in common.
+    """The base of all kinds of exchange.
 
-    Each says what it found; its verdict adds how often images are routed, and whether they follow
-    the donor by definition.
+    Each says by `found` what it shows. The verdict adds the number of routing iterations, and
+    whether images follow the donor by definition.
     """
 
     needs = ("votes", "couplings", "interventions")
@@ -173,7 +173,7 @@ class Statistics(NamedTuple):
 
 
 class OverPairs(Exchange):
-    """What many images are classified as with the couplings of another image."""
+    """The predicted classes of many images with the couplings of another image."""
 
     Result = Statistics
     panels = "draw:MANY"

@@ -68,7 +68,7 @@ class Parts(NamedTuple):
 
 
 class ByCapsules(Exchange):
-    """What each capsule type and each position does, if it alone is a donor's."""
+    """The effect of each capsule type and each position, if it alone is a donor's."""
 
     Result = Parts
     panels = "draw:PARTS"
@@ -153,7 +153,7 @@ class Rounds(NamedTuple):
 
 
 class ByIterations(Exchange):
-    """What couplings of another image do in single routing iterations."""
+    """The effect of another image's couplings in single routing iterations."""
 
     Result = Rounds
     panels = "draw:ITERATIONS"
