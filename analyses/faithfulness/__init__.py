@@ -12,8 +12,6 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import sentence, word_for
 
-TARGETS = {"predicted": "the predicted class", "true": "the true class"}
-WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 Target = Annotated[Literal["predicted", "true"], "Class to explain: the predicted or the true one."]
 Steps = Annotated[int, Range(2), "Number of steps in the curves, each larger than the last."]
 SHARES = ("curves", "deletion", "insertion", "infidelity")
@@ -108,12 +106,6 @@ class OneImage(Analysis):
             "area under insertion minus deletion. One image is no evidence: add --n N.",
             *map(sentence, result.left_out),
         ])  # fmt: skip
-
-
-def shown_by(result) -> str:
-    """Return a line of a caption: what the routing map shows, if not a length along a pose."""
-    shows, words = ((result.quantity or {}).get(name) for name in ("plain", "words"))
-    return f"\nthe routing map shows {shows}, which adds up to {words}" if shows else ""
 
 
 class Statistics(NamedTuple):

@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from capsviz.analyses.faithfulness import TARGETS, WHAT, shown_by
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.maps import GREY
 from capsviz.results.panels import band, dots, name_rows, room, rule, show, split, wrapped
 
 HIGHER = "\n(higher is better)"
+TARGETS = {"predicted": "the predicted class", "true": "the true class"}
+WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 CONTROLS = ("random order", "brightness", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
 WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two
@@ -156,6 +157,12 @@ def _tall(result, width: float) -> float:
     return 0.12 * len(_names(result)) + 0.75
 
 
+def _shown(result) -> str:
+    """Return a line of a caption: what the routing map shows, if not a length along a pose."""
+    shows, words = ((result.quantity or {}).get(name) for name in ("plain", "words"))
+    return f"\nthe routing map shows {shows}, which adds up to {words}" if shows else ""
+
+
 def _curves(
     field: str, label: str, of, name: str = "", tall: float = 1.7, marks: str = "bands"
 ) -> dict[str, Panel]:
@@ -180,7 +187,7 @@ PANELS = {
         _maps, _tall_maps, 1, omits=_omits,
         caption=lambda result: f"maps of one image for class {result.classes[result.target]}, each "
         "on its own colour scale, and below them maps of random weights\nnumbers: areas under "
-        f"deletion and insertion, infidelity, and rank correlation of both{shown_by(result)}",
+        f"deletion and insertion, infidelity, and rank correlation of both{_shown(result)}",
     ),
     **_curves(
         "curves", "score of the class", lambda r: f"score of class {r.classes[r.target]}", marks=""
@@ -191,7 +198,7 @@ MANY = {
         partial(_one, "gap", f"insertion minus deletion{HIGHER}", "difference of areas"),
         _tall, 0.4, marks="bars",
         caption=lambda result: "area under insertion minus deletion of the score of "
-        f"{TARGETS[result.target]}{shown_by(result)}",
+        f"{TARGETS[result.target]}{_shown(result)}",
     ),
     "infidelity": Panel(
         partial(_one, "infidelity", "infidelity\n(lower is better)", "share of losses unexplained"),

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.transplant.parts import WHAT
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS, maps, panels
 from capsviz.statistics.words import strongest
@@ -14,6 +13,11 @@ from capsviz.statistics.words import strongest
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
 LOOKS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # of `Rounds.donors`
+WHAT = {
+    "couplings": "their couplings are a donor's, and their votes are kept",
+    "children": "they are a donor's, and routing runs by itself",
+    "poses": "the directions of their poses are a donor's, and their lengths are kept",
+}
 PLURALS = {"types": "capsule types", "children": "groups of capsules"}
 CELL = 0.62  # inches of an image, at most
 TITLES = (

@@ -15,11 +15,6 @@ from capsviz.statistics.words import part_name, word_for
 DONORS = ("own, given back", "same-class donor", "other-class donor")
 SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
 NOUNS = {"types": "capsule type", "positions": "position", "children": "group of capsules"}
-WHAT = {
-    "couplings": "their couplings are a donor's, and their votes are kept",
-    "children": "they are a donor's, and routing runs by itself",
-    "poses": "the directions of their poses are a donor's, and their lengths are kept",
-}
 # Types and groups of capsules are in another order in each training run; positions are not.
 UNORDERED = dict.fromkeys(("types", "children"))
 BY = (
