@@ -564,7 +564,7 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
             f"{len(own)} softmaxes have an equal claim: {listed}; say which one by pair="
         )
     entry = last.rounds[-1].entry
-    here = {e.index for e in flow.events if (e.site, e.name) == (entry.site, entry.name)}
+    here = {e.index for e in flow.events if e.site == entry.site}
     if here - {turn.entry.index for turn in last.rounds}:
         raise ValueError(
             f"one line of one module, {entry.place}, routes several layers, which "

@@ -278,7 +278,7 @@ class Wrapped(Bare):
             taps = taps_of(known.readers, names)
             output, mode = self.passed(images, taps, changes=chain(*puts.values()))
         for what, changes in puts.items():
-            if mode.reached.isdisjoint((one.site, one.name) for one in changes):
+            if mode.reached.isdisjoint(one.site for one in changes):
                 raise ValueError(f"{what} were not put in: this pass did not come where they enter")
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)

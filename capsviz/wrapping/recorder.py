@@ -30,9 +30,8 @@ from capsviz.wrapping.leaves import mapped, named_tensors, replaced, tensors
 SAME_NAME = {
     "multiply": "mul", "rmul": "mul", "imul": "mul",
     "divide": "div", "true_divide": "div", "truediv": "div", "itruediv": "div", "idiv": "div",
-    "rdiv": "rdiv", "rtruediv": "rdiv",
-    "radd": "add", "iadd": "add", "subtract": "sub", "isub": "sub", "rsub": "rsub",
-    "bmm": "matmul", "mm": "matmul", "rmatmul": "rmatmul", "special_softmax": "softmax",
+    "rtruediv": "rdiv", "radd": "add", "iadd": "add", "subtract": "sub", "isub": "sub",
+    "bmm": "matmul", "mm": "matmul", "special_softmax": "softmax",
     "concat": "cat", "concatenate": "cat", "absolute": "abs", "ipow": "pow",
 }  # fmt: skip
 
@@ -42,8 +41,9 @@ WRITING = {
 
 
 class Site(NamedTuple):
-    """A line of the user's code: the same in every pass and in every iteration of a loop."""
+    """A call in the user's code: the same in every pass and in every iteration of a loop."""
 
+    name: str  # of the function: "softmax", "mul", "getitem", the same for all spellings
     module: str  # the innermost module whose code runs; "" is the network itself
     stack: tuple[tuple[int, int], ...]  # code object and instruction of each frame, innermost first
 
@@ -53,7 +53,6 @@ class Event:
     """One call of a torch function that returned tensors."""
 
     index: int
-    name: str  # "softmax", "mul", "getitem": without underscores, the same for all spellings
     function: Callable
     args: tuple
     kwargs: dict
@@ -62,6 +61,11 @@ class Event:
     site: Site
     file: str
     line: int
+
+    @property
+    def name(self) -> str:
+        """Return the name of the function."""
+        return self.site.name
 
     @property
     def where(self) -> str:
@@ -133,8 +137,8 @@ class Pass(TorchFunctionMode):
             innermost = innermost.f_back
         return innermost
 
-    def site(self, start: FrameType) -> Site:
-        """Return the site of a frame."""
+    def site(self, name: str, start: FrameType) -> Site:
+        """Return the site at which a frame calls a function of this name."""
         stack, module = [], None
         frame: FrameType | None = start
         while frame and frame.f_code is not RUN:
@@ -144,7 +148,7 @@ class Pass(TorchFunctionMode):
                 if module is None and code.co_argcount:  # by whatever name for `self`
                     module = self.modules.get(id(frame.f_locals.get(code.co_varnames[0])))
             frame = frame.f_back
-        return Site(module or "", tuple(stack))
+        return Site(name, module or "", tuple(stack))
 
     def run(self, call: Callable):
         """Return what `call()` returns, under this mode."""
@@ -184,13 +188,12 @@ class Recorder(Pass):
             self.events.append(
                 Event(
                     index=len(self.events),
-                    name=name,
                     function=function,
                     args=before[0],
                     kwargs=before[1],
                     inputs=tuple(inputs_of(*before)),
                     outputs=outputs,
-                    site=self.site(frame),
+                    site=self.site(name, frame),
                     file=frame.f_code.co_filename,
                     line=frame.f_lineno,
                 )

@@ -103,12 +103,11 @@ class Recipe:
 
 
 class Tap(NamedTuple):
-    """What to read at a site: `read` gets the inputs and the outputs of the event there."""
+    """What to read at a site, of the inputs of the event there, or of its outputs."""
 
     part: str
     site: Site
-    name: str  # of the function
-    read: Callable[[list[Tensor], list[Tensor]], Tensor]
+    read: Callable[[list[Tensor]], Tensor]
     after: bool = False  # it reads the outputs
 
 
@@ -116,7 +115,6 @@ class Change(NamedTuple):
     """What is called in place of the function of an event, wherever its site runs."""
 
     site: Site
-    name: str  # of the function
     call: Callable  # (function, *args, **kwargs) -> result
     shown: Mapping[str, Tensor] = {}  # what taps there read in place of these parts
 
@@ -125,7 +123,6 @@ class Entry(NamedTuple):
     """Where couplings can be put in."""
 
     site: Site
-    name: str
     product: Product
     roles: Roles
 
@@ -140,14 +137,13 @@ class Entry(NamedTuple):
             return result if to is None or to is result else to.copy_(result)
 
         parts = ("couplings",) if self.product.scales else ("couplings", "weights")
-        return Change(self.site, self.name, call, dict.fromkeys(parts, couplings))
+        return Change(self.site, call, dict.fromkeys(parts, couplings))
 
 
 class ChildEntry(NamedTuple):
     """Where children can be put in: an input of an event."""
 
     site: Site
-    name: str
     position: int
     roles: Roles
 
@@ -160,7 +156,7 @@ class ChildEntry(NamedTuple):
             new = {id(own): placed.expand_as(own).contiguous()}
             return function(*replaced(args, new), **replaced(kwargs, new))
 
-        return Change(self.site, self.name, call)
+        return Change(self.site, call)
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,7 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
         # a tap holds no event: that would keep the tensors of a whole pass
         target = TARGETS[part]
         taps.setdefault(part, {})[event.site] = Tap(
-            part, event.site, event.name, lambda inputs, _: arrange(read(inputs), roles, target)
+            part, event.site, lambda inputs: arrange(read(inputs), roles, target)
         )
 
     for turn in layer.rounds:
@@ -230,20 +226,18 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
             # not with a class for no parent beside the others
             if prod(n for n, role in shape if role == "J") in (1, layer.parents):
                 tap("logits", event, itemgetter(position), roles)
-        entries[turn.entry.site] = Entry(
-            turn.entry.site, turn.entry.name, turn.entry_product, turn.entry_roles
-        )
+        entries[turn.entry.site] = Entry(turn.entry.site, turn.entry_product, turn.entry_roles)
     return {part: tuple(own.values()) for part, own in taps.items()}, tuple(entries.values())
 
 
 def tap_of_place(part: str, place: Place) -> Tap:
     """Return a tap for a tensor whose axes are known."""
-    position, roles, target = place.position, place.roles, TARGETS[part]
+    number, roles, target = max(place.position, 0), place.roles, TARGETS[part]
 
-    def read(inputs: list[Tensor], outputs: list[Tensor]) -> Tensor:
-        return arrange(outputs[0] if position < 0 else inputs[position], roles, target)
+    def read(values: list[Tensor]) -> Tensor:
+        return arrange(values[number], roles, target)
 
-    return Tap(part, place.event.site, place.event.name, read, after=position < 0)
+    return Tap(part, place.event.site, read, after=place.position < 0)
 
 
 class TapPass(Pass):
@@ -262,11 +256,10 @@ class TapPass(Pass):
         super().__init__(network)
         self.taps, self.changes, self.until = list(taps), list(changes), until
         self.readings: dict[str, list[Tensor]] = {}
-        self.reached: set[tuple[Site, str]] = set()
-        known = [(tap.site, tap.name) for tap in self.taps]
-        known += [(change.site, change.name) for change in self.changes]
-        self.names = {name for _, name in known}
-        self.innermost = {site.stack[0] for site, _ in known}
+        self.reached: set[Site] = set()
+        known = {tap.site for tap in self.taps} | {change.site for change in self.changes}
+        self.names = {site.name for site in known}
+        self.innermost = {site.stack[0] for site in known}
 
     def dispatch(self, function, args, kwargs):
         """Call the function, or what replaces it here, and read what is wanted."""
@@ -275,21 +268,21 @@ class TapPass(Pass):
         if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
             self._keep(written(function, args, kwargs))
             return function(*args, **kwargs)
-        here = self.site(frame), name
-        taps = [tap for tap in self.taps if (tap.site, tap.name) == here]
+        here = self.site(name, frame)
+        taps = [tap for tap in self.taps if tap.site == here]
         inputs = inputs_of(args, kwargs)
-        reads = [(tap.part, tap.read(inputs, [])) for tap in taps if not tap.after]
+        reads = [(tap.part, tap.read(inputs)) for tap in taps if not tap.after]
         if (own := written(function, args, kwargs)) is not None:
             self._keep(own)
             reads = [(part, value.clone()) for part, value in reads]
         for change in self.changes:
-            if (change.site, change.name) == here:
+            if change.site == here:
                 self.reached.add(here)
                 function = partial(change.call, function)
                 reads = [(part, change.shown.get(part, value)) for part, value in reads]
         result = function(*args, **kwargs)
         outputs = tensors(result) or inputs[:1]  # of `x[i] = y`, which returns nothing
-        reads += [(tap.part, tap.read([], outputs)) for tap in taps if tap.after]
+        reads += [(tap.part, tap.read(outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
             values = self.readings.setdefault(part, [])
             if part == "votes":  # the last is enough, and they are large
@@ -313,7 +306,7 @@ def of_outputs(events: Iterable[Event], change: Callable[[Tensor], Tensor]) -> l
     def call(function, *args, **kwargs):
         return change(function(*args, **kwargs))
 
-    return [Change(*one, call) for one in {(event.site, event.name) for event in events}]
+    return [Change(site, call) for site in {event.site for event in events}]
 
 
 def taps_of(readers: Mapping[str, Reader], names: Iterable[str]) -> list[Tap]:

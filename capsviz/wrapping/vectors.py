@@ -199,8 +199,8 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
 
 def _once(events: Sequence[Event]) -> set[int]:
     """Return the numbers of those events that are not in a loop, as over classes."""
-    counts = Counter((event.site, event.name) for event in events)
-    return {event.index for event in events if counts[event.site, event.name] == 1}
+    counts = Counter(event.site for event in events)
+    return {event.index for event in events if counts[event.site] == 1}
 
 
 def _kind(place: Place) -> str | None:

@@ -391,7 +391,7 @@ def capsules(
         else:
             tap = tap_of_place("primary", place)
             known.readers["primary"] = (tap,)
-            known.child_entry = ChildEntry(tap.site, tap.name, place.position, place.roles)
+            known.child_entry = ChildEntry(tap.site, place.position, place.roles)
             sizes = zip(place.tensor.shape, place.roles, strict=True)
             size = " × ".join(str(n) for n, role in sizes if role == "D")
             where = f"what {place.event.name} in {place.event.place} makes votes of"
