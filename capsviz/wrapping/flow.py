@@ -5,7 +5,7 @@ axis: B image, I child, J parent, E number of a parent's pose, D number of a chi
 size 1 or of repeated numbers. Several axes may share I, E or D.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any, NamedTuple
 
@@ -81,6 +81,16 @@ class Flow:
     def ports(self, event: Event) -> list[Port]:
         """Return all outputs of an event."""
         return [(event.index, number) for number in range(len(event.outputs))]
+
+    def steps_from(self, ports: Iterable[Port]) -> Iterator[Step]:
+        """Yield the steps, other than views, that read these outputs or views of them."""
+        left = list(ports)
+        while left:
+            for step in self.readers.get(left.pop(), []):
+                if is_view(step.event):
+                    left += self.ports(step.event)
+                else:
+                    yield step
 
     def ancestors(self, index: int, until: int | None = None) -> set[int]:
         """Return the events that an event depends on, not by way of the one `until`."""

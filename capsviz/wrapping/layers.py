@@ -497,35 +497,31 @@ def _agrees(flow: Flow, layer: Layer, own: Layer) -> bool:
 
 def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
     """Return whether votes depend on a sum, so that they are those of a later layer."""
-    source = flow.sources[turn.event.index][voting(flow, turn.event, turn.product)]
+    source = flow.sources[turn.event.index][voting(flow, turn)]
     return source is not None and total.index in {source[0], *flow.ancestors(source[0])}
 
 
 def votes_base(flow: Flow, turn: Round) -> Port | int:
     """Return what made the votes of an iteration, views undone."""
-    return flow.base(turn.event, voting(flow, turn.event, turn.product))
+    return flow.base(turn.event, voting(flow, turn))
 
 
-def voting(flow: Flow, event: Event, how: Product) -> int:
+def voting(flow: Flow, turn: Round) -> int:
     """Return which input of a product holds votes, or the children of an einsum that makes them."""
-    others = [k for k in range(len(event.inputs)) if k != how.position]
-    return next((k for k in others if flow.from_images(event, k)), others[0])
+    others = [k for k in range(len(turn.event.inputs)) if k != turn.product.position]
+    return next((k for k in others if flow.from_images(turn.event, k)), others[0])
 
 
 def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
     """Return whether a softmax weighs votes of a layer by numbers that differ along a pose."""
-    first, ports = layer.rounds[0], flow.ports(softmax)
+    first = layer.rounds[0]
     base = votes_base(flow, first)
-    while ports:
-        for event, position in flow.readers.get(ports.pop(), []):
-            if is_view(event):
-                ports += flow.ports(event)
-                continue
-            weights = event.inputs[position]
-            if tuple(weights.shape) == first.frame and any(
-                flow.base(event, k) == base for k in range(len(event.inputs)) if k != position
-            ):
-                return any(first.roles[axis] == "E" for axis in varying(weights))
+    for event, position in flow.steps_from(flow.ports(softmax)):
+        weights = event.inputs[position]
+        if tuple(weights.shape) == first.frame and any(
+            flow.base(event, k) == base for k in range(len(event.inputs)) if k != position
+        ):
+            return any(first.roles[axis] == "E" for axis in varying(weights))
     return False
 
 

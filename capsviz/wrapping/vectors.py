@@ -36,7 +36,7 @@ TINY = 1e-6  # of norms: no two are told apart that are as close
 
 def children(flow: Flow, turn: Round) -> Place | str:
     """Return the children of a layer, before the product with matrices; or why none are found."""
-    position = voting(flow, turn.event, turn.product)
+    position = voting(flow, turn)
     known = dict(zip(turn.product.frame, turn.roles, strict=True))
     letters = turn.product.operands[position]
     if len(turn.event.inputs) > 2:
@@ -227,13 +227,9 @@ def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
     base = votes_base(flow, turn)
     for k, place in reversed(list(enumerate(places))):
         port = _port(flow, place.event, place.position)
-        ports = [] if port is None else [port]
-        while ports:
-            for step in flow.readers.get(ports.pop(), []):
-                if is_view(step.event):
-                    ports += flow.ports(step.event)
-                elif any(flow.base(step.event, n) == base for n in range(len(step.event.inputs))):
-                    return k
+        for event, _ in flow.steps_from([] if port is None else [port]):
+            if any(flow.base(event, n) == base for n in range(len(event.inputs))):
+                return k
     return None
 
 
@@ -242,18 +238,12 @@ def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
 
     None if there are none, or if these poses (B, J, E) are not parallel to the result.
     """
-    ports = flow.ports(turn.total)
-    while ports:
-        for event, position in flow.readers.get(ports.pop(), []):
-            others = (k for k in range(len(event.inputs)) if k != position)
-            if is_view(event):
-                ports += flow.ports(event)
-            elif event.name in ("add", "sub") and not any(
-                flow.from_images(event, k) for k in others
-            ):
-                roles = _as_poses(turn, event.outputs[0])
-                if roles and parallel(Place(event, -1, roles), poses):
-                    return event
+    for event, position in flow.steps_from(flow.ports(turn.total)):
+        others = (k for k in range(len(event.inputs)) if k != position)
+        if event.name in ("add", "sub") and not any(flow.from_images(event, k) for k in others):
+            roles = _as_poses(turn, event.outputs[0])
+            if roles and parallel(Place(event, -1, roles), poses):
+                return event
     return None
 
 

@@ -126,9 +126,9 @@ def shared_matrix(candidate: Candidate) -> Judgement:
 def squashed_votes(candidate: Candidate) -> Judgement:
     """Enlarge the products that votes are made of, a hundred times: votes must grow, too."""
     layer, flow = candidate.capsules, candidate.caller.recorded.flow
-    event = layer.rounds[-1].event
-    position = voting(flow, event, layer.rounds[-1].product)
-    made = last_before(flow, flow.sources[event.index][position], products=(*PRODUCTS, "mul"))
+    last = layer.rounds[-1]
+    votes = flow.sources[last.event.index][voting(flow, last)]
+    made = last_before(flow, votes, products=(*PRODUCTS, "mul"))
     taps = layer.taps("votes")
     first, second = (
         float(readings["votes"][-1].norm(dim=-1).max())
