@@ -155,13 +155,13 @@ class Candidate:
             raise SkippedError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
         caller, recipe = self.caller, self.caller.recipe
         call = None if caller.way == "look" else recipe.call
-        normalise = [one.flatten().tolist() for one in (recipe.mean, recipe.std) if one is not None]
+        normalise = recipe.normalise and [one.flatten().tolist() for one in recipe.normalise]
         classes, capsules = (self.classes, None) if caller.of_classes else (None, self.classes)
         sample = None if recipe.example is None else recipe.example.value
         return Candidate(
             self.new, caller.image_shape if sample is None else None, classes, capsules=capsules,
             images=caller.own_images, call=call, scores=self.given_scores, pair=self.capsules.pair,
-            normalise=normalise or None, example=sample,
+            normalise=normalise, example=sample,
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int) -> Tensor:

@@ -18,7 +18,7 @@ from capsviz.wrapping.flow import PRODUCTS, Flow, Port, is_view
 from capsviz.wrapping.layers import Layer, Recorded, Round, chosen, seen
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Wrapped
-from capsviz.wrapping.recorder import Event, record
+from capsviz.wrapping.recorder import Event, Recorder
 from capsviz.wrapping.taps import Tap, taps_of
 
 ROUNDED = 1e-3  # of sums of couplings
@@ -233,9 +233,10 @@ class PrimaryCapsules:
         """A recorded pass, and the event that makes the capsules in it."""
         images, output, flow, *_ = self.caller.recorded
         if (by_hand := self.by_hand) is not None:
-            recording = record(self.caller.network, lambda: by_hand(images))
-            flow = Flow(recording.events, images)
-            return flow, flow.port(recording.output)
+            recorder = Recorder(self.caller.network)
+            made = recorder.run(lambda: by_hand(images))
+            flow = Flow(recorder.events, images)
+            return flow, flow.port(made)
         if not self.above.routed and self.caller.way == "look":
             return flow, flow.port(output["primary"])
         place = vectors.children(flow, self.above.rounds[-1])

@@ -217,9 +217,9 @@ def draws(seed: int, device: torch.device) -> Iterator[None]:
             np.random.set_state(states[1])
 
 
-def in_words(error: BaseException, length: int = 300) -> str:
+def in_words(error: BaseException) -> str:
     """Return kind and message of an error in one line."""
-    return f"{type(error).__name__}: {one_line(error)}"[:length]
+    return f"{type(error).__name__}: {one_line(error)}"[:300]
 
 
 def one_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from capsviz.wrapping.leaves import mapped, replaced, tensors
+from capsviz.wrapping.leaves import replaced, tensors
 
 WHOLE = 2**24  # whole numbers from here on are not all float32 numbers
 
@@ -78,7 +78,7 @@ class Example:
             piece = piece.reshape(len(rows), *own.shape[1:])
             new[id(own)] = piece if own.is_floating_point() else piece.round().to(own.dtype)
         move = {id(one): one.to(rows.device) for one in tensors(self.value)}
-        return replaced(mapped(self.value, lambda leaf: leaf), move | new)
+        return replaced(self.value, move | new)
 
     def draw(self, count: int, seed: int = 0) -> Tensor:
         """Return `count` random inputs like those of the example, as rows.

@@ -79,8 +79,8 @@ def recipe_of(
     shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
     if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
         raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
-    mean, std = (None, None) if normalise is None else mean_and_deviation(normalise)
-    return Recipe(call or called, (1, *shape)[-3:], count, mean, std, pair=pair)
+    scale = None if normalise is None else mean_and_deviation(normalise)
+    return Recipe(call or called, (1, *shape)[-3:], count, scale, pair=pair)
 
 
 def whole_grid(grid) -> tuple[int, int, int] | str | None:

@@ -110,9 +110,8 @@ class Bare(nn.Module):
 
     def forward(self, images: Tensor) -> Any:
         """Images (B, C, H, W) in [0, 1] -> scores (B, J) in [0, 1]."""
+        assert self.inferred.scores is not None  # else it is `Wrapped`, with its own `forward`
         output, _ = self.passed(images)
-        if self.inferred.scores is None:
-            raise ValueError("this network says no scores")
         scores = self.inferred.scores(output)[: len(images)]
         return Scores(scores, scores.clamp_min(torch.finfo(scores.dtype).tiny).log())
 

@@ -1,8 +1,9 @@
 """Record one forward pass of any network: every torch function, its tensors, the line that called.
 
+    recorder = Recorder(network)
     with no_grad():
-        recording = record(network, lambda: network(images))
-    for event in recording.events:
+        output = recorder.run(lambda: network(images))
+    for event in recorder.events:
         print(event.name, event.where, [tuple(t.shape) for t in event.outputs])
 
 A TorchFunctionMode records, so the network is neither edited nor hooked. A scripted function is one
@@ -170,7 +171,6 @@ class Recorder(Pass):
     def __init__(self, network: nn.Module):
         super().__init__(network)
         self.events: list[Event] = []
-        self.output: Any = None  # of the pass, as `record` keeps it
 
     def dispatch(self, function, args, kwargs):
         """Call the function and keep its arguments and result."""
@@ -224,13 +224,6 @@ def memory(tensor: Tensor, *, whole: bool = True) -> int:
         return (tensor.untyped_storage() if whole else tensor).data_ptr()
     except RuntimeError:  # inside `vmap`
         return id(tensor)
-
-
-def record(network: nn.Module, call: Callable) -> Recorder:
-    """Run `call()`, whose errors are not caught, and return its `events` and `output`."""
-    recorder = Recorder(network)
-    recorder.output = recorder.run(call)
-    return recorder
 
 
 def name_of(function) -> str:

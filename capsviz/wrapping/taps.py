@@ -60,8 +60,7 @@ class Recipe:
     call: Callable  # (network, images or inputs) -> output
     image_shape: tuple[int, ...]  # of one image or row
     classes: int
-    mean: Tensor | None = None
-    std: Tensor | None = None
+    normalise: tuple[Tensor, Tensor] | None = None  # mean and standard deviation (C, 1, 1)
     smallest: int = 1  # images that it needs at least
     cuda: bool = False  # its code asks for a GPU, but there is none
     aside: bool = False  # send what its code prints to stderr
@@ -79,9 +78,10 @@ class Recipe:
         """Return images or rows as the network expects them."""
         if self.example is not None:
             return self.example.nested(images)
-        if self.mean is None or self.std is None:
+        if self.normalise is None:
             return images
-        return (images - self.mean.to(images)) / self.std.to(images)
+        mean, std = (one.to(images) for one in self.normalise)
+        return (images - mean) / std
 
     def run(self, mode: Pass, images: Tensor) -> Any:
         """Return the output for images or rows; None where the mode ends the pass."""

@@ -36,7 +36,7 @@ from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers, seen
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.network import Bare, Inferred, Setter, Wrapped
-from capsviz.wrapping.recorder import memory, record
+from capsviz.wrapping.recorder import Recorder, memory
 from capsviz.wrapping.taps import (
     ChildEntry,
     Recipe,
@@ -361,9 +361,7 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     return known
 
 
-def capsules(
-    network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options = Options()
-) -> Inferred:  # fmt: skip
+def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options) -> Inferred:
     """Return couplings, votes, children and poses alone."""
     layer, flow, known = recorded.layer, recorded.flow, Inferred()
 
@@ -481,11 +479,15 @@ def _scores(
 def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
     """Return the positions of the children, given or found."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
-    if given is None or part is None or shown.draw is not None:
-        why = "none, as given" if given is None else "none: neither children nor votes are found"
-        why = why if shown.draw is None else "none: its inputs are not images"
-        return grids.NOWHERE._replace(evidence=why)
-    return grids.find(lambda some: shown.capsules(some, part), images, given, part)
+    if shown.draw is not None:
+        why = "none: its inputs are not images"
+    elif given is None:
+        why = "none, as given"
+    elif part is None:
+        why = "none: neither children nor votes are found"
+    else:
+        return grids.find(lambda some: shown.capsules(some, part), images, given, part)
+    return grids.NOWHERE._replace(evidence=why)
 
 
 def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
@@ -521,14 +523,15 @@ def setters(network: nn.Module, values: range, rounds: list[Round], call: Callab
     sites = {turn.event.site for turn in rounds}
 
     def sets(one: Setter) -> bool:
+        recorder = Recorder(network)
         setattr(one.module, one.attribute, one.value + 1)
         try:
-            events = record(network, call).events
+            recorder.run(call)
         except Exception:  # the user's code, with a number that it was not made for
             return False
         finally:
             setattr(one.module, one.attribute, one.value)
-        return sum(event.site in sites for event in events) == len(rounds) + 1
+        return sum(event.site in sites for event in recorder.events) == len(rounds) + 1
 
     for named in (True, False):
         if fits := [one for one in candidates(network, values, named=named) if sets(one)]:
