@@ -174,7 +174,7 @@ class _Pass:
         for start in range(0, len(images), chunk):
             rows = slice(start, start + chunk)
             batch = images[rows]
-            if self.couplings is None or own is None:
+            if own is None:
                 values = self.look(batch, names)
             elif isinstance(self.couplings, Tensor):
                 some = of_some(self.couplings, rows, len(images), own.shape[2:])
@@ -182,9 +182,8 @@ class _Pass:
             else:
                 shape = (own.shape[0], len(batch), *own.shape[2:])
                 each = self.own(batch) if self.couplings in OF_OWN else own.expand(shape)
-                values = self.look_at_each(
-                    batch, names, control_couplings(self.couplings, each, self.generator)
-                )
+                put = control_couplings(self.couplings, each, self.generator)
+                values = self.look_at_each(batch, names, put)
             yield record.parts_from(values, self.parts)
 
     def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:

@@ -130,6 +130,11 @@ def shown(
     return {name: part for name, part in parts.items() if name in known and part is not None}
 
 
+def lengths_of(model: Any, images: Tensor) -> Tensor:
+    """Return the lengths (B, J) that a network shows of images, asked for nothing else."""
+    return shown(model, images, ("lengths",))["lengths"]
+
+
 def allowed(values: Iterable) -> float:
     """Return how far numbers near 1 may differ and be equal, in the coarsest of these types."""
     floats = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
@@ -200,15 +205,11 @@ def _not_finite(traced: dict) -> Iterator[str]:
 def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     """Yield what changes without cause: a few images must get what they got among seven."""
     whole = traced["lengths"]
-
-    def lengths(some: Tensor) -> Tensor:
-        return shown(model, some, ("lengths",))["lengths"]
-
     if "lengths" not in shown(model, images, ("lengths",)):
         yield 'asked for "lengths" alone, `look` gives neither these, nor activations or poses'
         return
-    alone = lengths(images)
-    if off := apart(lengths(images), alone):
+    alone = lengths_of(model, images)
+    if off := apart(lengths_of(model, images), alone):
         yield (
             f"two passes over the same images differ by {off:.2g}: something in it is random "
             "(dropout that is always on?), or stays from one pass to the next"
@@ -226,7 +227,7 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     for some, own in batches:
         count = len(some)
         try:
-            few = lengths(some)
+            few = lengths_of(model, some)
         except Exception as error:  # whatever a network does with one image
             reason = " ".join(str(error).split())[:120]
             yield f"a batch of {count} fails ({type(error).__name__}: {reason})"

@@ -214,13 +214,10 @@ def _look_below(top: Bare, recorded: Recorded) -> None:
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
     """Return whether one image alone fails, or gets other scores than among several."""
-
-    def scores(some: Tensor) -> Tensor:
-        return verification.shown(shown, some, ("lengths",))["lengths"]
-
-    whole = scores(images)
+    whole = verification.lengths_of(shown, images)
     try:
-        return bool(verification.apart(scores(images[:1]), whole[:1]))
+        alone = verification.lengths_of(shown, images[:1])
+        return bool(verification.apart(alone, whole[:1]))
     except Exception:  # whatever the user's code does with one image
         return True
 
