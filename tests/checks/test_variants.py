@@ -118,9 +118,6 @@ class Split(planted.Correct):
         return torch.split(torch.cat([leak, logits], 2).softmax(2), [1, J], 2)[1]
 
 
-Poses = planted.planted("Poses", forward=lambda self, x: self.poses(x))  # alone
-
-
 class Winner(planted.Correct):
     """Returns a one-hot prediction, too."""
 
@@ -139,17 +136,6 @@ class WithCriterion(planted.Correct):
     def forward(self, x, labels=None):
         lengths, drawn = super().forward(x, labels)
         return lengths, drawn, self.criterion(drawn, x)
-
-
-NearerIsMore = planted.planted(  # agreement is nearness, in place of a product
-    "NearerIsMore", agreed=lambda _, b, votes, v: b - (votes - v.unsqueeze(1)).square().sum(-1)
-)
-
-
-Cosine = planted.planted(
-    "Cosine",
-    agreed=lambda _, b, votes, v: b + functional.cosine_similarity(votes, v.unsqueeze(1), dim=-1),
-)
 
 
 class LearnedLogits(planted.Correct):
@@ -184,18 +170,23 @@ class Few(planted.Correct):
         return self.routed(votes, u.new_zeros(len(u), 10, J))
 
 
-Weighted = planted.planted(  # a weighted mean in place of the sum
-    "Weighted", summed=lambda _, c, votes: (c[..., None] * votes).sum(1) / c.sum(1)[..., None]
-)
-
-
 CORRECT = {
     "normalised in groups": lambda: Between(nn.GroupNorm(2, CHANNELS)),
     "normalised as a layer": lambda: Between(nn.LayerNorm([CHANNELS, *MAP])),
     "each capsule normalised": lambda: Between(OfEach()),
-    **{kind.__name__: kind for kind in (Sequential, Tiled, Steps, EvenFirst, Pooled, Split, Poses)},
-    **{kind.__name__: kind for kind in (Winner, WithCriterion, NearerIsMore, Cosine)},
-    **{kind.__name__: kind for kind in (LearnedLogits, ParentsFirst, Weighted, planted.LargeBias)},
+    "poses are returned alone": planted.planted(forward=lambda self, x: self.poses(x)),
+    "agreement is nearness": planted.planted(
+        agreed=lambda _, b, votes, v: b - (votes - v.unsqueeze(1)).square().sum(-1)
+    ),
+    "agreement is a cosine": planted.planted(
+        agreed=lambda _, b, votes, v: b + functional.cosine_similarity(votes, v[:, None], dim=-1)
+    ),
+    "a weighted mean": planted.planted(
+        summed=lambda _, c, votes: (c[..., None] * votes).sum(1) / c.sum(1)[..., None]
+    ),
+    **{kind.__name__: kind for kind in (Sequential, Tiled, Steps, EvenFirst, Pooled, Split)},
+    **{kind.__name__: kind for kind in (Winner, WithCriterion, LearnedLogits, ParentsFirst)},
+    "LargeBias": planted.LargeBias,
 }
 
 
@@ -298,11 +289,9 @@ def powered(s):
     return s * s.norm(dim=-1, keepdim=True).clamp_min(1e-9).sqrt()
 
 
-Powered = planted.planted("Powered", short=lambda _, s: powered(s))
-Gained = planted.planted("Gained", short=lambda self, s: 2 * self.squash(s))
-PoweredPrimary = planted.planted(
-    "PoweredPrimary", capsules=lambda self, f: powered(self.vectors(f))
-)
+Powered = planted.planted(short=lambda _, s: powered(s))
+Gained = planted.planted(short=lambda self, s: 2 * self.squash(s))
+PoweredPrimary = planted.planted(capsules=lambda self, f: powered(self.vectors(f)))
 
 
 class SequentialAcross(Sequential, planted.AcrossPlaces):
@@ -408,7 +397,7 @@ def told_apart(self, v, labels):
     return planted.Correct.drawn(self, v, (300 * v.norm(dim=2)).softmax(1))
 
 
-SoftMask = planted.planted("SoftMask", drawn=told_apart)
+SoftMask = planted.planted(drawn=told_apart)
 
 
 def decoded_from_all(poses, classes):

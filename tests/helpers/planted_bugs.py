@@ -106,9 +106,9 @@ def of_status(report, status):
     return [one.check for one in report.verdicts if one.status == status]
 
 
-def planted(name, base=Correct, **methods):
-    """A network of that name with other methods than `base`."""
-    return type(name, (base,), methods)
+def planted(base=Correct, **methods):
+    """A network with other methods than `base`."""
+    return type("Planted", (base,), methods)
 
 
 def agreement(votes, v):
@@ -120,19 +120,11 @@ def square(s):
 
 
 # Primary capsules: `vectors` of features (B, D * types, rows, columns), and `capsules` of these.
-AcrossPlaces = planted("AcrossPlaces", vectors=lambda _, f: f.view(len(f), I, D))
-SquashOverChildren = planted(
-    "SquashOverChildren", capsules=lambda self, f: self.squash(self.vectors(f), dim=1)
-)
-UnitChildren = planted(
-    "UnitChildren", capsules=lambda self, f: functional.normalize(self.vectors(f), dim=-1)
-)
-ChildrenDetached = planted(
-    "ChildrenDetached", capsules=lambda self, f: Correct.capsules(self, f).detach()
-)
-ReluBeforeSquash = planted(
-    "ReluBeforeSquash", features=lambda self, x: Correct.features(self, x).relu()
-)
+AcrossPlaces = planted(vectors=lambda _, f: f.view(len(f), I, D))
+SquashOverChildren = planted(capsules=lambda self, f: self.squash(self.vectors(f), dim=1))
+UnitChildren = planted(capsules=lambda self, f: functional.normalize(self.vectors(f), dim=-1))
+ChildrenDetached = planted(capsules=lambda self, f: Correct.capsules(self, f).detach())
+ReluBeforeSquash = planted(features=lambda self, x: Correct.features(self, x).relu())
 
 
 class SquashOverColumns(Correct):
@@ -142,12 +134,9 @@ class SquashOverColumns(Correct):
 
 
 # Couplings (B, I, J) of logits.
-SoftmaxOverChildren = planted("SoftmaxOverChildren", couplings=lambda _, b: b.softmax(dim=1))
-SoftmaxByHand = planted(
-    "SoftmaxByHand", couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True)
-)
+SoftmaxOverChildren = planted(couplings=lambda _, b: b.softmax(dim=1))
+SoftmaxByHand = planted(couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True))
 OverChildrenAndBatch = planted(
-    "OverChildrenAndBatch",
     couplings=lambda _, b: b.mean(dim=0, keepdim=True).expand_as(b).softmax(dim=1),
 )
 
@@ -168,30 +157,19 @@ class OverChildrenAndSqueezed(SoftmaxOverChildren):
 
 
 # Logits (B, I, J): how they begin, and what the agreement of votes and poses v makes of them.
-OnGPU = planted("OnGPU", zeros=lambda _, u: torch.zeros(len(u), I, J).cuda())
-OfGPUType = planted(
-    "OfGPUType", zeros=lambda _, u: torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor)
-)
-NeverRouted = planted("NeverRouted", agreed=lambda _, b, votes, v: b)
-AwayFromAgreement = planted(
-    "AwayFromAgreement", agreed=lambda _, b, votes, v: b - agreement(votes, v)
-)
-ReplacedLogits = planted("ReplacedLogits", agreed=lambda _, b, votes, v: agreement(votes, v))
-AgreementDetached = planted(
-    "AgreementDetached", agreed=lambda _, b, votes, v: b + agreement(votes, v).detach()
-)
-OtherParent = planted(
-    "OtherParent", agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1))
-)
-HalfAgreement = planted(
-    "HalfAgreement", agreed=lambda _, b, votes, v: b + agreement(votes[..., :3], v[..., :3])
-)
+OnGPU = planted(zeros=lambda _, u: torch.zeros(len(u), I, J).cuda())
+OfGPUType = planted(zeros=lambda _, u: torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor))
+NeverRouted = planted(agreed=lambda _, b, votes, v: b)
+AwayFromAgreement = planted(agreed=lambda _, b, votes, v: b - agreement(votes, v))
+ReplacedLogits = planted(agreed=lambda _, b, votes, v: agreement(votes, v))
+AgreementDetached = planted(agreed=lambda _, b, votes, v: b + agreement(votes, v).detach())
+OtherParent = planted(agreed=lambda _, b, votes, v: b + agreement(votes, v.roll(1, 1)))
+HalfAgreement = planted(agreed=lambda _, b, votes, v: b + agreement(votes[..., :3], v[..., :3]))
 AgreementOfSquashedVotes = planted(
-    "AgreementOfSquashedVotes",
     agreed=lambda self, b, votes, v: b + agreement(self.squash(votes), v),
 )
 Distance = planted(  # votes that are far from the pose count for it
-    "Distance", agreed=lambda _, b, votes, v: b + (votes - v.unsqueeze(1)).square().sum(dim=-1)
+    agreed=lambda _, b, votes, v: b + (votes - v.unsqueeze(1)).square().sum(dim=-1)
 )
 
 
@@ -223,22 +201,19 @@ class KeptLogits(Correct):
 
 
 FaintlyKeptLogits = planted(
-    "FaintlyKeptLogits", KeptLogits, agreed=lambda _, b, votes, v: b + 1e-6 * agreement(votes, v)
+    KeptLogits, agreed=lambda _, b, votes, v: b + 1e-6 * agreement(votes, v)
 )
 
 
 # Routing of votes, and the squash of class capsules.
-SquashOverClasses = planted("SquashOverClasses", short=lambda self, s: self.squash(s, dim=1))
-NoClassSquash = planted("NoClassSquash", short=lambda _, s: 0.1 * s)
-VanishingLengths = planted("VanishingLengths", short=lambda _, s: s / (1 + square(s)))
-VotesDetached = planted(
-    "VotesDetached", routed=lambda self, votes, b: Correct.routed(self, votes.detach(), b)
-)
+SquashOverClasses = planted(short=lambda self, s: self.squash(s, dim=1))
+NoClassSquash = planted(short=lambda _, s: 0.1 * s)
+VanishingLengths = planted(short=lambda _, s: s / (1 + square(s)))
+VotesDetached = planted(routed=lambda self, votes, b: Correct.routed(self, votes.detach(), b))
 UnitLength = planted(
-    "UnitLength",
     routed=lambda self, *given: functional.normalize(Correct.routed(self, *given), dim=-1),
 )
-Squeezed = planted("Squeezed", poses=lambda self, x: Correct.poses(self, x).squeeze())
+Squeezed = planted(poses=lambda self, x: Correct.poses(self, x).squeeze())
 
 
 class SquashOverNothing(Correct):
@@ -297,22 +272,16 @@ class NaNGradientAtLarge(Correct):
 
 
 # Lengths of poses, and what is drawn of them.
-NaNGradientOfLengths = planted(
-    "NaNGradientOfLengths", lengths=lambda _, v: v.square().sum(-1).sqrt()
-)
-SoftmaxOnLengths = planted(
-    "SoftmaxOnLengths", lengths=lambda self, v: Correct.lengths(self, v).softmax(1)
-)
-NaNAlways = planted("NaNAlways", lengths=lambda self, v: Correct.lengths(self, v) * float("nan"))
+NaNGradientOfLengths = planted(lengths=lambda _, v: v.square().sum(-1).sqrt())
+SoftmaxOnLengths = planted(lengths=lambda self, v: Correct.lengths(self, v).softmax(1))
+NaNAlways = planted(lengths=lambda self, v: Correct.lengths(self, v) * float("nan"))
 SigmoidScores = planted(  # no bug: scores of short capsules are near 0.5
-    "SigmoidScores", lengths=lambda self, v: (Correct.lengths(self, v) - 0.1).sigmoid()
+    lengths=lambda self, v: (Correct.lengths(self, v) - 0.1).sigmoid()
 )
-NextClassDrawn = planted(
-    "NextClassDrawn", drawn=lambda self, v, y: Correct.drawn(self, v, y.roll(1, 1))
-)
-AllDrawn = planted("AllDrawn", drawn=lambda self, v, y: Correct.drawn(self, v, 0 * y + 1))
+NextClassDrawn = planted(drawn=lambda self, v, y: Correct.drawn(self, v, y.roll(1, 1)))
+AllDrawn = planted(drawn=lambda self, v, y: Correct.drawn(self, v, 0 * y + 1))
 FirstMask = planted(  # the mask of the first image is that of all
-    "FirstMask", drawn=lambda self, v, y: Correct.drawn(self, v, y[:1].expand(len(v), J))
+    drawn=lambda self, v, y: Correct.drawn(self, v, y[:1].expand(len(v), J))
 )
 
 
@@ -351,11 +320,9 @@ class LabelPerhaps(Correct):
 
 
 # Weights, and what is drawn at random.
-DecoderDetached = planted(
-    "DecoderDetached", drawn=lambda self, v, y: Correct.drawn(self, v.detach(), y)
-)
+DecoderDetached = planted(drawn=lambda self, v, y: Correct.drawn(self, v.detach(), y))
 Overwritten = planted(  # a gradient needs the couplings
-    "Overwritten", summed=lambda self, c, votes: (Correct.summed(self, c, votes), c.zero_())[0]
+    summed=lambda self, c, votes: (Correct.summed(self, c, votes), c.zero_())[0]
 )
 
 
@@ -373,14 +340,12 @@ class Unregistered(Correct):
         return super().poses(x)
 
 
-ShortPoses = planted("ShortPoses", spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
-Saturated = planted("Saturated", spread=lambda _: 30.0)  # too large for many children
+ShortPoses = planted(spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
+Saturated = planted(spread=lambda _: 30.0)  # too large for many children
 Random = planted(
-    "Random",
     features=lambda self, x: functional.dropout(Correct.features(self, x), 0.5, training=True),
 )
 NoiseByHand = planted(  # of numpy, in evaluation mode too
-    "NoiseByHand",
     features=lambda self, x: Correct.features(self, x) * (1 + 0.1 * float(numpy.random.rand())),
 )
 
