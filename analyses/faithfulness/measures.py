@@ -332,7 +332,8 @@ def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool
     """Return maps of capsules (N, I) by name, and in words those that the network lacks."""
     like, left_out, parts = like_of(model), [], []
     several = maps.convolutions(model, scene.images[:1].to(like)) if gradients else []
-    if gradients and not (several and evidence.has_places(abilities(model).grid)):
+    grid = abilities(model).grid
+    if gradients and not (several and evidence.has_places(grid)):
         several, left_out = [], ["no Grad-CAM: its convolutions or capsules have no positions"]
 
     def ahead(children: Tensor) -> Tensor:
@@ -346,9 +347,10 @@ def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool
                 ends = mean.to(like), own[rows].to(like)
                 found[name] = maps.on_the_way(ahead, *ends, classes, name).sum(2)
             for number in several[-1:]:
-                types, *sides = model.grid
-                coarse = adaptive_avg_pool2d(maps.grad_cam(model, number, images, classes), sides)
-                found[maps.GRAD_CAM] = coarse.cpu().double().flatten(1).repeat(1, types)
+                assert grid is not None  # it has places
+                seen = maps.grad_cam(model, number, images, classes)
+                coarse = adaptive_avg_pool2d(seen, grid[1:])
+                found[maps.GRAD_CAM] = coarse.cpu().double().flatten(1).repeat(1, grid[0])
             parts.append(found)
     return {name: torch.cat([one[name] for one in parts]) for name in parts[0]}, left_out
 

@@ -193,10 +193,11 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         )
         control = [torch.stack(one).mean(0) for one in zip(*random, strict=True)]
         found["perturbed"] = compared([control, units])
-    if evidence.has_places(abilities(model).grid):
+    grid = abilities(model).grid
+    if grid is not None and evidence.has_places(grid):
         norms = trace(model, images, keep=("children",)).require("children").norm(dim=2)
-        places = norms.unflatten(1, model.grid)
-        count = max(1, model.grid[0] // SELECTED)
+        places = norms.unflatten(1, grid)
+        count = max(1, grid[0] // SELECTED)
         chosen, found["explained"] = forward_selection(places.flatten(2).mean(2), count)
         fields = evidence.fields_of_places(model)
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()

@@ -70,12 +70,13 @@ class Single(Analysis):
 
         from capsviz.experiments.primary_decoder import decode, look
         from capsviz.nn.functional import reconstruction_loss
+        from capsviz.tracing import abilities
         from capsviz.transforms.augment import to_uint8
 
         image, decoders = image.cpu(), open_decoders(inputs, decoder)
         traced = look(network, image)
         scaled = traced.scaled()
-        chosen = strongest(traced.couplings, network.grid, capsules)[0]
+        chosen = strongest(traced.couplings, abilities(network).grid, capsules)[0]
         shares = torch.linspace(0, 1, levels)
         single = torch.zeros(len(chosen), levels, *scaled.shape[1:])
         for k, i in enumerate(chosen):
@@ -183,7 +184,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     from capsviz.experiments.primary_decoder import look
     from capsviz.statistics.comparison import student_means
     from capsviz.statistics.intervals import require_two
-    from capsviz.tracing import DRAWN_IMAGES
+    from capsviz.tracing import DRAWN_IMAGES, abilities
 
     images = images.cpu()
     n = len(images)
@@ -199,7 +200,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
         conditions=list(CONDITIONS),
         sse=student_means(every),
         spread=float(spread.mean()),
-        capsules=strongest(traced.couplings, model.grid, capsules).shape[1],
+        capsules=strongest(traced.couplings, abilities(model).grid, capsules).shape[1],
         children=traced.primary.shape[1],
         n=n,
         dataset=dataset,
@@ -212,6 +213,7 @@ def errors(model, decoders, images, *, capsules: int, generator):
 
     from capsviz.experiments.primary_decoder import decode, look
     from capsviz.nn.functional import reconstruction_loss
+    from capsviz.tracing import abilities
 
     traced = look(model, images)
     scaled = traced.scaled()
@@ -222,7 +224,7 @@ def errors(model, decoders, images, *, capsules: int, generator):
         return reconstruction_loss(images, decode(decoders[decoder], inputs)).cpu().double()
 
     def alone(strength):
-        chosen = strongest(strength, model.grid, capsules)
+        chosen = strongest(strength, abilities(model).grid, capsules)
         masks = (torch.zeros(strength.shape).scatter(1, one[:, None], 1) for one in chosen.T)
         return torch.stack([error(scaled * mask[..., None]) for mask in masks]).mean(0)
 
@@ -266,9 +268,11 @@ def strongest(strength, grid: tuple[int, int, int] | None, count: int):
 
 def positions(model, chosen):
     """Return types, positions and receptive fields of capsules; without a grid their numbers."""
-    if model.grid is None:
+    from capsviz.tracing import abilities
+
+    if (grid := abilities(model).grid) is None:
         return chosen, None, None
-    _, rows, columns = model.grid
+    _, rows, columns = grid
     where = np.stack([chosen // columns % rows, chosen % columns], 1)
     pairs = [model.receptive_field(int(row), int(column)) for row, column in where]
     fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]

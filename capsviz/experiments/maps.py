@@ -200,7 +200,8 @@ def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
 
 
 def _in_pixels(model, fields, name, images, classes) -> Maps:
-    maps = of_capsules(model, images, classes, name).unflatten(1, model.grid).sum(1)
+    grid = abilities(model).grid
+    maps = of_capsules(model, images, classes, name).unflatten(1, grid).sum(1)
     pixels = evidence.in_pixels(maps, images.cpu(), fields)
     return Maps(maps, pixels, pixels)
 

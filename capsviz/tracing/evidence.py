@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from capsviz.nn.quantity import ALONG_POSE, Quantity
+from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
@@ -106,9 +107,14 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
 
 
 def fields_of_places(model) -> Tensor:
-    """Return the pixels in the field of each position: (rows, columns, H, W) double, 0 or 1."""
-    _, rows, columns = model.grid
-    _, height, width = model.config["image_shape"]
+    """Return the pixels in the field of each position: (rows, columns, H, W) double, 0 or 1.
+
+    ValueError for a network that does not say its grid, or the shape of its images.
+    """
+    able = abilities(model)
+    if able.grid is None or able.image_shape is None:
+        raise ValueError("this network does not say where its capsules lie on an image")
+    (_, rows, columns), (_, height, width) = able.grid, able.image_shape
     fields = torch.zeros(rows, columns, height, width, dtype=torch.double)
     for r in range(rows):
         for c in range(columns):

@@ -172,9 +172,12 @@ def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
-def test_without_a_grid_there_are_no_positions(digits):
+@pytest.mark.parametrize("said", [True, False])
+def test_without_a_grid_there_are_no_positions(digits, said):
     model, images = Foreign(), digits[0][:3]
-    model.grid = None
+    del model.grid
+    if said:
+        model.grid = None
     decoders = build_decoders(12, 4, (1, 28, 28))
     result = decoded(model, decoders, images[:1], classes=list("0123456789"))
     assert result.places is None and result.fields is None and len(result.types) == 6

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers.fixtures import build_tiny
+from helpers.plain_capsnet import Foreign
 
 import capsviz
 from capsviz.nn import models, routing
@@ -81,6 +82,15 @@ def test_every_routing_has_maps_and_says_of_what(name, tiny_images):
         torch.testing.assert_close(maps.sum((2, 3)), traced.lengths.double())
     if name == "inverted_attention":
         torch.testing.assert_close(maps.sum((2, 3)).softmax(1), traced.lengths.double())
+
+
+def test_a_network_may_say_its_grids_alone():
+    model = Foreign((1, 9, 9), grid=(3, 2, 2))
+    del model.grid
+    with pytest.raises(ValueError, match="does not say where its capsules lie"):
+        evidence.fields_of_places(model)
+    model.grids = ((3, 2, 2),)
+    assert evidence.fields_of_places(model).sum((2, 3)).tolist() == [[81, 81], [81, 81]]
 
 
 def test_maps_along_the_pose_are_what_they_were(tiny_images):
