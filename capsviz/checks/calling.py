@@ -160,11 +160,10 @@ class Caller:
         return self.recipe.run(mode, images)
 
     def record(self, images: Tensor) -> Recorded:
-        """Record a pass; `others` holds all of its routed layers."""
+        """Record a pass, and find its routed layers."""
         self.require_time()
         output, flow = self.recipe.record(self.network, images)
-        found = layers(flow, len(images), self.classes)
-        return Recorded(images, output, flow, others=tuple(found))
+        return Recorded(images, output, flow, layers(flow, len(images), self.classes))
 
     @cached_property
     def recorded(self) -> Recorded:
@@ -172,11 +171,11 @@ class Caller:
         tried, began = [], time.thread_time()
         for count in (n for n in BATCHES if n != self.classes):
             tried.append(self.record(self.images(count)))
-            if any(layer.parents == self.classes for layer in tried[-1].others):
+            if any(layer.parents == self.classes for layer in tried[-1].layers):
                 return tried[-1]
             if time.thread_time() > began + SECONDS / 20:
                 break
-        return next((one for one in tried if one.others), tried[-1])
+        return next((one for one in tried if one.layers), tried[-1])
 
     def changed(
         self, events, change, images: Tensor, taps: Iterable[Tap] = (), until=None, call=None

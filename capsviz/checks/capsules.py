@@ -51,9 +51,9 @@ class Capsules:
     def layer(self) -> Layer:
         """Its recorded routing, that of the classes; SkippedError if there is none."""
         recorded, classes = self.caller.recorded, self.caller.classes
-        own = [layer for layer in recorded.others if layer.parents == classes]
+        own = [layer for layer in recorded.layers if layer.parents == classes]
         if not own:
-            words = seen(recorded.flow, recorded.others)
+            words = seen(recorded.flow, recorded.layers)
             raise SkippedError(f"no softmax weighs votes for {classes} parents{words}")
         try:
             layer = chosen(own, recorded.flow, self.pair)
@@ -69,16 +69,16 @@ class Capsules:
             recorded = self.caller.recorded
         except Exception:  # the checks say what is wrong
             return
-        if not recorded.others and self.own_look is None:
+        if not recorded.layers and self.own_look is None:
             raise ValueError(
                 f"no capsules were found in {self.caller.name}: no softmax weighs votes"
-                f"{seen(recorded.flow, ())}; if it routes in another way, wrap it with couplings="
+                f"{seen(recorded.flow, [])}; if it routes in another way, wrap it with couplings="
             )
 
     def require_classes(self) -> None:
         """Raise ValueError if the network has other classes, or no softmax named `pair`."""
         try:
-            _, output, flow, _, known = self.caller.recorded
+            _, output, flow, known, _ = self.caller.recorded
         except Exception:  # the checks say what is wrong
             return
         classes = self.caller.classes
@@ -113,13 +113,11 @@ class Capsules:
         """Routed layers that this one's votes are made of, and whose couplings can be read."""
         if not self.routed:
             return []
-        recorded = self.caller.recorded
         others = [
             Capsules(self.caller, layer)
-            for layer in recorded.others
-            if layer is not self.layer
-            and len(layer.rounds) > 1  # one iteration alone may be a part of a layer
-            and layer.leads_to(self.layer, recorded.flow)
+            for layer in self.trial.others
+            if len(layer.rounds) > 1  # one iteration alone may be a part of a layer
+            and layer.leads_to(self.layer, self.trial.flow)
         ]
         return [one for one in others if one._couples()]
 
@@ -132,9 +130,7 @@ class Capsules:
     @property
     def trial(self) -> Recorded:
         """The recorded pass, with this layer."""
-        recorded, own = self.caller.recorded, self.layer
-        others = tuple(layer for layer in recorded.others if layer is not own)
-        return recorded._replace(layer=own, others=others)
+        return self.caller.recorded._replace(layer=self.layer)
 
     @cached_property
     def wrapped(self) -> Wrapped:
@@ -260,9 +256,10 @@ class PrimaryCapsules:
     def below(self) -> Layer | None:
         """Return the routed layer that makes these capsules; None for primary capsules proper."""
         between = {id(event) for event in self.between()}
-        own = self.above.layer if self.above.routed else None
-        others = (one for one in self.caller.recorded.others if one is not own)
-        made = (one for one in others if any(id(turn.event) in between for turn in one.rounds))
+        recorded = self.above.trial if self.above.routed else self.caller.recorded
+        made = (
+            one for one in recorded.others if any(id(turn.event) in between for turn in one.rounds)
+        )
         return next(made, None)
 
     def of(self, change: Change, images: Tensor, events: list[Event] | None = None) -> Tensor:

@@ -569,7 +569,7 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
     return last
 
 
-def seen(flow: Flow, known: list[Layer] | tuple[Layer, ...], weighing: str = "softmax") -> str:
+def seen(flow: Flow, known: list[Layer], weighing: str = "softmax") -> str:
     """Say which softmaxes of a pass weigh no votes, and which layers are known."""
     places = {turn.softmax.place for one in known for turn in one.rounds if turn.softmax}
     own = [e for e in flow.events if e.name == weighing and e.place not in places]
@@ -579,13 +579,18 @@ def seen(flow: Flow, known: list[Layer] | tuple[Layer, ...], weighing: str = "so
 
 
 class Recorded(NamedTuple):
-    """One recorded pass over B images, and the layer in it whose parents are the classes."""
+    """One recorded pass over B images, its routed layers, and the one that is looked at."""
 
     images: Tensor  # (B, C, H, W) in [0, 1], before `normalise`
     output: Any
     flow: Flow
-    layer: Layer | None = None  # None where no softmax was looked for
-    others: tuple[Layer, ...] = ()
+    layers: list[Layer]  # empty where no softmax was looked for
+    layer: Layer | None = None
+
+    @property
+    def others(self) -> list[Layer]:
+        """The layers but the one that is looked at."""
+        return [one for one in self.layers if one is not self.layer]
 
 
 class Place(NamedTuple):

@@ -190,10 +190,8 @@ def _try(shown: Bare, recorded: Recorded) -> None:
 def _look_below(top: Bare, recorded: Recorded) -> None:
     """Add what is known of the routed layers that lead to that of the classes, and of others."""
     known = top.inferred
-    every = recorded.others if recorded.layer is None else (*recorded.others, recorded.layer)
     for one in recorded.others:
-        others = tuple(other for other in every if other is not one)
-        own = recorded._replace(layer=one, others=others)
+        own = recorded._replace(layer=one)
         recipe = replace(top.recipe, classes=one.parents)
         said = f"{one}: trace it by capsules={one.parents}"
         if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
@@ -247,7 +245,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
         images = recipe.draw(batch, batch).to(like)
         recipe, output, flow = first_pass(network, recipe, images)
         if weighing is None:
-            return recipe, Recorded(images, output, flow)
+            return recipe, Recorded(images, output, flow, [])
         known = layers(flow, batch, classes, weighing)
         tried = tried or known
         own = [layer for layer in known if layer.parents == classes]
@@ -258,8 +256,7 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
                     f"{layer.said_apart}; wrap it with couplings=None: then evaluate, sweep and "
                     "corrupt can be run"
                 )
-            others = tuple(other for other in known if other is not layer)
-            return recipe, Recorded(images, output, flow, layer, others)
+            return recipe, Recorded(images, output, flow, known, layer)
     raise NoCapsulesError(_no_capsules(network, classes, tried, flow, batch, weighing or ""))
 
 

@@ -308,7 +308,7 @@ def detached_gradients(candidate: Candidate, layer: Capsules) -> Judgement:
     place = layer.layer.place
     with torch.enable_grad():
         recorded = candidate.caller.record(candidate.caller.recorded.images)
-    own = [one for one in recorded.others if one.place == place]
+    own = [one for one in recorded.layers if one.place == place]
     if not own:
         raise SkippedError("the layer is not found again in a pass with gradients")
     flow, sums = recorded.flow, [one.total for one in own[0].rounds]
