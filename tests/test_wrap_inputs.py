@@ -76,6 +76,7 @@ def volume(count):
 INPUTS = {
     "token ids": (Text, ids),
     "a tuple": (Weighed, lambda n: (ids(n), torch.randn(n, 4))),
+    "a tuple with a mask": (Weighed, lambda n: (ids(n), torch.rand(n, 4) < 0.5)),
     "a dict of arguments": (Weighed, lambda n: {"weight": torch.randn(n, 4), "ids": ids(n)}),
     "a dict": (Named, lambda n: {"name": "a text", "ids": ids(n), "scale": torch.ones(())}),
     "volumes": (Volume, volume),
@@ -89,11 +90,11 @@ def test_inputs_that_are_no_images_are_traced_exactly(name):
     net, given = capsviz.wrap(network, classes=J, example=inputs(2)), inputs(5)
     seen = capsviz.trace(net, given)
     first = given["ids"] if isinstance(given, dict) else given
-    first = first[0] if name == "a tuple" else first
+    first = first[0] if isinstance(given, tuple) else first
     with torch.no_grad():
         votes = network.votes(first)
         couplings, poses = network.route(votes)
-        output = network(*given) if name == "a tuple" else None
+        output = network(*given) if isinstance(given, tuple) else None
     torch.testing.assert_close(seen.votes, votes)
     torch.testing.assert_close(seen.couplings[-1], couplings)
     torch.testing.assert_close(seen.poses[-1], poses)
@@ -236,6 +237,8 @@ def test_inputs_of_another_shape_than_the_example_are_refused():
     words = r"expected inputs as the example, \(2, 12\), got \(2, 11\)"
     with pytest.raises(ValueError, match=words):
         capsviz.trace(net, ids(2)[:, :11])
+    with pytest.raises(ValueError, match="at least one"):
+        capsviz.trace(net, ids(2)[:0])
 
 
 def test_a_pickled_network_of_other_inputs_is_wrapped_again_alike(tmp_path):

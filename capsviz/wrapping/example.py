@@ -64,10 +64,11 @@ class Example:
                 ", ".join(str(tuple(one.shape)) for one in some) for some in (self.parts, own)
             )
             raise ValueError("expected inputs as the example, {}, got {}".format(*shapes))
-        if any(not one.is_floating_point() and one.abs().max() >= WHOLE for one in given):
+        whole = [one.double() for one in given if not one.is_floating_point()]  # truth values, too
+        if any((one.abs() >= WHOLE).any() for one in whole):
             raise ValueError(f"expected whole numbers below {WHOLE:,}, as float32 holds them")
         kind = torch.float64 if any(one.dtype == torch.float64 for one in given) else torch.float32
-        flat = [one.to(kind).reshape(len(one), -1) for one in given]
+        flat = [one.to(kind).reshape(len(one), prod(one.shape[1:])) for one in given]
         return torch.cat(flat, 1).reshape(len(flat[0]), *self.shape)
 
     def nested(self, rows: Tensor) -> Any:
