@@ -791,9 +791,10 @@ def test_the_network_is_left_as_it_was(broken, images):
         assert torch.equal(value, before[name]), name
 
 
-def test_a_normalisation_is_applied_inside(images):
+@pytest.mark.parametrize("normalise", [(0.13, 0.31), (torch.tensor([0.13]), torch.tensor([0.31]))])
+def test_a_normalisation_is_applied_inside(normalise, images):
     net = zoo.Unsqueezed().eval()
-    seen = capsviz.trace(capsviz.wrap(net, **SMALL, normalise=(0.13, 0.31)), images)
+    seen = capsviz.trace(capsviz.wrap(net, **SMALL, normalise=normalise), images)
     with torch.no_grad():
         close(seen.lengths, output_of(net, (images - 0.13) / 0.31)[0])
 

@@ -96,7 +96,7 @@ def whole_grid(grid) -> tuple[int, int, int] | str | None:
 def mean_and_deviation(normalise) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation (C, 1, 1) as `normalise=` gives them, or (1, 1, 1)."""
     try:
-        mean, std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+        mean, std = (torch.as_tensor(v).reshape(-1, 1, 1).float().clone() for v in normalise)
         valid = bool((std > 0).all() and std.isfinite().all() and mean.isfinite().all())
     except (TypeError, ValueError):
         valid = False
