@@ -1,5 +1,8 @@
 """Inputs of a wrapped network that are not images, and capsules that are not classes."""
 
+from collections import UserDict
+from collections.abc import Mapping
+
 import pytest
 import torch
 from helpers import public_layouts as zoo
@@ -78,6 +81,7 @@ INPUTS = {
     "a tuple": (Weighed, lambda n: (ids(n), torch.randn(n, 4))),
     "a tuple with a mask": (Weighed, lambda n: (ids(n), torch.rand(n, 4) < 0.5)),
     "a dict of arguments": (Weighed, lambda n: {"weight": torch.randn(n, 4), "ids": ids(n)}),
+    "a tokenizer's batch": (Weighed, lambda n: UserDict(ids=ids(n), weight=torch.randn(n, 4))),
     "a dict": (Named, lambda n: {"name": "a text", "ids": ids(n), "scale": torch.ones(())}),
     "volumes": (Volume, volume),
 }
@@ -89,7 +93,7 @@ def test_inputs_that_are_no_images_are_traced_exactly(name):
     network = kind().eval()
     net, given = capsviz.wrap(network, classes=J, example=inputs(2)), inputs(5)
     seen = capsviz.trace(net, given)
-    first = given["ids"] if isinstance(given, dict) else given
+    first = given["ids"] if isinstance(given, Mapping) else given
     first = first[0] if isinstance(given, tuple) else first
     with torch.no_grad():
         votes = network.votes(first)

@@ -1,6 +1,6 @@
 """Tensors inside nested arguments and outputs: find them, put others in their place."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -37,7 +37,7 @@ def mapped(value: Any, change: Callable) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(mapped(part, change) for part in value)
     other: Any
-    if isinstance(value, dict):
+    if isinstance(value, MutableMapping):  # a UserDict, too, as tokenizers return
         other = copy(value)
         other.update({key: mapped(part, change) for key, part in value.items()})
         return other
