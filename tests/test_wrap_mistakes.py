@@ -21,8 +21,8 @@ def refused(said, network=None, **options):
 
 @pytest.mark.parametrize("grid", [(4, 2, 3), (24, 1, 1)])
 def test_a_grid_that_puts_capsules_of_several_places_into_one_is_refused(grid):
-    said = refused(r"grid \(.*\) is none of these capsules: .* see image", grid=grid)
-    assert "found: (2, 4, 3), type by type" in said
+    said = refused(r"capsules do not form the grid \(.*\): .* see image", grid=grid)
+    assert "show: (2, 4, 3), type by type" in said
 
 
 @pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Einsum])
@@ -45,7 +45,7 @@ def test_a_grid_that_padding_hides_is_not_laid_on_view_and_can_be_given():
     net = capsviz.wrap(Padded().eval(), **SMALL)
     assert net.grid is None and "or padding follows the primary convolution" in net.report()
     assert capsviz.wrap(Padded().eval(), **SMALL, grid=(2, 4, 3)).grid == (2, 4, 3)
-    refused("is none of these capsules", Padded().eval(), grid=(4, 2, 3))
+    refused("the capsules do not form the grid", Padded().eval(), grid=(4, 2, 3))
 
 
 def test_windows_of_two_sizes_are_a_grid_where_it_is_said_so():

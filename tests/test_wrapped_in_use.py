@@ -1,4 +1,4 @@
-"""What the analyses take of somebody's own network, and what they refuse in one line."""
+"""What analyses do with a user-defined network, and what they refuse in one line."""
 
 import copy
 import sys

@@ -82,7 +82,7 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     """
     images = _seven(model, images)
     whole = shown(model, images)
-    if errors := list(_misshapen(model, whole, IMAGES)) or list(_not_finite(whole)):
+    if errors := list(_misshapen(model, whole)) or list(_not_finite(whole)):
         yield from errors
         return
     yield from _unsteady(model, images, whole)
@@ -161,11 +161,11 @@ def apart(few: Tensor, whole: Tensor, middle: float = 0.0, effect: float | None 
 # Shapes and numbers
 
 
-def _misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
+def _misshapen(model: Any, traced: dict) -> Iterator[str]:
     """Yield the parts whose shapes do not fit what the others say of B, I, J and E."""
     lengths = traced.get("lengths")
-    if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != images:
-        yield f"lengths are {_shape(lengths)}, expected (B, J) for {images} images"
+    if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != IMAGES:
+        yield f"lengths are {_shape(lengths)}, expected (B, J) for {IMAGES} images"
         return
     able, (B, J) = abilities(model), lengths.shape
     if able.classes not in (None, J):
@@ -264,7 +264,7 @@ def differences(model: Any, images: Tensor) -> dict[str, str]:
     The images are made seven, as those by which it is verified.
     """
     traced = shown(model, _seven(model, images))
-    wrong = [*_misshapen(model, traced, IMAGES), *_not_finite(traced)]
+    wrong = [*_misshapen(model, traced), *_not_finite(traced)]
     return {} if wrong else _differences(traced)
 
 

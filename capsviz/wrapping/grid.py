@@ -56,8 +56,8 @@ def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, w
         down, across = _fields(rows, grid, 1), _fields(columns, grid, 2)
         if down is None or across is None:
             raise ValueError(
-                f"grid {grid} is none of these capsules: those of one row or column see image "
-                f"lines that no window holds; by impulses was found: {result.evidence}; give "
+                f"the capsules do not form the grid {grid}: those of one row or column see image "
+                f"lines that are not one window; impulses of pixels show: {result.evidence}; give "
                 "grid='probe', or None for no positions"
             )
         result = Places(grid, None, down, across, "")
@@ -126,8 +126,8 @@ def _arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
         for (first, last), (after, end) in pairwise(ranges):
             if end < last or (first == after > 0) or (last == end < size - 1):
                 why = (
-                    f"image lines {first} to {last} and {after} to {end} that capsules see are no "
-                    f"steps of one window, {CAUSES}"
+                    f"capsules see image lines {first} to {last} and {after} to {end}, which are "
+                    f"not steps of one window, {CAUSES}"
                 )
     if len(members) != len(by_row) * len(by_column) or len(counts) != 1:
         why = (
@@ -183,8 +183,8 @@ def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
         if not blind:
             return None
     return (
-        f"none: the capsules that would lie at {blind[0][0]} see no whole patch of the image, one "
-        f"corner of it is blind, {CAUSES}"
+        f"none: the capsules that would lie at {blind[0][0]} do not depend on one corner of their "
+        f"patch of the image, {CAUSES}"
     )
 
 

@@ -421,7 +421,7 @@ class Layer:
 
     @property
     def said_apart(self) -> str:
-        """Say which softmax couples the numbers of a pose apart."""
+        """Say which softmax gives each number of a pose couplings of its own."""
         assert self.apart is not None
         return (
             f"couplings differ between the numbers of a pose in {self.apart.place}: a child has no "

@@ -219,7 +219,7 @@ def inputs_of(args: tuple, kwargs: dict) -> list[Tensor]:
 
 
 def memory(tensor: Tensor, *, whole: bool = True) -> int:
-    """Return what tells tensors that share memory from others, or those that begin elsewhere."""
+    """Return the address of a tensor's whole storage, or else of its first number."""
     try:
         return (tensor.untyped_storage() if whole else tensor).data_ptr()
     except RuntimeError:  # inside `vmap`

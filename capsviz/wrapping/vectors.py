@@ -31,7 +31,7 @@ from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
 PARALLEL = 1e-5  # 1 - cosine, at most
-TINY = 1e-6  # of norms: no two are told apart that are as close
+TINY = 1e-6  # norms that differ by less are equal
 
 
 def children(flow: Flow, turn: Round) -> Place | str:

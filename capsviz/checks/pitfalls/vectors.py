@@ -32,13 +32,13 @@ def mixed_positions(candidate: Candidate) -> Judgement:
         raise SkippedError("the feature map before the capsules has one position")
     count = min(POSITIONS, height * width)
     generator = torch.Generator().manual_seed(0)
-    noise = {}
+    drawn = {}
 
     def change(tensor):
         channels = tensor.shape[1]
-        if channels not in noise:
-            noise[channels] = torch.randn(2, channels, height, width, generator=generator)
-        base, other = noise[channels].to(tensor)
+        if channels not in drawn:
+            drawn[channels] = torch.randn(2, channels, height, width, generator=generator)
+        base, other = drawn[channels].to(tensor)
         changed = base.repeat(count + 1, 1, 1, 1)
         for position in range(count):
             row, column = divmod(position, width)
