@@ -53,6 +53,9 @@ def test_children_of_another_image_are_put_in_where_votes_are_made_of_them(name,
         torch.testing.assert_close(put["votes"], expected, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(put["lengths"], seen.lengths[other], rtol=1e-4, atol=1e-6)
     assert from_children(net, seen.children[:1]).shape == (1, CLASSES)  # one where it takes two
+    for wrong in (seen.children[:, 1:], seen.children[:, :, 1:]):
+        with pytest.raises(ValueError, match=r"expected children of \(24, 4\), got"):
+            from_children(net, wrong)
 
 
 def test_children_in_the_order_of_the_grid_are_put_in_where_the_network_has_them():

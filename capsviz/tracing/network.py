@@ -253,13 +253,16 @@ def extent(model: Any, layer: int = -1) -> list[float]:
     positions, or that does not say those of the layer.
     """
     able = abilities(model)
+    count = len(able.grids)
+    if layer not in range(-count, count):
+        raise ValueError(f"expected a routed layer from {-count} to {count - 1}, got {layer}")
     grid = able.grids[layer]
     if grid is None or not able.has_receptive_fields:
         raise ValueError("the capsules of this network have no positions: its grid is None")
     field = model.receptive_field
     if takes(field, "layer"):
         field = partial(field, layer=layer)
-    elif layer not in (-1, len(able.grids) - 1):
+    elif layer not in (-1, count - 1):
         raise ValueError(f"this network says the positions of its last layer, not of {layer}")
     _, rows, columns = grid
     top, bottom = _ends([field(row, 0)[0] for row in range(rows)])

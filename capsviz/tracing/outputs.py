@@ -58,16 +58,19 @@ def score_name(model, images: Tensor | None = None) -> str:
 
     A score is a length if it is the norm of the pose, as in dynamic routing; in EM or self-routing
     it is not. The first of the images (N, C, H, W) decides; without images, one of noise does.
+    ValueError without images for a network that does not say their shape.
     """
     able = abilities(model)
     if not able.has_capsules:
         return "probability"
     if not able.gives("poses"):
         return "activation"
-    if images is None:
-        noise = torch.Generator().manual_seed(0)
-        images = torch.rand(1, *able.config["image_shape"], generator=noise)
-        images = images if able.draw is None else able.draw(1, 0)
+    if images is None and able.draw is not None:
+        images = able.draw(1, 0)
+    elif images is None:
+        if able.image_shape is None:
+            raise ValueError("this network does not say the shape of its images: give some")
+        images = torch.rand(1, *able.image_shape, generator=torch.Generator().manual_seed(0))
     traced = trace(model, images[:1], keep=("poses", "lengths"))
     norms = traced.require("poses")[-1].float().norm(dim=-1)
     alike = torch.allclose(norms, traced.require("lengths").float(), atol=0.01)

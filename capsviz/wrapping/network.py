@@ -263,6 +263,8 @@ class Wrapped(Bare):
         if children is not None:
             if known.child_entry is None:
                 raise ValueError("children of this network can be read at most, not replaced")
+            if (shape := tuple(children.shape[1:])) != known.child_entry.shape:
+                raise ValueError(f"expected children of {known.child_entry.shape}, got {shape}")
             puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
         with ExitStack() as stack:
             if known.iterations or any(

@@ -146,6 +146,7 @@ class ChildEntry(NamedTuple):
     site: Site
     position: int
     roles: Roles
+    shape: tuple[int, int]  # (I, D)
 
     def put(self, children: Tensor) -> Change:
         """Return the change to children (B, I, D)."""

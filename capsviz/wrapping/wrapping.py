@@ -31,7 +31,7 @@ from capsviz.wrapping.environment import (
     raised_at,
     restored,
 )
-from capsviz.wrapping.flow import Flow
+from capsviz.wrapping.flow import Flow, arrange
 from capsviz.wrapping.given import by_hand, read_given, recipe_of, whole_grid
 from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers, seen
 from capsviz.wrapping.leaves import tensors
@@ -383,7 +383,8 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
         else:
             tap = tap_of_place("primary", place)
             known.readers["primary"] = (tap,)
-            known.child_entry = ChildEntry(tap.site, place.position, place.roles)
+            _, I, D = arrange(place.tensor, place.roles, "BID").shape
+            known.child_entry = ChildEntry(tap.site, place.position, place.roles, (I, D))
             sizes = zip(place.tensor.shape, place.roles, strict=True)
             size = " × ".join(str(n) for n, role in sizes if role == "D")
             where = f"what {place.event.name} in {place.event.place} makes votes of"

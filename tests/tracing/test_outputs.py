@@ -75,6 +75,11 @@ def test_a_score_is_called_what_it_is(name, kind):
     assert score_name(model) == score_name(model, image) == kind
 
 
+def test_without_images_a_network_that_does_not_say_their_shape_has_no_noise():
+    with pytest.raises(ValueError, match="does not say the shape of its images: give some"):
+        score_name(Padded())
+
+
 def test_activations_and_the_winning_capsules_distance(network, tiny_images):
     lengths, far = activations_and_distance(network, tiny_images)
     seen = network.look(tiny_images, keep=("poses", "lengths"))
@@ -165,6 +170,8 @@ class Padded:
 
 def test_positions_cut_off_at_the_border_lie_a_step_from_the_others():
     assert extent(Padded()) == [-2, 18, 18, -2]
+    with pytest.raises(ValueError, match="expected a routed layer from -1 to 0, got 1"):
+        extent(Padded(), 1)
 
 
 def test_children_of_the_classes_are_primary_capsules_where_one_layer_is_routed():
