@@ -58,7 +58,7 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
 
 
 def _offered(file: str) -> dict[str, Check]:
-    """The checks of a file: functions that `check` decorates, or one in `ABOUT` and `examine`."""
+    """Return the checks of a file: functions that `check` decorates, or `ABOUT` and `examine`."""
     module = discovery.load(PITFALLS, file, what="check")
     found = {key: value for key, value in vars(module).items() if isinstance(value, Check)}
     if found:

@@ -150,7 +150,7 @@ class Caller:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Within: evaluation mode, no gradients, and capsviz's own layers in plain PyTorch."""
+        """Enter evaluation mode without gradients, with capsviz's own layers in plain PyTorch."""
         with evaluating(self.network), torch.no_grad(), literal():
             yield
 
@@ -230,7 +230,7 @@ def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
 
 
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
-    """A way of calling that works, and the recipe with it; else ValueError with the first error."""
+    """Return a way of calling that works, and its recipe; else raise the first ValueError."""
     ways: dict[str, Callable] = {"images": called}
     if call is not None:
         ways = {"given": call}

@@ -210,7 +210,7 @@ class Candidate:
 
 
 def _images(name: str, value):
-    """A sequence of images, a loader's, or what a function without arguments returns."""
+    """Return a sequence of images, as given, of a loader, or of a function without arguments."""
     if (value := _called(name, value)) is None:
         return None
     items = getattr(value, "dataset", value)  # of a loader
@@ -234,7 +234,7 @@ def _called(name: str, value):
 
 
 def _shown(value) -> str:
-    """A number or a name itself, else its type."""
+    """Return a number or a name as text, for other values the type."""
     shown = isinstance(value, int | float | str)
     return repr(value) if shown else type(value).__name__
 
@@ -358,7 +358,7 @@ class Loss:
 
 
 def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
-    """Poses of these lengths in place of poses, or the lengths."""
+    """Return poses of these lengths in place of poses, or the lengths."""
     thin = squeezed(tensor)
     if thin.dim() == 3:
         unit = thin / thin.norm(dim=2, keepdim=True).clamp_min(1e-12)
@@ -367,7 +367,7 @@ def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _number(value) -> float:
-    """A loss in float64; ValueError if it is not a number."""
+    """Return a loss in float64; ValueError if it is not a number."""
     try:
         return float(value.cpu().double() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:

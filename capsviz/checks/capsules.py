@@ -182,7 +182,7 @@ class Capsules:
         return bool((large.isfinite() & (large < 1.01)).all())
 
     def _couples(self) -> bool:
-        """Whether couplings sum to 1 over parents, of each position, or over children."""
+        """Return whether couplings sum to 1 over parents, of each position, or over children."""
         try:
             with self.caller.still():
                 couplings = self.look(self.caller.images(3), "couplings")["couplings"][-1]
@@ -299,7 +299,7 @@ class PrimaryCapsules:
         return self._growth(self.large, self.lengths(1e6))
 
     def squashed_earlier(self) -> bool:
-        """Whether lengths stay the same however large is what the features are made of."""
+        """Return whether lengths stay the same however large the input of the features is."""
         flow, _ = self.source
         ports = {port for e in self.features for port in flow.sources[e.index] if port is not None}
         try:
@@ -322,7 +322,7 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
 
 
 def _made_of_images(flow: Flow, event: Event, position: int) -> bool:
-    """Whether the numbers of an input are made of the images, not only picked by them."""
+    """Return whether the numbers of an input are made of the images, not only picked by them."""
     maker = flow.maker(event, position)
     picked = maker is not None and maker.name in PICKING and not flow.from_images(maker, 0)
     return not picked and flow.from_images(event, position)

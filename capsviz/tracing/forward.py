@@ -168,7 +168,7 @@ class _Pass:
         )
 
     def batches(self, images: Tensor, chunk: int):
-        """The parts of the trace, a chunk of images after the other."""
+        """Yield the parts of the trace, a chunk of images at a time."""
         names = record.names_for(self.parts)
         own = None if self.couplings is None else self.own(images[:1])  # (R, 1, ...) of one image
         for start in range(0, len(images), chunk):
@@ -239,10 +239,11 @@ _entries: ContextVar[dict | None] = ContextVar("entries", default=None)
 
 @contextmanager
 def remember():
-    """Inside this context an equal call of `trace` on equal images is answered from the first one
-    whose `keep` covers it: with the same tensors, which must not be written to.
-    Tensors given as couplings are never taken as equal, nor is a network whose weights were
-    written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
+    """Answer equal calls of `trace` on equal images from the first one, inside this context.
+
+    Its `keep` must cover theirs. They get the same tensors, which must not be written to. Tensors
+    given as couplings are never taken as equal, nor is a network whose weights were written to
+    since; what is changed in it otherwise (hooks, attributes) is not noticed.
     """
     token = _entries.set({})
     try:
@@ -255,9 +256,9 @@ def _recalled(
     model, images: Tensor, parts: tuple[str, ...], options: dict, run: Callable[..., Trace],
     required: tuple[str, ...],
 ) -> Trace:  # fmt: skip
-    """The parts of a trace: of a remembered one that has them all, else of `run(parts)`.
+    """Return a trace with these parts: a remembered one that has them all, or `run(parts)`.
 
-    Where a part that is required is missing, it is `run` that refuses.
+    If a required part is missing, `run` refuses.
     """
     entries = _entries.get()
     if entries is None or isinstance(options["couplings"], Tensor):

@@ -50,14 +50,14 @@ class OwnCouplings:
             self.predicted = self.trace(images, keep=("lengths",)).require("lengths").argmax(1)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """Couplings (B, I, J) of rows (B,)."""
+        """Return couplings (B, I, J) of rows (B,)."""
         if self.kept is not None:
             return self.kept[rows]
         some, places = rows.unique(return_inverse=True)
         return self.trace(self.images[some], keep=("couplings",)).require("couplings")[-1][places]
 
     def mean(self, rows: Tensor) -> Tensor:
-        """Mean couplings (I, J) of rows (B,)."""
+        """Return mean couplings (I, J) of rows (B,)."""
         total = torch.zeros_like(self.even, dtype=torch.double)
         for part in rows.split(min(self.at_a_time, CHUNK_IMAGES)):
             total += self[part].sum(0)

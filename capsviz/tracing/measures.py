@@ -20,7 +20,7 @@ INSIDE = ("votes", "couplings", "weights", "poses", "activations")  # parts of a
 
 
 def entropy(couplings: Tensor) -> Tensor:
-    """Entropy in nats of each child's couplings over parents, H_i: (..., I, J) -> (..., I).
+    """Return the entropy in nats of each child's couplings, H_i: (..., I, J) -> (..., I).
 
     Couplings are normalised over parents first. What leaky routing withholds does not count, nor
     do couplings below zero, which some routings can learn.
@@ -32,7 +32,7 @@ def entropy(couplings: Tensor) -> Tensor:
 
 
 def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
-    """Mean over the positions of each capsule type: (..., I, J) -> (..., types, J).
+    """Return means over the positions of each capsule type: (..., I, J) -> (..., types, J).
 
     Without a grid each child is a type of its own.
     """
@@ -40,7 +40,7 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
 
 
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
-    """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
+    """Return the mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
 
     A coupling below zero, which some routings can learn, reverses its vote: the cosine is that
     of what arrives, c_ij û_ij, and its weight |c_ij|.
@@ -61,7 +61,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(traced: Trace) -> Evidence:
-    """The evidence of the first image of a trace, by its routing's own decomposition."""
+    """Return the evidence of the first image of a trace, by its routing's own decomposition."""
     own, parts = traced.evidence is not None, evidence.of_children(traced)[0]
     maps = types = None
     if has_places(traced.grid):
@@ -98,9 +98,9 @@ def by_parent_type(traced: Trace) -> Trace:
 
 
 def mean_agreement(traced: Trace) -> Tensor:
-    """Mean cosine of votes and pose, weighted by coupling, over children and positions: (R, N, J).
+    """Return the mean cosine of votes and pose over children and positions: (R, N, J).
 
-    As `agreement`, also of layers with `links`.
+    It is weighted by couplings, as `agreement`, also of layers with `links`.
     """
     votes, couplings, poses = (traced.require(one) for one in ("votes", "couplings", "poses"))
     if traced.links is None:
@@ -113,7 +113,7 @@ def mean_agreement(traced: Trace) -> Tensor:
 
 
 def input_norms(traced: Trace) -> Tensor:
-    """|s_j|, the norm of what a parent gets before any bias, its mean over positions: (N, J)."""
+    """Return |s_j|, the norm of a parent's input before any bias, a mean over positions: (N, J)."""
     assert traced.votes is not None and traced.factors is not None
     votes, factors = traced.votes.double(), traced.factors[-1].double()
     norms = torch.einsum("...ij,...ije->...je", factors, votes).norm(dim=-1)
@@ -121,7 +121,7 @@ def input_norms(traced: Trace) -> Tensor:
 
 
 def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Tensor) -> Tensor:
-    """Mean over the positions of each child type, of children that are `linked` (I,) alone.
+    """Return means over the positions of each child type, of `linked` children (I,) alone.
 
     As `by_type`: (..., I, J) -> (..., types, J).
     """

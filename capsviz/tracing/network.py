@@ -294,7 +294,7 @@ _under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [looks, module
 
 @contextmanager
 def evaluating(model):
-    """Evaluation mode; every module's mode is put back, also after an error.
+    """Put a network into evaluation mode, and each module's mode back, also after an error.
 
     If several threads look at one network at a time, the last one puts it back.
     """
@@ -316,6 +316,6 @@ def evaluating(model):
 
 @contextmanager
 def inference(model):
-    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    """Put a network into evaluation mode, as `evaluating`, and compute no gradients."""
     with evaluating(model), torch.inference_mode():
         yield

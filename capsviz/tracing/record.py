@@ -43,7 +43,7 @@ class Trace:
     classes: tuple[str, ...] | None = None  # (J,) names, of the network's card; None: unknown
 
     def __repr__(self) -> str:
-        """The parts that there are, by their shapes: numbers would fill pages."""
+        """Return the shapes of the parts that there are: numbers would fill pages."""
         shown = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -143,7 +143,7 @@ def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Ten
 
 
 def last_activations(values: dict[str, Tensor]) -> Tensor | None:
-    """Activations (N, J) after the last iteration, of what `look` gave."""
+    """Return activations (N, J) after the last iteration, from what `look` gave."""
     if "lengths" in values:
         return values["lengths"]
     if "activations" in values:

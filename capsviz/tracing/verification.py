@@ -293,7 +293,10 @@ def _differences(traced: dict) -> dict[str, str]:
 
 
 def _sums(traced: dict) -> str | None:
-    """Σ weights · votes must point as the poses do, but for layer norm, batch norm or a bias."""
+    """Return why Σ weights · votes does not point as the poses do; None if it does.
+
+    Layer norm, batch norm or a bias may lie between.
+    """
     weights = traced.get("weights", traced["couplings"])[-1]
     total = torch.einsum("bij,bije->bje", weights, traced["votes"])
     poses = traced["poses"][-1]

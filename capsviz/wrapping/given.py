@@ -161,7 +161,7 @@ def _function(recipe: Recipe, recorded: Recorded, part: str, source: Callable) -
 
 
 def _refuse_negative(values: Tensor, what: str) -> None:
-    """Couplings are shares: a bias after a softmax may bring a few below 0, but no more."""
+    """Raise ValueError for many couplings below 0: a bias after a softmax gives a few at most."""
     if float(values.clamp(max=0).sum().abs()) > NEGATIVE * float(values.abs().sum()):
         low, high = float(values.min()), float(values.max())
         raise ValueError(

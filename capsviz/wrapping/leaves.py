@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def tensors(value) -> list[Tensor]:
-    """All tensors in nested lists, tuples, dicts and dataclasses, in order."""
+    """Return all tensors in nested lists, tuples, dicts and dataclasses, in order."""
     return [leaf for _, leaf in named_tensors(value)]
 
 
 def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
-    """All tensors with where they are: "[1]", "['poses']", ".poses"."""
+    """Return all tensors with where they are: "[1]", "['poses']", ".poses"."""
     if isinstance(value, Tensor):
         return [(name, value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -31,7 +31,7 @@ def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
 
 
 def mapped(value: Any, change: Callable) -> Any:
-    """The same nesting, of the same kinds, with `change` applied to every leaf."""
+    """Return the same nesting, of the same kinds, with `change` applied to every leaf."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(part, change) for part in value))
     if isinstance(value, list | tuple):
@@ -51,5 +51,5 @@ def mapped(value: Any, change: Callable) -> Any:
 
 
 def replaced(value, others: Mapping[int, Tensor]):
-    """The same nesting with the tensors of these ids replaced."""
+    """Return the same nesting with the tensors of these ids replaced."""
     return mapped(value, lambda leaf: others.get(id(leaf), leaf))

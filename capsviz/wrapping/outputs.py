@@ -110,7 +110,10 @@ def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> d
 
 
 def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out logits: what is called so or leaves [0, 1], if its softmax is there too."""
+    """Return the candidates without logits.
+
+    These are called so or leave [0, 1], and their softmax is a candidate too.
+    """
 
     def is_logits(name: str, one: Tensor) -> bool:
         if "logit" not in name and bool(((one >= 0) & (one <= 1)).all()):

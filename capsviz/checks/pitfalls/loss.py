@@ -114,7 +114,7 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
 
 
 def _margin(cost, lengths: tuple[float, float, float]) -> float | None:
-    """Where a cost k (m - v)² through three points begins; None for another form of cost."""
+    """Return where a cost k (m - v)² through three points begins; None for other costs."""
     roots = [max(cost(v), 0) ** 0.5 for v in lengths]
     slope = (roots[2] - roots[0]) / (lengths[2] - lengths[0])
     middle = roots[0] + slope * (lengths[1] - lengths[0])
@@ -291,7 +291,7 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
 
 
 def _unmasked(candidate: Candidate) -> Judgement | None:
-    """Turn poses round in a pass, and judge which of them are drawn; None if it is not known."""
+    """Reverse poses in a pass, and judge which of them are decoded; None if it is not known."""
     caller, capsules, images = candidate.caller, candidate.capsules, candidate.images(7)
     if candidate.given_decode is not None or not (caller.of_classes and capsules.routed):
         return None

@@ -170,7 +170,7 @@ def label_leak(candidate: Candidate) -> Judgement:
 
 
 def _given(candidate: Candidate) -> bool:
-    """Whether call= gives the network more than images."""
+    """Return whether call= gives the network more than images."""
     counts: list[int] = []
     with candidate.network.register_forward_pre_hook(
         lambda _, args, kwargs: counts.append(len(args) + len(kwargs)), with_kwargs=True

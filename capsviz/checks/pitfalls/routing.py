@@ -54,7 +54,7 @@ def wrong_softmax_axis(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _sums(couplings: Tensor, axis: int) -> tuple[float, float, bool]:
-    """The least and the largest sum over an axis, and whether all are 1."""
+    """Return the least and the largest sum over an axis, and whether all are 1."""
     sums = couplings.sum(axis)
     low, high = float(sums.min()), float(sums.max())
     return low, high, max(abs(low - 1), abs(high - 1)) <= SUM
@@ -94,7 +94,7 @@ def constant_couplings(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _between(tensor: Tensor) -> float:
-    """How much it differs between images."""
+    """Return how much a tensor differs between images."""
     return float((tensor - tensor[:1]).abs().max())
 
 
@@ -173,7 +173,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _probe(layer: Capsules, images: Tensor, sign: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Noise in place of the first sums, and the logarithms of the couplings (B, I, J) then."""
+    """Put noise in place of the first sums; return it and the logarithms of two couplings."""
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
@@ -194,7 +194,7 @@ def _off(change: Tensor, expected: Tensor) -> float:
 
 
 def _left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -> int:
-    """How many components have no share in the sum of products that fits; 0 if none fits."""
+    """Return how many components have no share in the sum of products that fits, if one does."""
     own = zip(turn.product.weights(turn.event.inputs).shape, turn.roles, strict=True)
     if any(n > 1 and role == "E" for n, role in own):  # heads have couplings of their own
         return 0
@@ -207,7 +207,7 @@ def _left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -> int:
 
 
 def _forgets(layer: Capsules, images: Tensor) -> bool:
-    """Whether the third couplings are the same whatever the sums of the first iteration were."""
+    """Return whether the third couplings do not depend on the sums of the first iteration."""
     if len(layer.rounds) < 3:
         return False
     one, opposite = (_with_noise(layer, images, (sign, 1))[1] for sign in (1, -1))
@@ -218,7 +218,7 @@ def _forgets(layer: Capsules, images: Tensor) -> bool:
 
 
 def _with_noise(layer: Capsules, images: Tensor, signs) -> tuple[list[Tensor], list[Tensor]]:
-    """Noise times a sign, put in place of the sums of the first iterations, and all couplings."""
+    """Put noise times a sign in place of the first sums; return it and all couplings."""
     random, left, put = noise(seed=6), iter(signs), []
 
     def change(total):
@@ -232,7 +232,7 @@ def _with_noise(layer: Capsules, images: Tensor, signs) -> tuple[list[Tensor], l
 
 
 def _centred(tensor: Tensor) -> Tensor:
-    """(B, I, J), less its mean over parents."""
+    """Return a tensor (B, I, J) less its mean over parents."""
     return tensor - tensor.mean(2, keepdim=True)
 
 

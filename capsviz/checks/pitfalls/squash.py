@@ -70,7 +70,7 @@ def wrong_squash_axis(candidate: Candidate) -> Judgement:
 
 
 def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
-    """How much the components of capsules (I, D) move with one number of the features."""
+    """Return how much the components of capsules (I, D) move with one number of the features."""
     random = noise(size, seed=4)
     changed_one: list[bool] = []
 
@@ -176,7 +176,7 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _lengths_are_output(candidate: Candidate) -> bool:
-    """Whether the output holds the lengths of the poses, in [0, 1] or not, or the poses alone."""
+    """Return whether the output holds the lengths of the poses, of any size, or poses alone."""
     form = candidate.given_scores
     if isinstance(form, str) and form != "norms":
         return False
@@ -191,7 +191,7 @@ def _lengths_are_output(candidate: Candidate) -> bool:
 
 
 def _moved_poses(layer: Capsules, size: float) -> Tensor:
-    """How much the components of poses (J, E) move with one number of the sums."""
+    """Return how much the components of poses (J, E) move with one number of the sums."""
     first = tuple(
         slice(1) if role in "JE" else slice(None) for role in layer.rounds[-1].total_roles
     )
@@ -208,12 +208,12 @@ def _moved_poses(layer: Capsules, size: float) -> Tensor:
 
 
 def _enlarged(total: Tensor) -> Tensor:
-    """A million times as large, and tiny ones more than that."""
+    """Return sums a million times as large; tiny ones are enlarged more than that."""
     return 1e6 * total / total.abs().max().clamp(1e-30, 1)
 
 
 def _of_half(layer: Capsules) -> Tensor:
-    """Poses of random sums of length 0.5; of their means, where a sum of couplings divides them."""
+    """Return poses of random sums of length 0.5, or of means where couplings divide the sums."""
     caller, turns = layer.caller, layer.rounds
     flow, total = caller.recorded.flow, turns[-1].total
     axes = [axis for axis, role in enumerate(turns[-1].total_roles) if role == "E"]
