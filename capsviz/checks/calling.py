@@ -37,7 +37,8 @@ class Caller:
     """A network, and how to call it.
 
     `way` is "given" (by `call`), "look" (a network of capsviz), "images", "example" (other inputs),
-    or "one-hot" or "index" for a `forward` that needs labels of that form.
+    or "one-hot" or "index" for a `forward` that needs labels of that form. A `recipe` is that of
+    another network, which is called in the same way.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Caller:
         images: Tensor | None = None,
         normalise=None,
         call: Callable | None = None,
+        recipe: Recipe | None = None,
     ):
         network = as_written(network)
         self.network: Any = network  # a user's module may have any attributes
@@ -62,7 +64,7 @@ class Caller:
                 call = network.recipe.call
             self.of_classes = network.config["classes"] is not None
             recipe = replace(network.recipe, smallest=1, aside=False, pair=None)
-        else:
+        elif recipe is None:
             config = abilities(network).config
             if image_shape is None and example is None:
                 image_shape = config.get("image_shape")

@@ -153,15 +153,11 @@ class Candidate:
         """Return the network before training, called in the same way; SkippedError without one."""
         if self.new is None:
             raise SkippedError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
-        caller, recipe = self.caller, self.caller.recipe
-        call = None if caller.way == "look" else recipe.call
-        normalise = recipe.normalise and [one.flatten().tolist() for one in recipe.normalise]
-        classes, capsules = (self.classes, None) if caller.of_classes else (None, self.classes)
-        sample = None if recipe.example is None else recipe.example.value
+        caller = self.caller
         return Candidate(
-            self.new, caller.image_shape if sample is None else None, classes, capsules=capsules,
-            images=caller.own_images, call=call, scores=self.given_scores, pair=self.capsules.pair,
-            normalise=normalise, example=sample,
+            self.new, capsules=None if caller.of_classes else self.classes, recipe=caller.recipe,
+            images=caller.own_images, call=None if caller.way == "look" else caller.recipe.call,
+            scores=self.given_scores, pair=self.capsules.pair,
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int) -> Tensor:
