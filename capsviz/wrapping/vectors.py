@@ -52,9 +52,9 @@ def children(flow: Flow, turn: Round) -> Place | str:
             break
         at.sort(key=lambda k: -event.inputs[k].numel() if event.name in ("add", "sub") else k)
         scaled = event.name in ("mul", "div") and len(event.inputs) == 1  # by one number
+        before = [Step(event, at[0]), *path], flow.sources[event.index][at[0]]
         if is_view(event) or scaled or event.name in ("add", "sub", *SUMS):
-            path = [Step(event, at[0]), *path]
-            source = flow.sources[event.index][at[0]]
+            path, source = before
             continue
         made = event.outputs[source[1]]
         roles = [{"D"} if n > 1 else set() for n in made.shape]  # of what is summed
@@ -65,8 +65,7 @@ def children(flow: Flow, turn: Round) -> Place | str:
         if own is None:
             return f"votes come from {event.name} in {event.place}"
         if any("J" in own[axis] for axis in varying(event.inputs[at[0]])):  # these are votes
-            path = [Step(event, at[0]), *path]
-            source = flow.sources[event.index][at[0]]
+            path, source = before
             continue
         place = Place(event, at[0], _letters(own))
         sizes = zip(place.tensor.shape, place.roles, strict=True)

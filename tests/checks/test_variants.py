@@ -333,11 +333,9 @@ class ThinOverChildren(Thin):
     axis = 1
 
 
-class OtherAlone(planted.Correct):
-    """A batch of one has other scores."""
-
-    def lengths(self, v):
-        return super().lengths(v).roll(int(len(v) == 1), 1)
+OtherAlone = planted.planted(  # a batch of one has other scores
+    lengths=lambda self, v: planted.Correct.lengths(self, v).roll(int(len(v) == 1), 1)
+)
 
 
 class LinearFeatures(planted.Correct):

@@ -173,15 +173,11 @@ Distance = planted(  # votes that are far from the pose count for it
 )
 
 
-class SharedLogits(Correct):
-    def zeros(self, u):
-        return u.new_zeros(1, I, J)
-
-    def agreed(self, logits, votes, v):
-        return logits + agreement(votes, v).sum(0, keepdim=True)
-
-    def summed(self, c, votes):
-        return (c.expand(len(votes), I, J).unsqueeze(-1) * votes).sum(dim=1)
+SharedLogits = planted(  # of all images
+    zeros=lambda _, u: u.new_zeros(1, I, J),
+    agreed=lambda _, b, votes, v: b + agreement(votes, v).sum(0, keepdim=True),
+    summed=lambda _, c, votes: (c.expand(len(votes), I, J).unsqueeze(-1) * votes).sum(dim=1),
+)
 
 
 class KeptLogits(Correct):
@@ -226,11 +222,9 @@ class SquashOverNothing(Correct):
         return self.poses(x)
 
 
-class LargeBias(Correct):
-    """No bug: what training may make of a bias inside routing."""
-
-    def summed(self, c, votes):
-        return super().summed(c, votes) + 2.0 / E**0.5
+LargeBias = planted(  # no bug: what training may make of a bias inside routing
+    summed=lambda self, c, votes: Correct.summed(self, c, votes) + 2.0 / E**0.5
+)
 
 
 class EachPose(Correct):
