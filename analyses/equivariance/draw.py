@@ -35,11 +35,14 @@ def _look(s: int) -> dict:
 
 
 def _labels(result) -> list[str]:
-    """Kinds of vectors as the key has them."""
-    return [
-        f"{name}, {count:,} numbers"
-        for name, count in zip(result.sources, result.dimensions, strict=True)
-    ]
+    """Kinds of vectors as the key has them; what is longer than a pose was reduced by PCA."""
+    labels = []
+    for name, count in zip(result.sources, result.dimensions, strict=True):
+        numbers = f"{count:,} numbers"
+        if count > result.kept:
+            numbers = f"{result.kept} components of {count:,}"
+        labels.append(f"{name}, {numbers}")
+    return labels
 
 
 def _curves(warp: str, axes, result):

@@ -10,7 +10,7 @@ from sklearn.linear_model import RidgeCV
 
 from capsviz import checkpoint, results
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance import fits, measure
+from capsviz.analyses.equivariance import draw, fits, measure
 from capsviz.analyses.equivariance.measure import RANDOM, Data, gather
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
@@ -227,6 +227,12 @@ def test_kinds_shapes_and_intervals(result):
     assert (result.mean.difference.value[0] == 0).all()
     assert (result.variance_kept[:3] == 1).all() and (result.variance_kept[3:5] < 1).all()
     assert result.passes == 6 * (N + M) * (1 + 3 * 4) and result.seconds > 0
+
+
+def test_the_key_says_of_which_vectors_principal_components_are_compared(result):
+    network, *_, other, pixels, random = draw._labels(result)
+    assert network == "net 0, 6 numbers" and random == f"{RANDOM}, 6 numbers"
+    assert other == "net 1, 6 components of 12" and pixels == "pixels, 6 components of 399"
 
 
 def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found(images):
