@@ -281,11 +281,11 @@ def corrupted() -> str:
     for other, (without, capsules) in WITHOUT_CAPSULES.items():
         own, its = (over_runs(name, "corrupt").result for name in (capsules, without))
         each = list(map(lead, own.error.runs[:, 0].T, its.error.runs[:, 0].T))
-        mean = lead(own.mean.runs[:, 0], its.mean.runs[:, 0])
+        mean = lead(100 * own.mean.runs[:, 0], 100 * its.mean.runs[:, 0])
         named = zip(own.corruptions, each, strict=True)
         worse = ", ".join(name for name, one in named if one.low > 0) or NONE
-        rows.append([f"less {other}", points(mean), str(sum(one.high < 0 for one in each)), worse,
-                     str(len(own.mean.runs))])  # fmt: skip
+        less = str(sum(one.high < 0 for one in each))
+        rows.append([f"less {other}", plain(mean, "+.2f"), less, worse, str(len(own.mean.runs))])
     count = len(own.corruptions)
     header = ["capsules", "mean error, points", f"shown to err less, of {count} corruptions",
               "shown to err more", "pairs of runs"]  # fmt: skip

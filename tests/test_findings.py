@@ -10,6 +10,8 @@ from helpers.training_runs import recipe
 
 from benchmarks import ROOT, dots, findings, preregistered
 from benchmarks import shipped as results
+from capsviz.results import read_result
+from capsviz.statistics.intervals import wilson
 
 
 @pytest.mark.parametrize("name", findings.FINDINGS)
@@ -29,7 +31,7 @@ def test_the_page_is_short():
     page = findings.PAGE.read_text(encoding="utf-8")
     unread = r"<!-- .*?<!-- end -->|```.*?```|\[!\[.*?\)\]\(.*?\)"  # tables, commands, pictures
     prose = re.sub(unread, "", page, flags=re.DOTALL)
-    assert 500 < len(prose.split()) < 1750
+    assert 500 < len(prose.split()) < 1850
 
 
 def test_every_finding_of_the_page_is_in_the_readme():
@@ -209,3 +211,49 @@ def test_a_value_is_paired_by_seed_and_what_is_absent_is_said(folder):
     assert out[3] == "-3.00 [-3.00, -3.00]" and out[5] == "different"
     missing = "without decoder (error, corruptions, AUROC, broken digits), with decoder"
     assert left == f"Not run yet: {missing}."
+
+
+def test_networks_compared_at_equal_parameters_are_called_what_they_are():
+    def about(name):
+        return json.loads((ROOT / f"trained/seeds/{name}/runs.json").read_text(encoding="utf-8"))
+
+    for label, recipes in findings.WITHOUT_CAPSULES.items():
+        without, capsules = map(about, recipes)
+        assert abs(without["parameters"] / capsules["parameters"] - 1) < 0.01
+        assert "decoder" not in without["model"]["config"]
+        decodes = capsules["model"]["config"]["reconstruction_weight"] > 0
+        assert ("(capsules with a decoder)" in label) == decodes and "both" not in label
+
+
+def test_a_share_whose_interval_includes_a_half_is_not_listed_as_less_than_half():
+    (one,) = ROOT.glob("figures/leaderboard/digits-inverted-attention/parse-tree-*.json")
+    share = findings.with_class(read_result(one)[0].shares[0])
+    assert share.value < 0.5 < share.high
+    (half,) = (s for s in findings.by_class().searches if "mean square" in s.what)
+    assert "`digits-inverted-attention`" not in half.found
+
+
+def test_both_shorter_series_of_nine_routings_are_searched_for_opposites():
+    searches = findings.sharpness().searches
+    (less,) = (s for s in searches if s.what.startswith("less accurate than uniform"))
+    assert any(s.looked == less.looked for s in searches if s.what.startswith("more accurate"))
+    assert less.looked == 3 * 8  # ten epochs, six and four
+    assert {"max-min, after four epochs", "k-means, after four epochs"} < set(less.found)
+
+
+def test_routings_that_are_said_to_train_with_cross_entropy_do():
+    for name in results.SEEDS.glob(f"{findings.SLIM}*{findings.EPOCHS}"):
+        config = json.loads((name / "runs.json").read_text(encoding="utf-8"))["model"]["config"]
+        routing, objective = (config.get(key) for key in ("routing", "objective"))
+        assert (routing in findings.WITH_CROSS_ENTROPY) == (objective == "cross_entropy")
+
+
+def test_a_threshold_that_flags_a_quarter_of_unchanged_images_flags_most_attacks_as_it_is_said():
+    paragraph, _ = section("detection")
+    said = re.search(
+        r"A threshold that flags (\d+) % of unchanged images flags most of them", paragraph
+    )
+    one = results.shipped("leaderboard/mnist-attention/detect-*.json").result
+    threshold = np.quantile(one.validation, 1 - int(said[1]) / 100)
+    flagged = (one.values[one.sets.index("adaptive 0.3"), 0] > threshold).sum()
+    assert wilson(int(flagged), one.n)[0] > 0.5

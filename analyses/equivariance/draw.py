@@ -1,5 +1,6 @@
 """Panels of `equivariance`: R2 by size of each warp, what can be read off, and R2 by law."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ LOWEST = -0.6  # of the axes of R2: lower values run out of them
 
 def _by_count(warp: str, axes, result):
     """Draw R2 of affine maps by the number of images that they are fitted on."""
-    for s, label in enumerate(_labels(result)):
+    for s, label in enumerate(_labels(result, result.kept)):
         one = result.by_count[s, result.warps.index(warp)]
         band(axes, result.fit_counts, one, **_look(s), label=label)
     _r2(axes)
@@ -34,20 +35,17 @@ def _look(s: int) -> dict:
     return look(s) | {"linestyle": LINES[s % len(LINES)], "markersize": 2.8}
 
 
-def _labels(result) -> list[str]:
-    """Kinds of vectors as the key has them; what is longer than a pose was reduced by PCA."""
-    labels = []
-    for name, count in zip(result.sources, result.dimensions, strict=True):
-        numbers = f"{count:,} numbers"
-        if count > result.kept:
-            numbers = f"{result.kept} components of {count:,}"
-        labels.append(f"{name}, {numbers}")
-    return labels
+def _labels(result, most: float = math.inf) -> list[str]:
+    """Return the kinds of vectors for the key; longer ones than `most` were reduced by PCA."""
+    return [
+        f"{name}, {count:,} numbers" if count <= most else f"{name}, {most} components of {count:,}"
+        for name, count in zip(result.sources, result.dimensions, strict=True)
+    ]
 
 
 def _curves(warp: str, axes, result):
     """Draw R2 of affine maps by the size of a warp; the first vector unchanged, dotted."""
-    f, labels = result.warps.index(warp), _labels(result)
+    f, labels = result.warps.index(warp), _labels(result, result.kept)
     middle = result.sizes.shape[1] // 2
     x = np.insert(result.sizes[f], middle, result.neutral[f])
     measured = np.delete(np.arange(len(x)), middle).tolist()
@@ -66,7 +64,8 @@ def _curves(warp: str, axes, result):
 
 def _probe(axes, result):
     """Draw R² of the size of each warp, by a linear probe of each vector."""
-    _in_rows(axes, result, result.probe, result.warps, "R² of the size,\nlinear probe")
+    labels = _labels(result, result.kept)
+    _in_rows(axes, labels, result.probe, result.warps, "R² of the size,\nlinear probe")
 
 
 def _law(warp: str, field: str, label: str, axes, result):
@@ -74,13 +73,13 @@ def _law(warp: str, field: str, label: str, axes, result):
     estimate = getattr(result, field)[:, result.warps.index(warp)]
     for edge in (0.5, len(result.laws) - 1.5):  # laws are compared with the first and the last
         axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
-    _in_rows(axes, result, estimate, result.laws, f"{label},\n{warp}")
+    _in_rows(axes, _labels(result), estimate, result.laws, f"{label},\n{warp}")
 
 
-def _in_rows(axes, result, estimate, names, label):
+def _in_rows(axes, kinds, estimate, names, label):
     """Draw R2 (S, N) of each kind of vector, side by side in rows."""
     left = max(LOWEST, np.fmin.reduce(estimate.low, None, initial=0.0) - 0.05)  # some may be NaN
-    kinds = list(map(kind, estimate, range(len(estimate)), _labels(result)))
+    kinds = list(map(kind, estimate, range(len(estimate)), kinds))
     dots(axes, kinds, 0.7 / len(kinds), left=left, markersize=3)
     rows_from(axes, names, left, label)
 

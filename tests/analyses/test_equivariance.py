@@ -230,7 +230,7 @@ def test_kinds_shapes_and_intervals(result):
 
 
 def test_the_key_says_of_which_vectors_principal_components_are_compared(result):
-    network, *_, other, pixels, random = draw._labels(result)
+    network, *_, other, pixels, random = draw._labels(result, result.kept)
     assert network == "net 0, 6 numbers" and random == f"{RANDOM}, 6 numbers"
     assert other == "net 1, 6 components of 12" and pixels == "pixels, 6 components of 399"
 
