@@ -7,12 +7,13 @@ import click
 import numpy as np
 import pytest
 from helpers.command_line import refused, run
+from helpers.fixtures import empty_page
 
-from capsviz import data
+from capsviz import data, results
 from capsviz.cli import main, naming
-from capsviz.results import read_result
 
-WORDS = ("digits-uniform", "--n", "8", "--format", "png")
+SMALL = ("--n", "5", "--format", "png")  # so few that all numbers of the row differ
+WORDS = ("digits-uniform", *SMALL)
 DIGITS = np.pad(np.full((30, 4, 4), 200, np.uint8), ((0, 0), (2, 2), (2, 2)))
 OWN = "import capsviz\n\n\ndef build():\n    return capsviz.load('digits-uniform')\n"
 
@@ -24,8 +25,11 @@ def identity(command, words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    """The pictures of the four commands, drawn elsewhere, are empty; that of the table is not."""
     place = tmp_path_factory.mktemp("robustness")
-    assert run("robustness", *WORDS, "--output", place).exit_code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "draw", empty_page)
+        assert run("robustness", *WORDS, "--output", place).exit_code == 0
     return place
 
 
@@ -36,7 +40,7 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
     again = run("robustness", *WORDS, "--output", folder)
     assert again.stderr.count(" is kept: ") == len(paths) == 4
     assert [path.stat().st_mtime_ns for path in paths] == before
-    affine, sweep, corrupt, attack = (read_result(path)[0] for path in paths)
+    affine, sweep, corrupt, attack = (results.read_result(path)[0] for path in paths)
     each = (
         attack.clean[0], *affine.accuracy[0, [1, 2]], sweep.area[0], corrupt.mean[0],
         attack.worst[0, 0],
@@ -87,7 +91,7 @@ def test_data_that_are_downloaded_on_the_way_are_no_error(tmp_path, monkeypatch)
     assert done.exit_code == 0 and "digits-uniform" in done.stdout, done.exception
 
 
-def test_a_figure_set_of_a_network_that_changed_is_refused(tmp_path, monkeypatch):
+def test_a_figure_set_of_a_network_that_changed_is_refused(blank, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     words = ("figures", "--network", "mine.py:build", "--dataset", "digits", "--only", "rotate")
@@ -97,10 +101,10 @@ def test_a_figure_set_of_a_network_that_changed_is_refused(tmp_path, monkeypatch
     refused(run(*words, "--n", 4, "--output", "x"), "network files differ", "add --force")
 
 
-def test_your_own_network_has_a_row_and_a_slip_is_one_line(tmp_path, monkeypatch):
+def test_your_own_network_has_a_row_and_a_slip_is_one_line(blank, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
-    words = ("--network", "mine.py:build", "--dataset", "digits", *WORDS[1:])
+    words = ("--network", "mine.py:build", "--dataset", "digits", "--n", 2, *SMALL[2:])
     done = run("robustness", *words, "--output", tmp_path / "out", "--json")
     assert [row["name"] for row in json.loads(done.stdout)] == ["mine-build"]
     refused(run("robustness", "digts", "--output", tmp_path), "unknown checkpoint 'digts'")
