@@ -38,15 +38,18 @@ SEVEN = ((75, 60), (200, 60), (160, 140), (120, 230))
 PATIENCE_MS = 60_000  # on a machine that is busy with other things
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hold(tmp_path_factory):
     """While this file is there, the network `wrappable_capsnet-build` answers nobody."""
     return tmp_path_factory.mktemp("hold") / "hold"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(tmp_path_factory, hold):
-    """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback."""
+    """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback.
+
+    Not for the whole session: a page that nobody looks at takes a twentieth of a thread.
+    """
     home = tmp_path_factory.mktemp("home")
     env = {k: v for k, v in os.environ.items() if k != "CAPSVIZ_DATA"}
     env |= {"XDG_CACHE_HOME": str(home), "GRADIO_TEMP_DIR": str(home / "gradio")}
