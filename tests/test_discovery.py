@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from helpers.command_line import run
+from helpers.command_line import fine, run
 
 from capsviz import discovery
 
@@ -93,8 +93,7 @@ def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, t
     plugin("commands/good.py", '"""Good."""\n')
     (tmp_path / "commands/dangling.py").symlink_to(tmp_path / "nowhere.py")
     installed("[capsviz.commands]\ngone = gonepkg.sub.thing\n")
-    said = run("--help")
-    assert said.exit_code == 0, said.output
+    said = fine(run("--help"))
     lines = {line.split()[0]: line for line in said.stdout.splitlines() if line.split()}
     assert "Good." in lines["good"] and "rotate" in lines
     assert "(cannot be read: FileNotFoundError: " in lines["dangling"]

@@ -37,8 +37,7 @@ def plugins(tmp_path, monkeypatch):
 
 
 def run(*words):
-    result = command_line.run(*words)
-    assert result.exit_code == 0, result.output
+    result = command_line.fine(command_line.run(*words))
     return result.stdout
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run
+from helpers.command_line import fine, run
 from helpers.plain_capsnet import Foreign
 
 from capsviz import data, results
@@ -141,7 +141,6 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
 
 
 def test_the_command_takes_the_shifts_of_the_recipe(blank, tmp_path):
-    done = run("affine", "--checkpoint", "digits", "--n", 20, "--output", tmp_path)
-    assert done.exit_code == 0, done.stderr
+    fine(run("affine", "--checkpoint", "digits", "--n", 20, "--output", tmp_path))
     result, _ = results.read_result(tmp_path / "affine-digits-20-images.json")
     assert result.trained_px == 2 and result.n == 20 and result.variants == 4

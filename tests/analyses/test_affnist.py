@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 
 from capsviz import data, results
 from capsviz.analyses import affnist
@@ -134,8 +134,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
         path = generalisation.result_path(folder, r["network"], r["seed"], r["state"])
         path.write_text(json.dumps(r))
     out = tmp_path / "out"
-    found = run("affnist", "--folder", folder, "--output", out, "--format", "png")
-    assert found.exit_code == 0, found.output
+    found = fine(run("affnist", "--folder", folder, "--output", out, "--format", "png"))
     assert {p.name for p in out.iterdir()} == {
         f"affnist-folder-results{end}" for end in (".md", ".tex", ".json", ".png", "-factors.png")
     }

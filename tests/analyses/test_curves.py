@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 
 from capsviz import checkpoint, results
 from capsviz.analyses import curves as files
@@ -97,8 +97,7 @@ def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
 def test_the_command_writes_figure_and_numbers(blank, tmp_path):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", sse=False)]
     out = tmp_path / "out"
-    result = run("curves", *runs, "--output", out, "--format", "png")
-    assert result.exit_code == 0, result.output
+    result = fine(run("curves", *runs, "--output", out, "--format", "png"))
     assert {p.name for p in out.iterdir()} == {"curves-a-b.json", "curves-a-b.png"}
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a: highest validation accuracy 90.00 % in epoch 2 of 3 (training ")

@@ -361,8 +361,7 @@ def run_folder(tmp_path_factory):
         "train", "--dataset", "digits", "--types", 2, "--channels", 8, "--epochs", 2, "--option",
         "hidden=[8]", "--save-every", 1, "--output", folder, "--limit", 200,
     ]  # fmt: skip
-    done = command_line.run(*words)
-    assert done.exit_code == 0, done.output
+    command_line.fine(command_line.run(*words))
     return folder
 
 

@@ -202,8 +202,7 @@ def run(tmp_path, digits_for_mnist):
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):
-    done = run("figures", "--n", 20)
-    assert done.exit_code == 0, done.output
+    done = command_line.fine(run("figures", "--n", 20))
     for part in ("", "-measures"):
         assert (tmp_path / "out" / f"segment-multimnist-0-20-images{part}.png").is_file()
     assert done.stdout.strip().startswith("2 figures")

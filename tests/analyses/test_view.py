@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run
+from helpers.command_line import fine, run
 from helpers.figure_checks import assert_fits
 from helpers.fixtures import build_tiny
 
@@ -73,8 +73,7 @@ def test_interventions_reach_the_first_network(tiny, tiny_images):
 
 def test_the_command_writes_what_it_says(tmp_path):
     args = "view --checkpoint digits --digit 3 --angle 20 --change 4 0.2 --format png --json"
-    done = run(*args.split(), "--output", tmp_path)
-    assert done.exit_code == 0, done.stderr
+    done = fine(run(*args.split(), "--output", tmp_path))
     found = json.loads(done.stdout)
     assert found["changes"][4] == 0.2 and found["warp"]["angle_deg"] == 20
     result, about = results.read_result(tmp_path / "view-digits-3-0-angle-20-change-4-0.2.json")

@@ -61,8 +61,7 @@ def run(tmp_path, monkeypatch):
 
 
 def test_a_correct_network_ends_with_status_0(run):
-    result = run("--checkpoint", "digits")
-    assert result.exit_code == 0, result.output
+    result = command_line.fine(run("--checkpoint", "digits"))
     assert "30 PASS" in result.stdout.splitlines()[-1] and "FAIL" not in result.stdout
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.command_line import run
+from helpers.command_line import fine, run
 
 from capsviz import analysis, discovery, results
 
@@ -98,8 +98,7 @@ SMALL = ("--checkpoint", "digits", "--output", "out", "--format", "png")
 
 
 def test_one_image_is_measured_unless_many_are_asked_for(bright, tmp_path):
-    one = bright(*SMALL, "--digit", 3)
-    assert one.exit_code == 0, one.output
+    one = fine(bright(*SMALL, "--digit", 3))
     assert "digits-3-0 has a brightness of 0." in one.stdout
     assert (tmp_path / "out/bright-digits-3-0.json").is_file()
     many = bright(*SMALL, "--n", 5)
@@ -111,8 +110,7 @@ def test_one_image_is_measured_unless_many_are_asked_for(bright, tmp_path):
 
 
 def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
-    done = bright(*SMALL, "--by", "median", "--no-dark", "--names", "a", "--names", "b")
-    assert done.exit_code == 0, done.output
+    done = fine(bright(*SMALL, "--by", "median", "--no-dark", "--names", "a", "--names", "b"))
     (path,) = tmp_path.glob("out/*.txt")  # what is written beside the numbers
     assert path.read_text() == str(
         {"by": "median", "start": None, "dark": False, "names": ("a", "b")}

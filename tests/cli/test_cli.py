@@ -13,7 +13,7 @@ from dataclasses import replace
 import click
 import pytest
 from helpers import command_line
-from helpers.command_line import refused
+from helpers.command_line import fine, refused
 from helpers.plain_capsnet import Foreign
 from PIL import Image
 
@@ -88,8 +88,7 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
     image.paste((0, 0, 0, 255), (140, 20, 160, 180))
     image.save(tmp_path / "one.png")
     words = ["--image", "one.png", "--step", 45, "--size", 300, "--format", "png"]
-    result = run("rotate", *DIGITS, *words, "--output", "out")
-    assert result.exit_code == 0, result.stderr
+    result = fine(run("rotate", *DIGITS, *words, "--output", "out"))
     assert result.stdout.startswith("Predicted as ")
     path = tmp_path / "out" / "rotate-digits-one-step-45.gif"
     assert {one.name for one in path.parent.iterdir()} == {
@@ -163,8 +162,7 @@ def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(r
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     small = ["--types", 2, "--channels", 8, "--limit", 128, "--epochs", 2, "--output", "out"]
     small += ["--decoder", "deconvolution", "--decoder-norm", "--reconstruction-metric", "l1"]
-    result = run("train", "--dataset", "digits", *small)
-    assert result.exit_code == 0, result.stderr
+    result = fine(run("train", "--dataset", "digits", *small))
     assert "test accuracy" in result.stdout and "epoch 2/2" in result.stderr
     settings = checkpoint.load(tmp_path / "out").settings
     assert (settings.decoder, settings.decoder_norm) == ("deconvolution", True)
@@ -237,8 +235,7 @@ def test_of_many_classes_the_worst_are_printed():
 
 def test_a_run_in_which_nothing_was_learned_says_so_with_the_likely_causes(run):
     small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
-    trained = run("train", "--dataset", "digits", *small, "--learning-rate", "1e-9")
-    assert trained.exit_code == 0, trained.output
+    trained = fine(run("train", "--dataset", "digits", *small, "--learning-rate", "1e-9"))
     assert "\nbalanced accuracy " in trained.stdout and "the largest class is 10." in trained.stdout
     assert "the margin loss is " in trained.stderr and "reach 0.524: check, in " in trained.stderr
     evaluated = run("evaluate", "--checkpoint", "out")
@@ -271,8 +268,7 @@ FEW = {
 @pytest.mark.parametrize("name", FEW)
 def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
     words = [name, *FEW[name], "--format", "svg", "--output", tmp_path]
-    done = command_line.run(*words)
-    assert done.exit_code == 0, done.output
+    fine(command_line.run(*words))
     assert list(tmp_path.glob("*-parity-1-*.json"))
 
 

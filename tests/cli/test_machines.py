@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers.command_line import run
+from helpers.command_line import fine, run
 
 from capsviz import data, files
 from capsviz.cli import crowded
@@ -49,8 +49,7 @@ def test_a_figure_is_drawn_without_home_backend_temporary_folder_and_locale(tmp_
 
 @pytest.mark.parametrize("charset", ["cp1252", "gbk"])
 def test_what_a_terminal_cannot_encode_is_a_question_mark(charset):
-    done = run("routing", "--explain", charset=charset)
-    assert done.exit_code == 0, done.stderr
+    done = fine(run("routing", "--explain", charset=charset))
     asked = run("routing", "--explain").stdout.count("?")
     assert done.stdout_bytes.decode(charset).count("?") > asked
     refused = run("evaluate", "--checkpoint", "猫", charset=charset)

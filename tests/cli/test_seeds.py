@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 from helpers.training_runs import SMALL, train
 
 from capsviz import checkpoint, results
@@ -52,8 +52,7 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
 
 def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
-    done = run("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words)
-    assert done.exit_code == 0, done.output
+    done = fine(run("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words))
     assert "3 training runs of x" in done.stdout and "one run of each other" in done.stdout
     (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
     result, _ = results.read_result(path)
@@ -66,8 +65,7 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
         train(runs / f"y-{seed}", seed, options={**SMALL, "types": 3})
     words = ["--n", 40, "--steps", 1, "--queries", 1, "--eps", 0.1, "--only", "square"]
     words += ["--format", "png", "--output", "out", "--seeds-of", "runs/x-*"]
-    done = run("attack", *words, "--seeds-of", "runs/y-*")
-    assert done.exit_code == 0, done.output
+    done = fine(run("attack", *words, "--seeds-of", "runs/y-*"))
     assert "2 training runs of x (seeds 1, 2) and y (seeds 1, 2): values are" in done.stdout
     (path,) = Path("out").glob("attack-*.json")
     result, about = results.read_result(path)
@@ -102,8 +100,7 @@ def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):
 
 
 def test_the_accuracy_of_several_runs_is_their_mean(runs):
-    done = run("evaluate", "--seeds-of", "runs/x-*", "--n", 50)
-    assert done.exit_code == 0, done.output
+    done = fine(run("evaluate", "--seeds-of", "runs/x-*", "--n", 50))
     assert done.stdout.startswith("3 training runs of small (seeds 0, 1, 2) on 50 images")
     assert "interval over runs and images" in done.stdout
     about = json.loads(run("evaluate", "--seeds-of", "runs/x-*", "--n", 50, "--json").stdout)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run
+from helpers.command_line import fine, run
 from sklearn.linear_model import LogisticRegression
 
 from capsviz import checkpoint, data
@@ -192,8 +192,7 @@ def test_images_are_the_same_whatever_the_number_of_threads():
 def test_all_that_is_known_is_exported_and_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(assemblies, "SIZES", dict.fromkeys(assemblies.SIZES, 20))
     path = tmp_path / "all.npz"
-    result = run("data", "assemblies", "--export", path)
-    assert result.exit_code == 0, result.output
+    fine(run("data", "assemblies", "--export", path))
     made = make("test", 20)
     with np.load(path) as stored:
         np.testing.assert_array_equal(stored["test_part_wholes"], made.part_wholes)

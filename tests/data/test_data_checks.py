@@ -110,8 +110,7 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     (folder / "labels.csv").write_text("file,label\n0.png,cat\n")
     for name, pixels in (("b", np.zeros((116, 164, 3), np.uint8)), ("c", np.ones((9, 9), "u2"))):
         Image.fromarray(pixels).save(folder / "train" / "dog" / f"{name}.png")
-    said = run(folder, "--save-figure", tmp_path / "sheet.png")
-    assert said.exit_code == 0, said.output
+    said = command_line.fine(run(folder, "--save-figure", tmp_path / "sheet.png"))
     lines = said.output.splitlines()
     of = "41 PNG RGB of 8 bits, 1 PNG grey of 16 bits; width 9 to 164, height 9 to 116 pixels"
     assert f"pictures: {of}" in lines

@@ -178,8 +178,7 @@ def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatc
     words = ["train", "--dataset", "folder", "--data-dir", tmp_path, "--epochs", 1, "--model"]
     words += ["average", "--option", "channels=[2, 2]"]
     monkeypatch.chdir(tmp_path.parent)
-    run = command_line.run(*words)
-    assert run.exit_code == 0, run.output
+    run = command_line.fine(command_line.run(*words))
     opened = open_inputs(checkpoint=f"runs/{tmp_path.name}", data_dir=tmp_path, capsules=False)
     assert opened.name == opened.dataset.name == tmp_path.name  # "folder" is nowhere
     assert opened.model.card["dataset"]["name"] == opened.dataset.loader == "folder"

@@ -297,8 +297,7 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, how.changes)
-    again = command_line.run("redraw", made, "--force", "--format", "png")
-    assert again.exit_code == 0, again.stderr
+    command_line.fine(command_line.run("redraw", made, "--force", "--format", "png"))
 
 
 def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch):

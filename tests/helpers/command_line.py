@@ -12,6 +12,12 @@ def run(*words, **how):
     return CliRunner(**how).invoke(main, [str(word) for word in words], prog_name="capsviz")
 
 
+def fine(done):
+    """What a command ended with, which must have ended well."""
+    assert done.exit_code == 0, done.output
+    return done
+
+
 def refused(done, *words, status=(2,), usage=False):
     """Assert one line on stderr, maybe below click's usage, that holds the words, and no more."""
     assert done.exit_code in status, (done.exit_code, done.output, done.exception)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from helpers.command_line import refused
+from helpers.command_line import fine, refused
 from helpers.fixtures import build_tiny
 from PIL import Image
 from torch import nn
@@ -132,8 +132,7 @@ def run(bare):
 
 
 def test_the_default_is_the_papers_network_for_mnist_and_needs_no_data(run):
-    result = run()
-    assert result.exit_code == 0, result.output
+    result = fine(run())
     assert "mnist: capsnet for images 1 × 28 × 28 of 10 classes" in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["all", "8,215,568", "203,202,560"] in lines

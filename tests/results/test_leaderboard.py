@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import legibility
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 from helpers.training_runs import write_runs
 
 from benchmarks.shipped import shipped
@@ -177,8 +177,7 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
 ):
     words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
     words += ["--no-worst", "--step", "15", "--format", "png", "--output", str(tmp_path)]
-    done = run(*words)
-    assert done.exit_code == 0, done.output
+    fine(run(*words))
     (path,) = tmp_path.glob("*.json")
     about = json.loads(path.read_text())
     cards = {name: checkpoint.read_card(checkpoint.find(name)) for name in words[2:5:2]}

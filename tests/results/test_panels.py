@@ -6,7 +6,7 @@ from unittest import TestCase
 
 import numpy as np
 import pytest
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 from helpers.figure_checks import shipped
 from matplotlib.figure import Figure
 
@@ -68,8 +68,7 @@ def test_the_list_of_panels_says_what_each_draws():
 
 def test_a_panel_is_redrawn_beside_the_whole_figure_and_captioned_alone(tmp_path):
     words = ["--panel", "accuracy", "--width", "single", "--format", "png", "--output", tmp_path]
-    done = run("redraw", ROUTING, *words)
-    assert done.exit_code == 0, done.stderr
+    fine(run("redraw", ROUTING, *words))
     assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
     latex = run("redraw", ROUTING, "--latex", *words).stdout
     assert "accuracy. Controls" in latex and "arents" not in latex and "Bars: 95" in latex

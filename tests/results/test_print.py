@@ -9,7 +9,7 @@ from unittest import TestCase
 import numpy as np
 import pytest
 from helpers import legibility
-from helpers.command_line import run
+from helpers.command_line import fine, run
 from helpers.figure_checks import shipped
 from matplotlib.text import Text
 
@@ -39,8 +39,7 @@ def computed(tmp_path_factory):
             words += [*pictures, "--save-figure", folder / "steps.png"]
         else:
             words += ["--output", folder, "--format", "png"]
-        done = run(*words)
-        assert done.exit_code == 0, done.output
+        fine(run(*words))
         return [results.read_result(path)[0] for path in sorted(folder.glob("*.json"))]
 
     return of

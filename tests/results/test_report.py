@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers.browser import NEEDED, browser
-from helpers.command_line import refused, run
+from helpers.command_line import fine, refused, run
 
 from capsviz.results import report as reports
 from capsviz.results.report import choose
@@ -116,8 +116,7 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path):
     out = tmp_path / "r.html"
     words = ["digits", "mnist-resnet", "--n", 2, "--dataset", "digits"]
     words += ["--only", "reconstruct,sweep"]
-    done = invoke(*words, "--output", out)
-    assert done.exit_code == 0, done.output
+    fine(invoke(*words, "--output", out))
     page = out.read_text(encoding="utf-8")
     assert "<h1>digits beside mnist-resnet</h1>" in page and "difference to digits, paired" in page
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)

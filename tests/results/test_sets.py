@@ -26,8 +26,7 @@ def run(*args):
 @pytest.fixture(scope="module")
 def figure_set(tmp_path_factory):
     folder = tmp_path_factory.mktemp("set")
-    result = run("--only", "rotate", "--n", 20, "--output", folder)
-    assert result.exit_code == 0, result.stderr
+    result = command_line.fine(run("--only", "rotate", "--n", 20, "--output", folder))
     return folder, result
 
 
@@ -128,8 +127,7 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 3
     monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", wilson_each)
-    again = run(*words)
-    assert again.exit_code == 0, again.stderr
+    again = command_line.fine(run(*words))
     assert "reconstruct: kept, 2 drawn before" in again.stderr
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 4

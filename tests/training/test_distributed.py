@@ -34,9 +34,7 @@ TRAIN = [
 
 def alone(*words):
     """The same in one process, this one."""
-    run = command_line.run(*words)
-    assert run.exit_code == 0, run.output
-    return run
+    return command_line.fine(command_line.run(*words))
 
 
 def train_on_host(folder, *words):

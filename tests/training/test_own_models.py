@@ -64,12 +64,10 @@ def tiny(request, plugin, tmp_path, monkeypatch):
 
 def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
     words = ["--dataset", "digits", "--model", "tiny", "--epochs", "1", "--output"]
-    run = command_line.run("train", *words, tmp_path / "run")
-    assert run.exit_code == 0, run.output
+    command_line.fine(command_line.run("train", *words, tmp_path / "run"))
     model = capsviz.load(tmp_path / "run")
     assert model.card["model"]["name"] == "tiny" and model.config["width"] == 3
-    again = command_line.run("evaluate", "--checkpoint", tmp_path / "run")
-    assert again.exit_code == 0, again.output
+    command_line.fine(command_line.run("evaluate", "--checkpoint", tmp_path / "run"))
     assert "tiny" in command_line.run("describe", "--checkpoint", tmp_path / "run").output
 
 
