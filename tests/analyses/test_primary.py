@@ -191,7 +191,7 @@ def run(tmp_path, monkeypatch):
     return lambda *args: command_line.run("primary", *args)
 
 
-def test_train_then_draw_then_evaluate(run, tmp_path):
+def test_train_then_draw_then_evaluate(blank, run, tmp_path):
     trained = command_line.fine(run("train", *DIGITS, "--limit", 360, "--epochs", 1))
     assert "trained with uniform couplings" in trained.stdout
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())

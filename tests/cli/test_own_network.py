@@ -142,7 +142,7 @@ def test_predict_takes_somebodys_own_network(run):
     assert about["result"]["network"] == "networks-build"
 
 
-def test_what_is_noted_of_a_network_is_a_warning_in_the_record_and_not_taken_for_uniform(run):
+def test_what_is_noted_of_a_network_is_a_warning_in_the_record_not_uniform(blank, run):
     done = run(*f"routing {OWN}:over_children --format png".split())
     assert done.exit_code == 0, done.output
     said = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"

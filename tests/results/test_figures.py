@@ -91,7 +91,7 @@ def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, f
     command_line.refused(said, "x.json' cannot be drawn")
 
 
-def test_pictures_of_earlier_numbers_do_not_stay_beside_new_ones(result, tmp_path):
+def test_pictures_of_earlier_numbers_do_not_stay_beside_new_ones(blank, result, tmp_path):
     results.save(tmp_path / "x", "rotate", result, formats=["pdf", "png"])
     (tmp_path / "x-y.pdf").touch()
     results.save(tmp_path / "x", "rotate", result, formats=["png"])

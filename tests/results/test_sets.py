@@ -154,7 +154,7 @@ def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
     assert (tmp_path / "rotate-digits-2-0.json").read_text() == "mine"
 
 
-def test_a_set_without_what_latex_includes_says_so(tmp_path):
+def test_a_set_without_what_latex_includes_says_so(blank, tmp_path):
     words = ("--only", "rotate", "--n", 5, "--format", "svg", "--format", "svg")
     result = run(*words, "--output", tmp_path)
     assert result.exit_code == 0 and not (tmp_path / "figures.tex").exists()
