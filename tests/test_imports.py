@@ -34,14 +34,7 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # An analysis sees any capsule network through its trace, never our own layers.
-UNKNOWN_TO_ANALYSES = (
-    "routing",
-    "links",
-    "children",
-    "capsule_layer",
-    "decoders",
-    "models",
-)
+UNKNOWN_TO_ANALYSES = ("routing", "links", "children", "capsule_layer", "decoders", "models")
 
 # Rooms that ask `tracing.abilities` what a network offers, and probe none themselves.
 ASK_ABILITIES = ("analyses", "cli", "commands", "explorer", "inputs", "results")

@@ -94,8 +94,7 @@ class Inside(zoo.Unsqueezed):
 def test_an_error_inside_the_network_is_told_with_its_line_and_no_advice():
     error = "TypeError: .*missing 1 required positional argument: 'target'"
     said = refused(
-        rf"refuses images \(7, 1, 12, 10\): {error}.*\(test_wrap_mistakes.py:\d+\)",
-        Inside().eval(),
+        rf"refuses images \(7, 1, 12, 10\): {error}.*\(test_wrap_mistakes.py:\d+\)", Inside().eval()
     )
     assert "give call" not in said and "images alone" not in said
 
@@ -246,11 +245,7 @@ class Labelled(zoo.Unsqueezed):
         (TwoScores, {}, r"2 outputs could be the scores.*\['length'\].*\['probability'\]"),
         (TwoImages, {}, r"2 outputs could be the reconstruction: output\[1\], output\[2\]"),
         (zoo.Unsqueezed, {"grid": (2, 4, 4)}, "does not fit 24 children"),
-        (
-            zoo.Unsqueezed,
-            {"normalise": (0.5,)},
-            r"must be \(mean, .* above 0\), .*\(0.5,\)",
-        ),
+        (zoo.Unsqueezed, {"normalise": (0.5,)}, r"must be \(mean, .* above 0\), .*\(0.5,\)"),
         (zoo.Unsqueezed, {"normalise": (0.1, 0)}, "standard deviation above 0"),
         (zoo.Unsqueezed, {"poses": "fingers"}, "no module 'fingers', expected one of"),
         (zoo.Unsqueezed, {"scores": "margin"}, "unknown scores 'margin'"),

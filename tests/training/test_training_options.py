@@ -5,14 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.bright_thirds import (
-    EVERYTHING,
-    RECIPE,
-    fit_until,
-    same,
-    two_thirds,
-    weights,
-)
+from helpers.bright_thirds import EVERYTHING, RECIPE, fit_until, same, two_thirds, weights
 from helpers.crop_windows import windows
 from helpers.fixtures import build_tiny
 
