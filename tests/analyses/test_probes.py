@@ -217,10 +217,8 @@ def test_the_nearest_image_is_another_one_of_the_class():
     assert fields["path_distance"].value[0, 0] == pytest.approx(np.mean(far), abs=1e-6)
     known = measure.along(Mirror(), images, (images, read), seed=0)
     assert known["path_distance"].value[0, 0] == pytest.approx(0, abs=1e-3)
-    assert fields["couples"] == len(pairs) and fields["path_predicted"].value[:, 0].tolist() == [
-        1,
-        1,
-    ]
+    assert fields["couples"] == len(pairs)
+    assert fields["path_predicted"].value[:, 0].tolist() == [1, 1]
 
 
 def test_a_label_of_the_control_task_belongs_to_an_image_however_it_is_shifted():

@@ -168,7 +168,6 @@ def test_options_are_read_from_the_signature(bright):
     one, many = analysis.of("bright")
     assert one.given == ("image", "picture") and many.given == ("networks", "images")
     by, start, dark, names = many.options
-    assert (
-        by.choices == ("mean", "median") and start.range == (0, 1) and start.flag.name == "--from"
-    )
+    assert by.choices == ("mean", "median") and start.range == (0, 1)
+    assert start.flag.name == "--from"
     assert dark.kind is bool and names.several and names.kind is str

@@ -121,9 +121,8 @@ def test_the_command_says_what_is_in_a_folder_and_draws_it(folder, tmp_path):
     assert np.ptp(np.asarray(Image.open(tmp_path / "sheet.png"))) == 255
     assert run(folder, "--save-figure", tmp_path / "sheet.png").exit_code == 2
     about = json.loads(run(folder, "--json", "--image-size", 20).output)
-    assert (
-        about["images"]["test"] == {"cat": 10, "dog": 10} and about["options"]["image_size"] == 20
-    )
+    assert about["images"]["test"] == {"cat": 10, "dog": 10}
+    assert about["options"]["image_size"] == 20
 
 
 def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):

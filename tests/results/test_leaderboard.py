@@ -128,9 +128,8 @@ def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
     own = transplant(tmp_path, 0.7, ["aaaa"])
     transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
     (row,) = leaderboard.table([tmp_path])
-    assert (
-        row.cells["donor's class"].estimate.value == 0.7 and row.cells["donor's class"].file == own
-    )
+    assert row.cells["donor's class"].estimate.value == 0.7
+    assert row.cells["donor's class"].file == own
 
 
 def test_what_follows_from_the_definition_of_a_routing_is_marked(tmp_path):
