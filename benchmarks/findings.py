@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from benchmarks import ROOT, dots
+from benchmarks import ROOT, dots, read
 from benchmarks.dots import Number
 from benchmarks.refuter import Search, everywhere, search
 from benchmarks.shipped import (
@@ -824,15 +824,18 @@ def affine() -> Finding:
         }
         for where in (inside, outside)
     )
-    pooled, capsules, resnet = map(_affine, ("mnist-pooling-plain", CAPSULES, RESNET))
+    pooled, capsules, resnet, entropic = map(
+        _affine, ("mnist-pooling-plain", CAPSULES, RESNET, CROSS_ENTROPY)
+    )
     longer = [
         gain(_paired(where.runs, place[POOLED].runs, AFFINE_MARGIN))
         for where, place in zip(_affine("mnist-attention"), (inside, outside), strict=True)
     ]
-    (better, worse), ahead, behind = (
+    (better, worse), ahead, behind, same_loss, behind_too = (
         [_paired(a.runs, b.runs, AFFINE_MARGIN) for a, b in zip(*both, strict=True)]
-        for both in ((capsules, pooled), (resnet, pooled), (capsules, resnet))
-    )
+        for both in ((capsules, pooled), (resnet, pooled), (capsules, resnet), (entropic, pooled),
+                     (entropic, resnet))
+    )  # fmt: skip
     decoded = _paired(_affine(WITH_DECODER)[0].runs, resnet[0].runs, AFFINE_MARGIN)
     equal = "equal parameters, 10,000 images"
     rows = [
@@ -862,7 +865,9 @@ def affine() -> Finding:
         and all(one.difference.high < 0 for one in (*losses.values(), worse))
         and better.difference.low > 0
         and behind[0].difference.low <= 0 <= behind[0].difference.high
-        and behind[1].difference.high < 0,
+        and behind[1].difference.high < 0
+        and same_loss[0].difference.low > 0
+        and max(one.difference.high for one in (same_loss[1], *behind_too)) < 0,
         "accuracy on affine digits, %",
         (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
@@ -871,12 +876,21 @@ def affine() -> Finding:
         f"All {len(gains)} routings less pooling: {_range(gains)} points inside, "
         f"{_range(losses)} outside. Self-attention after 30 epochs, less pooling after 10: "
         f"{longer[0]} inside, {longer[1]} outside. With equal parameters, dynamic less ResNet: "
-        f"{gain(behind[0])} inside, {gain(behind[1])} outside. "
+        f"{gain(behind[0])} inside, {gain(behind[1])} outside; with cross-entropy, less ResNet: "
+        f"{gain(behind_too[0])} inside, {gain(behind_too[1])} outside, less pooling: "
+        f"{gain(same_loss[0])} inside, {gain(same_loss[1])} outside. "
         f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
         f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
         "Nothing is corrected for the number of comparisons.",
         _against_affine(
-            gains, losses, {"dynamic": behind[0], "dynamic with decoder": decoded}, behind[1]
+            gains,
+            losses,
+            {
+                "dynamic": behind[0],
+                "dynamic with decoder": decoded,
+                "dynamic with cross-entropy": behind_too[0],
+            },
+            {"dynamic": behind[1], "dynamic with cross-entropy": behind_too[1]},
         ),
         drawn=[
             ["slim stem, pooling", percent(inside[POOLED]), "", percent(outside[POOLED])],
@@ -888,7 +902,10 @@ def affine() -> Finding:
 
 
 def _against_affine(
-    gains: dict[str, Paired], losses: dict[str, Paired], inside: dict[str, Paired], outside: Paired
+    gains: dict[str, Paired],
+    losses: dict[str, Paired],
+    inside: dict[str, Paired],
+    outside: dict[str, Paired],
 ) -> list[Search]:
     return [
         search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
@@ -898,8 +915,7 @@ def _against_affine(
         search("less accurate than the small ResNet inside, ten pairs",
                "ahead of capsules with a decoder", inside, lambda one: one.difference.high < 0),
         search("more accurate than the small ResNet outside, ten pairs",
-               "ahead of a ResNet outside", {"dynamic": outside},
-               lambda one: one.difference.low > 0),
+               "ahead of a ResNet outside", outside, lambda one: one.difference.low > 0),
     ]  # fmt: skip
 
 
@@ -920,14 +936,19 @@ BROKEN = {  # kinds of a result, and as the page has them
 
 
 CAPSULES, WITH_DECODER = "mnist-capsules-plain", "mnist-capsules-decoder"
+CROSS_ENTROPY = "mnist-capsules-cross-entropy"  # of capsules with the loss of the others
 RESNET = "mnist-resnet-small-fp32"
 WITHOUT_CAPSULES = {  # and its capsule network of equal parameters, both trained on 10,000 images
     "pooling": ("mnist-pooling-plain", CAPSULES),
     "wider pooling (capsules with a decoder)": ("mnist-pooling-decoder", WITH_DECODER),
     "a ResNet": (RESNET, CAPSULES),
+    "pooling (both with cross-entropy)": ("mnist-pooling-plain", CROSS_ENTROPY),
+    "a ResNet (both with cross-entropy)": (RESNET, CROSS_ENTROPY),
 }
 SERIES = "mnist-slim-max-min-decoder-fp32"  # of three runs, attacked past a detector
 NEAREST = "pixels: nearest image"
+LENGTH, SHARE = "length", "share"  # scores of capsules
+ENTROPIC = [name for name, both in WITHOUT_CAPSULES.items() if CROSS_ENTROPY in both]
 
 
 def broken() -> Finding:
@@ -938,33 +959,53 @@ def broken() -> Finding:
         name: over_runs(name, "parts").result.auroc
         for name in dict.fromkeys(name for both in WITHOUT_CAPSULES.values() for name in both)
     }
-    rows, single = [], one.result.auroc.difference[resnet] * -1
-    leads: dict[str, dict[str, Estimate]] = {}  # of capsules, by change
+    shares = np.array([[each["auroc"][kind] for kind in BROKEN]
+                       for each in read("broken")[CROSS_ENTROPY]["runs"]])  # fmt: skip
+    leads: dict[tuple[str, str], list[Estimate]] = {}  # of capsules, by change
+    for other, (without, capsules) in WITHOUT_CAPSULES.items():
+        for score in (LENGTH, SHARE)[: 1 + (capsules == CROSS_ENTROPY)]:
+            own = shares if score == SHARE else runs[capsules].runs[:, 0]
+            leads[other, score] = list(map(lead, own.T, runs[without].runs[:, 0].T))
+    single = list(one.result.auroc.difference[resnet] * -1)
+    shown = {
+        "less pooling": leads["pooling", LENGTH],
+        "less a ResNet": leads["a ResNet", LENGTH],
+        "cross-entropy: less a ResNet, share": leads[ENTROPIC[1], SHARE],
+        "cross-entropy: less a ResNet, length": leads[ENTROPIC[1], LENGTH],
+        "`mnist` less `mnist-resnet`, one run": single,
+    }
+    rows = []
     for k, label in enumerate(BROKEN.values()):
-        leads[label] = {
-            other: lead(runs[capsules].runs[:, 0, k], runs[without].runs[:, 0, k])
-            for other, (without, capsules) in WITHOUT_CAPSULES.items()
-        }
         own, nearest = runs[CAPSULES][0, k], runs[CAPSULES][-1, k]
-        numbers = [own, *leads[label].values(), single[k], nearest]
-        forms = [".3f", *["+.3f"] * (len(numbers) - 2), ".3f"]
+        numbers = [own, *(some[k] for some in shown.values()), nearest]
+        forms = [".3f", *["+.3f"] * len(shown), ".3f"]
         rows.append([label, *map(plain, numbers, forms), "10"])
-    exchanged = [*leads[EXCHANGED].values(), *leads[ANOTHER].values()]
+    against_pooling = (
+        f"{label} {plain(one, '+.3f')}"
+        for label, one in zip(BROKEN.values(), leads[ENTROPIC[0], SHARE][:3], strict=False)
+    )
+    margin = [some for (_, _), some in leads.items()][:3]
+    alike = [some for (_, score), some in leads.items() if score == SHARE]
+    by_length = [leads[other, LENGTH] for other in ENTROPIC]
     return Finding(
-        all(one.low > 0 for one in exchanged)
-        and all(one.high < 0 for one in leads[SHIFTED].values())
-        and all(one.low > 0 for one in leads[WHOLE].values()),
+        all(one.low > 0 for some in (*margin, *alike) for one in (*some[:2], some[-1]))
+        and all(some[2].high < 0 for some in (*margin, *by_length))
+        and alike[1][2].low > 0
+        and all(some[1].high < 0 for some in by_length),
         "AUROC of capsules less that of networks without",
         (2, 3, 4, 5),
-        ["change", "AUROC, capsules", *(f"less {other}" for other in WITHOUT_CAPSULES),
-         "`mnist` less `mnist-resnet`, one run", "control: AUROC, nearest intact image", "runs"],
+        ["change", "AUROC, capsules", *shown, "control: AUROC, nearest intact image", "runs"],
         rows,
         [one.path, *(over_runs(name, "parts").path for name in runs)],
         "But for `mnist` and `mnist-resnet`, networks that are compared have equal parameters and "
-        "ten runs of equal seeds on 10,000 images. Capsules were trained with the margin loss, "
-        "others with cross-entropy; the ResNet in float32, others in bfloat16.",
-        _against_broken(leads, dict(zip(BROKEN.values(), single, strict=True))),
-    )  # fmt: skip
+        "ten runs of equal seeds on 10,000 images. Capsules were trained with the margin loss if "
+        "the column does not say cross-entropy, the loss of the others; pooling and capsules with "
+        "the margin loss in bfloat16, the rest in float32. Length: that of the longest class "
+        "capsule. Share: its part of the sum of all lengths, which cross-entropy trains; scores "
+        "of networks without capsules are such shares. By share, capsules less pooling, both with "
+        f"cross-entropy: {', '.join(against_pooling)}.",
+        _against_broken(leads, single),
+    )
 
 
 def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
@@ -972,29 +1013,41 @@ def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
     return equivalence.paired(one, other, MARGIN).difference
 
 
-def _against_broken(leads, single: dict[str, Estimate]) -> list[Search]:
+def _against_broken(leads, single: list[Estimate]) -> list[Search]:
     """Search networks without capsules, and compare the nearest intact image with all others."""
+    kinds = list(BROKEN.values())
+    each = {
+        (other, score, label): (one, lead(one.runs, some[-1].runs))
+        for (other, score), some in leads.items()
+        for label, one in zip(kinds, some, strict=True)
+    }
     exchanged = {
-        f"{label}, {other}": (one, lead(one.runs, leads[WHOLE][other].runs))
-        for label in (EXCHANGED, ANOTHER)
-        for other, one in leads[label].items()
+        f"{label}, {other}, by {score}": both
+        for (other, score, label), both in each.items()
+        if label in (EXCHANGED, ANOTHER)
+    }
+    shifted = {
+        f"{other}, by {score}": both[0]
+        for (other, score, label), both in each.items()
+        if label == SHIFTED
     }
     areas = {
         f"{name}, {BROKEN[kind]}": one.auroc[[0, one.scores.index(NEAREST)], k]
         for name, one in everywhere("parts-*", "Result")
         for k, kind in enumerate(one.kinds)
     }
+    alone = dict(zip(kinds, single, strict=True))
     return [
-        search("capsules are behind for exchanged parts", "behind for exchanged", exchanged,
+        search("capsules are behind for exchanged parts", "behind for the other half", exchanged,
                lambda both: both[0].high < 0),
         search("the lead is smaller than for a digit shifted as a whole",
                "over the ResNet is larger", exchanged, lambda both: both[1].high < 0),
-        search("capsules are ahead for the shifted lower half", "ahead for the shifted",
-               leads[SHIFTED], lambda one: one.low > 0),
+        search("capsules are ahead for the shifted lower half", "ahead for the shifted half",
+               shifted, lambda one: one.low > 0),
         search("`mnist` is ahead of `mnist-resnet` for the shifted lower half",
-               "ahead of its ResNet for", {SHIFTED: single[SHIFTED]}, lambda one: one.low > 0),
+               "ahead of its ResNet for", {SHIFTED: alone[SHIFTED]}, lambda one: one.low > 0),
         search("`mnist` is not ahead of `mnist-resnet` for exchanged parts", "not for quarters",
-               {label: single[label] for label in (EXCHANGED, ANOTHER)}, lambda one: one.low <= 0),
+               {label: alone[label] for label in (EXCHANGED, ANOTHER)}, lambda one: one.low <= 0),
         search("the nearest intact image is ahead of capsule length",
                "the nearest other intact image does better", areas,
                lambda both: both[1].low > both[0].high),

@@ -1,0 +1,58 @@
+"""Score broken digits by shares: the largest score over the sum of all, of several training runs.
+
+    python -m benchmarks.broken NAME RUN...
+
+`parts` scores a capsule network by the length of its longest class capsule. Cross-entropy trains
+the share of the true class's capsule in all lengths, as it trains a probability in networks without
+capsules. The AUROC of shares goes into results/broken.json, by NAME.
+"""
+
+import sys
+
+from torch import nn
+
+from benchmarks import read, write
+from benchmarks.clock import about
+from capsviz import checkpoint, data
+from capsviz.analyses import parts
+from capsviz.analyses.parts import measure
+from capsviz.nn.models import Output
+from capsviz.transforms.augment import to_float
+
+RESULT = "broken"
+N = 1000  # images, the same that `parts` takes
+
+
+class Shares(nn.Module):
+    """A network whose scores are shares of the scores of another one."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.card, self.config = model, model.card, model.config
+
+    def forward(self, images):
+        """Images (B, C, H, W) -> shares (B, J), which sum to 1."""
+        lengths = self.model(images).lengths
+        return Output(lengths / lengths.sum(1, keepdim=True))
+
+
+def main() -> None:
+    """Measure the AUROC of every kind of broken images, run by run."""
+    name, *folders = sys.argv[1:]
+    test, runs = data.load("mnist", "test").sample(N), []
+    images = to_float(test.images)
+    forms = measure.broken(images, test.labels, seed=0)
+    for folder in folders:
+        model = checkpoint.load(folder)
+        _, areas, _ = measure.compare({name: Shares(model)}, images, forms, parts.OF, seed=0)
+        runs.append({
+            "seed": model.card["recipe"]["seed"],
+            "weights_sha256": model.card["weights"]["sha256"],
+            "auroc": dict(zip(forms, areas.value[0].tolist(), strict=True)),
+        })  # fmt: skip
+        print(runs[-1], flush=True)
+    write(RESULT, read(RESULT) | {name: {"runs": runs, "n": N, "about": about()}})
+
+
+if __name__ == "__main__":
+    main()
