@@ -307,7 +307,7 @@ def steps(model, grid) -> list[tuple[int, int]]:
         first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]  # away from the border, if there is room
         second = [place + (k == axis) for k, place in enumerate(first)]
         near, far = (model.receptive_field(*position)[axis] for position in (first, second))
-        px = far.start - near.start or far.stop - near.stop  # both may begin before the border
+        px = max(far.start - near.start, far.stop - near.stop)  # the border cuts either short
         if px > 0:
             apart.append((axis, px))
     return apart

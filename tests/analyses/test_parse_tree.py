@@ -286,6 +286,15 @@ def test_steps_go_by_the_ends_of_fields_that_begin_before_the_border(images, lab
     assert any("see the same part of the image" in note for note in result.notes)
 
 
+def test_a_step_is_whole_where_the_border_cuts_one_of_two_fields():
+    class Padded(Foreign):
+        def receptive_field(self, row, column):
+            return tuple(slice(max(0, 3 * k - 5), 3 * k + 3) for k in (row, column))
+
+    model = Padded((1, 21, 19), 3, grid=(2, 3, 3)).eval()
+    assert measure.steps(model, model.grid) == [(0, 3), (1, 3)]  # from 0, -2 without it, to 1
+
+
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
     model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
