@@ -163,7 +163,8 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     """Return fields of a result about perturbed and selected units, on images (N, C, H, W).
 
     Of the estimates the control is first, then the units: mass on the stroke, in one half of that,
-    and overlap of perturbed units. None: the network lacks what is needed.
+    and overlap of perturbed units. None: the network lacks what is needed. An image whose
+    prediction no other one shares is left out, because its units have no range.
 
     After Tawalbeh & Oramas 2023 (arXiv:2305.05349), applied to the halves of digits. The measure is
     relevance mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a map's mass
@@ -175,11 +176,15 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     images, strokes = images[some], strokes[some]
     if not abilities(model).has_capsules or len(images) < 2:
         return found
-    counts, halves = draw_resamples(len(images), seed=seed), upper_and_lower(strokes)
+    halves = upper_and_lower(strokes)
 
-    def compared(pairs) -> Estimate:
-        pairs = [torch.stack(pair).numpy() for pair in zip(*pairs, strict=True)]
-        return stack([compare_means(pair, counts, shares=False) for pair in pairs], axis=1)
+    def compared(pairs) -> Estimate | None:
+        values = torch.stack([torch.stack(pair) for pair in zip(*pairs, strict=True)])
+        values = values[..., ~values.isnan().any(0).any(0)]  # (measures, 2, N)
+        if values.shape[2] < 2:
+            return None
+        counts = draw_resamples(values.shape[2], seed=seed)
+        return stack([compare_means(one, counts, shares=False) for one in values.numpy()], axis=1)
 
     if abilities(model).decodes:
         traced = trace(model, images, keep=("poses", "lengths"))
@@ -239,16 +244,18 @@ def upper_and_lower(strokes: Tensor) -> Tensor:
 
 
 def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means (N,) over the maps (N, U, H, W): mass on the stroke, in one half, overlap of two."""
+    """Means (N,) over the maps (N, U, H, W): mass on the stroke, in one half, overlap of two.
+
+    The half is the one with more of it. A map without any mass does not count; NaN where none does.
+    """
     flat = maps.flatten(2)
     tiny = torch.finfo(flat.dtype).tiny
     on = torch.einsum("nup,np->nu", flat, strokes.flatten(1).to(flat))
     half = torch.einsum("nup,nhp->nuh", flat, halves.flatten(2).to(flat)).amax(2)
     unit = flat / flat.norm(dim=2, keepdim=True).clamp_min(tiny)
-    U = flat.shape[1]
-    overlap = (unit.sum(1).square().sum(1) - unit.square().sum((1, 2))) / max(1, U * (U - 1))
-    whole = on / flat.sum(2).clamp_min(tiny)
-    return whole.mean(1), (half / on.clamp_min(tiny)).mean(1), overlap
+    U = (flat > 0).any(2).sum(1)
+    overlap = (unit.sum(1).square().sum(1) - unit.square().sum((1, 2))) / (U * (U - 1)).clamp_min(1)
+    return (on / flat.sum(2)).nanmean(1), (half / on).nanmean(1), overlap
 
 
 def forward_selection(activations: Tensor, count: int) -> tuple[list[int], float]:

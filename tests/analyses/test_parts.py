@@ -161,6 +161,27 @@ def test_units_that_draw_one_half_each_are_tied_and_random_directions_are_not(ge
     assert found["selected"] is None and "explained" not in found
 
 
+def test_units_without_any_range_do_not_count(generator):
+    """Of an image whose prediction no other one shares, and a unit that is the same in all."""
+    images = torch.rand(30, 1, 12, 10, generator=generator) * 0.6 + 0.3
+    model, look = OneHalfEach().eval(), OneHalfEach().look
+
+    def alone(some, *, keep, iterations=None):
+        traced = look(some, keep=keep)
+        first = (some.flatten(1) == images[0].flatten()).all(1)
+        traced["poses"][:, first] = traced["poses"][:, first].flip(2)  # of the other class
+        return traced | {"lengths": traced["poses"][-1].norm(dim=2)}
+
+    model.look = alone
+    found = measure.relevance(model, images, seed=0)["perturbed"]
+    np.testing.assert_allclose(found[1].value, [1, 1, 0], atol=1e-6)
+    assert found.n == 29
+    strokes = torch.ones(1, 2, 2, dtype=torch.bool)
+    maps = torch.tensor([[[1.0, 1], [0, 0]], [[0, 0], [0, 0]], [[1, 1], [0, 0]]])[None]
+    values = measure._measured(maps, strokes, measure.upper_and_lower(strokes))
+    assert torch.cat(values).tolist() == pytest.approx([1, 1, 1])
+
+
 def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(generator):
     model = OneHalfEach()
     own = torch.rand(6, 2, generator=generator)
