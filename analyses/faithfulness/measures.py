@@ -20,6 +20,7 @@ from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.detection import auroc
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.words import TIE
 from capsviz.tracing import abilities, evidence, from_children, scores, trace
 from capsviz.transforms.augment import to_float
 
@@ -77,9 +78,12 @@ def of_pixels(model, images: Tensor, orders: Tensor, classes: Tensor, shares, ge
 
 
 def outcome(activations: Tensor, classes: Tensor) -> Tensor:
-    """Return the score of the first of K classes, and whether it is among the K largest: (N, 2)."""
+    """Return the score of the first of K classes, and whether it is among the K largest: (N, 2).
+
+    It is not if more than K are as large, as where nothing is left of an image.
+    """
     own = activations[:, classes[0]]
-    right = (activations > own[:, None]).sum(1) < len(classes)
+    right = (activations >= (own - TIE * own.abs())[:, None]).sum(1) <= len(classes)
     return torch.stack([own, right.to(own)], 1)
 
 

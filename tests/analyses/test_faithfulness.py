@@ -130,6 +130,12 @@ def test_no_order_of_units_is_better_than_that_of_their_effects_where_these_add_
     np.testing.assert_allclose(found, torch.stack(expected).mean(1), atol=1e-5)
 
 
+def test_a_class_that_is_ahead_of_none_is_not_right():
+    activations = torch.tensor([[0.2, 0.2, 0.2], [0.2, 0.3, 0.1], [0.4, 0.3, 0.1], [0.2, 0.2, 0.1]])
+    one, two = (measures.outcome(activations, torch.tensor(k))[:, 1] for k in ([0], [0, 1]))
+    assert one.tolist() == [0, 0, 1, 0] and two.tolist() == [0, 1, 1, 1]
+
+
 @pytest.mark.parametrize("kind", ["positions", "capsules"])
 def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
     result, part = units(model, 8, over=kind, scene="cluttered"), noise(8)
