@@ -31,7 +31,8 @@ class Result(NamedTuple):
     watched: int  # class whose activation is watched: the true one, else the predicted one
     activations: np.ndarray  # (J,) with all children
     change: dict[str, np.ndarray]  # by kind (G,), of the watched activation
-    control: dict[str, np.ndarray]  # by kind (2,): 5 to 95 % of random removals of equal norm
+    control: dict[str, np.ndarray]  # by kind (2,): 5 to 95 % of removals of random children, each
+    # time of the norm of a group drawn at random
     grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
     how: str  # what the children that are left do
     extent_px: list[float] | None  # left, right, bottom, top of the positions on the image
@@ -46,7 +47,7 @@ class OneImage(Analysis):
     examples = "capsviz importance --digit 4  # 10 s"
 
     def measure(self, network, image, label=None, *, classes, seed: Seed = 0):
-        """Leave out each group of capsules, and random ones of equal norm."""
+        """Leave out each group of capsules, and random ones of the norm of a random group."""
         from capsviz.analyses.importance.measure import of_one_image
 
         fields = of_one_image(network, image.cpu(), label, seed)
@@ -60,7 +61,7 @@ class OneImage(Analysis):
             most = f"{part_name(kind, worst, result.grid)} most ({change[worst]:+.3f})"
             lines.append(
                 f"{beyond} of {len(change)} {LABELS[kind]} matter more than 95 % of random "
-                f"removals of equal norm, {most}."
+                f"removals (each of the norm of a random group); {most}."
             )
         return "\n".join(lines)
 
@@ -72,7 +73,8 @@ class Statistics(NamedTuple):
     base: Estimate  # (2,) true activation and accuracy with all children
     activation_change: dict[str, Estimate]  # (G,) without each group
     accuracy_change: dict[str, Estimate]  # (G,)
-    control_activation_change: dict[str, Estimate]  # () without random ones of equal norm
+    control_activation_change: dict[str, Estimate]  # () without random ones of the norm of a group
+    # drawn at random for each image
     control_accuracy_change: dict[str, Estimate]  # ()
     rank_agreement: dict[str, float]  # Spearman's, with the importance on other images
     orders: list[str]  # (3,) random, least important first, most important first

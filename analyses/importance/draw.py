@@ -13,7 +13,7 @@ from capsviz.results.panels import band, level, percent, show, upright
 from capsviz.statistics.estimate import Estimate
 
 KINDS = {"types": "type", "positions": "position", "children": "group", "dimensions": "dimension"}
-AT_RANDOM = "random removals of equal norm"
+AT_RANDOM = "random removals, each of the norm of a random group"
 CHANGE = "change of activation"
 STYLES = ((GREY, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
@@ -146,7 +146,8 @@ MANY = {
         kind: Panel(
             partial(_groups, kind), 1.5, 1 / 3, 1 / 2, shown=f"kinds:{kind}", marks="bars",
             caption=f"change of the true class's activation without each |{one}\n"
-            f"dashed lines and diamonds: {AT_RANDOM}",
+            f"dashed lines: {AT_RANDOM}\ndiamonds: random removals of the norm of the most "
+            "important group on {others}",
         )
         for kind, one in KINDS.items()
     },

@@ -148,6 +148,19 @@ def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
     assert float(control.difference.value) == pytest.approx(float(control.value - own.value))
 
 
+def test_random_removals_are_said_to_have_the_norms_of_random_groups(
+    images, labels, others, monkeypatch
+):
+    model, targets, kept = build_strong(), [], measure.kept_of_norm
+    monkeypatch.setattr(measure, "kept_of_norm", lambda n, t, o: targets.append(t) or kept(n, t, o))
+    one = one_image(model, images[:1], 0)
+    assert len({round(float(t), 6) for t in targets}) > 1, "not the norm of one group"
+    assert "of the norm of a random group" in importance.OneImage().verdict(one)
+    assert "each of the norm of a random group" in importance.OneImage().caption(one)
+    words = importance.OverImages().caption(measured(model, images, labels, others))
+    assert "of the norm of a random group" in words and "of the most important group" in words
+
+
 @pytest.mark.parametrize(
     ("least", "most", "said"),
     [((0.1, 0.2), (-0.2, -0.1), "predicts which can be removed and which are needed"),
