@@ -109,7 +109,7 @@ class Single(Analysis):
         return (
             f"Predicted as {result.classes[result.predicted]}. The SSE is {result.whole_sse:.2f} "
             f"from all {result.children:,} capsules, and at least {result.sse[:, -1].min():.2f} "
-            "from a single one."
+            f"from a single one of the {len(result.sse)} chosen."
         )
 
 

@@ -107,6 +107,14 @@ def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
     assert not np.array_equal(result.pictures[0, 0], result.pictures[0, 2])
 
 
+def test_the_smallest_error_is_said_to_be_of_the_capsules_that_are_chosen(result):
+    least, count = result.sse[:, -1].min(), len(result.types)
+    assert count < result.children
+    assert f"at least {least:.2f} from a single one of the {count} chosen" in (
+        primary.Single().verdict(result)
+    )
+
+
 def test_the_marked_field_is_all_that_the_capsule_sees(tiny, tiny_images, result):
     before = trace(tiny, tiny_images[:1], keep=("primary",)).primary[0]
     for k, (top, bottom, left, right) in enumerate(result.fields):
