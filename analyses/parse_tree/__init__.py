@@ -14,7 +14,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import mean, within, within_one
-from capsviz.statistics.words import UNTRAINED, sentence, word_for
+from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, word_for
 
 OTHERS = 500  # images that means are of, at most
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
@@ -182,6 +182,9 @@ class ParseTree(Analysis):
         counts = draw_resamples(len(images), seed=seed)
         generator = torch.Generator().manual_seed(seed)
         untrained, notes = measure.untrained(network, images, seeds, seed)
+        if absent := [str(c) for k, c in enumerate(classes) if k not in others.labels.unique()]:
+            notes = [*notes, f"none of the {others.name} is of {in_a_row(absent)}: the mean of all "
+                     "stands for the usual tree"]  # fmt: skip
         observed, usual, rows = [], [], []
         for one in (network, *untrained):
             here = measure.observe(one, images)

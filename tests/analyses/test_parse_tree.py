@@ -286,6 +286,15 @@ def test_steps_go_by_the_ends_of_fields_that_begin_before_the_border(images, lab
     assert any("see the same part of the image" in note for note in result.notes)
 
 
+def test_a_class_without_other_images_is_named(model, images, labels, others):
+    some = others.labels != 2
+    fewer = samples.Others(others.images[some], others.labels[some], "12 others")
+    notes = measured(model, images, labels, fewer, seeds=0).notes
+    assert any(f"none of the 12 others is of {CLASSES[2]}: the mean of all" in one for one in notes)
+    notes = measured(model, images, labels, others, seeds=0).notes
+    assert not any("the mean of all" in one for one in notes)
+
+
 def test_a_step_is_whole_where_the_border_cuts_one_of_two_fields():
     class Padded(Foreign):
         def receptive_field(self, row, column):
