@@ -21,7 +21,10 @@ NO_MAP = "There are no maps, because these capsules do not lie on a grid of seve
 
 
 class Result(NamedTuple):
-    """One image, R iterations; `uniform` is the same network with all couplings 1/J."""
+    """One image, R iterations; `uniform` is the same network with uniform couplings.
+
+    These are 1/J for most routings (`capsviz.tracing.interventions`).
+    """
 
     couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
