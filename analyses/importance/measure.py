@@ -341,8 +341,8 @@ def rounded(couplings: Tensor, levels: int) -> Tensor:
 def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> dict[str, Any]:
     """Return fields about dictionaries of couplings (N, I, J) and predicted classes (N,).
 
-    Intervals by the delta method; without upper end, NaN, where all images of a class differ, for
-    more of them may show more trees.
+    Intervals by the delta method; without upper end, NaN, where all images of a class differ, or it
+    has one image alone, for more of them may show more trees.
     """
     classes, rows = predicted.unique(), []
     sizes = [int((predicted == k).sum()) for k in classes]
@@ -350,7 +350,7 @@ def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> dict[str,
         each = [_of_class(rounded(couplings[predicted == k, :, k], count)) for k in classes]
         bits, variance, number, single = np.array(each).T
         half = Z * np.sqrt(variance.sum()) / len(classes)
-        differ = ((number == sizes) & (number > 1)).any()
+        differ = (number == sizes).any()
         high = np.nan if differ else bits.mean() + half
         rows.append((bits.mean(), max(bits.mean() - half, 0), high, number.mean(), single.mean()))
     value, low, highs, keys, child = np.array(rows).T

@@ -198,6 +198,9 @@ def test_an_entropy_at_its_bound_has_no_upper_end():
     bits = measure.dictionary(couplings, torch.arange(8) % 2, (3, 101))["entropy_bits"]
     assert float(bits.value[1]) == float(bits.low[1]) == 2
     assert np.isnan(bits.high).tolist() == [False, True]
+    one_alone = torch.tensor([0, 0, 0, 0, 0, 0, 0, 1])
+    same = measure.dictionary(torch.full((8, 3, 2), 0.5), one_alone, (3,))["entropy_bits"]
+    assert float(same.value[0]) == 0 and np.isnan(same.high[0]), "one image shows one tree"
 
 
 def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
