@@ -64,7 +64,8 @@ class OneImage(Analysis):
         with frozen(network):
             methods, left_out = maps.methods(network, like, seed)
             own = [method(like, targets.to(like.device)) for method in methods.values()]
-            drawn, errors = measures.judged(network, image, targets, own, shares, generator)
+            about = shares, generator, measures.OF_ONE
+            drawn, errors = measures.judged(network, image, targets, own, *about)
             groups = measures.stages(network, like).values()
             weights = [weight for stage in groups for weight in stage]
             with measures.randomised(weights, generator):

@@ -87,11 +87,13 @@ def outcome(activations: Tensor, classes: Tensor) -> Tensor:
     return torch.stack([own, right.to(own)], 1)
 
 
-def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator):
-    """Return curves (2, M, B, S) of the score and infidelity (M, B) of maps of B images."""
+def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator, count=PATCHES):
+    """Return curves (2, M, B, S) of the score and infidelity (M, B) of maps of B images.
+
+    Infidelity is that of `count` patches of each image.
+    """
     orders = torch.stack([one.order for one in found])
     drawn = of_pixels(model, images, orders, classes[:, None], shares, generator)[0]
-    count = PATCHES if len(images) > 1 else OF_ONE
     masks = torch.stack([patches(count, tuple(images.shape[2:]), generator) for _ in images])
     contributions = torch.stack([one.contributions for one in found])
     return drawn, infidelity(contributions, masks, maps.lost(model, images, classes, masks))

@@ -90,6 +90,19 @@ def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model,
     np.testing.assert_allclose(result.sanity.value[1], 1)
 
 
+@pytest.mark.usefixtures("two_draws")
+def test_each_of_many_images_has_as_many_patches(model, images, monkeypatch):
+    """Also the last one, if it is alone in its batch."""
+    counts, patches = [], measures.patches
+    monkeypatch.setattr(measures, "AT_A_TIME", 2)
+    monkeypatch.setattr(measures, "patches", lambda n, *a: counts.append(n) or patches(n, *a))
+    over(model, images[:3], LABELS[:3])
+    assert counts == [measures.PATCHES] * 3
+    counts.clear()
+    one(model, images[:1])
+    assert counts == [measures.OF_ONE]
+
+
 def test_a_faithful_map_is_named_and_one_that_is_not(generator):
     model, images = Exact(), torch.rand(30, 1, 4, 5, generator=generator)
     result = over(model, images, torch.zeros(30).long())
