@@ -66,10 +66,10 @@ class Curves(Analysis):
             sse = result.validation_sse[s][k]
             lines.append(
                 f"{name}: highest validation accuracy {validation} in epoch {best} of "
-                f"{result.epochs[s][-1]} (training {training}, margin loss "
+                f"{result.epochs[s][-1]} (validation margin loss "
                 f"{result.validation_margin_loss[s][k]:.4f}"
-                + ("" if sse is None else f", SSE {sse:.1f}")
-                + ")"
+                + ("" if sse is None else f", validation SSE {sse:.1f}")
+                + f"; training accuracy {training})"
             )
         return "\n".join(lines)
 

@@ -100,8 +100,9 @@ def test_the_command_writes_figure_and_numbers(blank, tmp_path):
     result = fine(run("curves", *runs, "--output", out, "--format", "png"))
     assert {p.name for p in out.iterdir()} == {"curves-a-b.json", "curves-a-b.png"}
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("a: highest validation accuracy 90.00 % in epoch 2 of 3 (training ")
-    assert "SSE" in lines[0] and "SSE" not in lines[1]
+    best = "a: highest validation accuracy 90.00 % in epoch 2 of 3 (validation margin loss "
+    assert lines[0].startswith(best) and "; training accuracy " in lines[0]
+    assert "validation SSE" in lines[0] and "SSE" not in lines[1]
     found, _ = results.read_result(out / "curves-a-b.json")
     assert found == joined(files.read(runs))
 
