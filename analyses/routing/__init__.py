@@ -308,8 +308,8 @@ def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
     near, total = effective >= NEAR_UNIFORM * parents, float(couplings.sum(-1).mean())
     if near and abs(total - 1) > SUM:
         return (
-            f"Couplings of a capsule sum to {total:.3g} over parents on average, not to 1: all "
-            f"parents get about the same, but not the 1/{parents} of uniform couplings."
+            f"Couplings of a capsule sum to {total:.3g} over parents on average, not to 1, and all "
+            "parents get about the same."
         )
     if not sd:
         return "All couplings are uniform: no capsule favours any class."

@@ -294,6 +294,13 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     assert abs(uniform - fields["true_activation"].value[0]) > 1e-4
 
 
+def test_uniform_couplings_of_leaky_routing_are_not_said_to_be_others():
+    """Those of its first iteration, and of its control, are uniform, and sum to less than 1."""
+    texts = [routing.spread(2.99, np.full(3, 0.25), sd) for sd in (0.0, 1e-4)]
+    assert texts[0] == texts[1] and "sum to 0.75 over parents on average" in texts[0]
+    assert "of uniform couplings" not in texts[0]
+
+
 def test_a_capsule_that_is_active_in_one_image_is_alive(foreign, tiny_images):
     norms = trace(foreign, tiny_images, keep=("child_activations",)).child_activations
     between = float((norms.mean(0).max() + norms.amax(0).min()) / 2)

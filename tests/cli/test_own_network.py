@@ -147,7 +147,7 @@ def test_what_is_noted_of_a_network_is_a_warning_in_the_record_not_uniform(blank
     assert done.exit_code == 0, done.output
     said = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"
     assert f"WARN the network 'networks-over_children': {said}" in done.stderr
-    assert "sum to 1.11 over parents on average, not to 1: all" in done.stdout
+    assert "sum to 1.11 over parents on average, not to 1, and all" in done.stdout
     assert "close to uniform" not in done.stdout and "WARN" not in done.stdout
     (path,) = Path("runs/figures").glob("*.json")
     assert said in json.loads(path.read_text())["provenance"]["notes"][0]
