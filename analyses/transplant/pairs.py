@@ -37,6 +37,7 @@ class Exchange(Analysis):
     steps = ""  # what is exchanged one after the other, in the names of files
     any_input = True
     unit = "pairs of images"
+    how = "{couples} independent couples"  # whose two pairs share their images
 
     def heading(self, result, part="") -> str:
         if not hasattr(result, "n"):
@@ -92,6 +93,7 @@ class OnePair(Exchange):
 
     Result = Result
     any_input = False
+    how = ""
     examples = "capsviz transplant --digit 2 --donor 3  # 6 s"
 
     def measure(
