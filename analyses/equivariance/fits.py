@@ -14,6 +14,9 @@ from capsviz.statistics.runs import fields_over_draws
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
 NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
+R2 = dict.fromkeys(
+    ("fitted", "unchanged", "mean", "probe", "by_count", "explained", "change"), -np.inf
+)  # fields, and their lower bounds
 WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size, for laws
 
 
@@ -223,7 +226,7 @@ def explained(errors: list[list[list]], over: Callable, counts: np.ndarray) -> d
         drawn = [
             over([some[k % len(some)] for some in rows], counts) for k in range(max(map(len, rows)))
         ]
-        each.append(fields_over_draws(drawn))
+        each.append(fields_over_draws(drawn, R2))
         if "mean" in drawn[0]:
             means = [one["mean"].value for one in drawn]
             each[-1]["by_seed"] = np.stack([np.min(means, 0), np.max(means, 0)], -1)

@@ -38,6 +38,10 @@ TINY = 1e-12  # standard deviation of a constant
 AGAIN = 50  # images of a class that are fitted on and shown once more: tokens of the control task
 T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
 COUPLES = 100  # of images, at most: each takes two reconstructions a step
+LOWEST = {
+    **dict.fromkeys(("r2", "control", "selectivity", "informed"), -np.inf),
+    **dict.fromkeys(("disentanglement", "completeness"), 0.0),
+}  # of fields that are 1 at most
 RETURNS = ("its reconstruction", "the image with noise", "another image's reconstruction")
 
 
@@ -201,7 +205,7 @@ def evaluate(
         notes.append("no decoder: neither cycle nor paths")
     of_training = f"training images, up to {fit} of each class"
     return {
-        **fields_over_draws(drawn),
+        **fields_over_draws(drawn, LOWEST),
         **decoded,
         "measures": list(Moments._fields),
         "sources": names,

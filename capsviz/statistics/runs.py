@@ -12,7 +12,8 @@ under the same resamples of the images; elsewhere 1. Simulated (tests/statistics
 more where k is not known. Of shares near 1 that one run in a few falls far below it covers less.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,13 +72,19 @@ def over_draws(estimates: Sequence[Estimate]) -> Estimate:
     return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
 
 
-def fields_over_draws(drawn: Sequence[dict]) -> dict:
-    """Fields of S draws as one: estimates by `over_draws`, arrays by their mean."""
-    return {
-        name: over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
-        for name in drawn[0]
-        for parts in [[one[name] for one in drawn]]
-    }
+def fields_over_draws(drawn: Sequence[dict], lowest: Mapping[str, float]) -> dict:
+    """Fields of S draws as one: estimates by `over_draws`, arrays by their mean.
+
+    Those of `lowest` lie from so much to 1, as R2 or a score from 0 to 1: so do their intervals.
+    """
+    fields: dict = {}
+    for name in drawn[0]:
+        parts = [one[name] for one in drawn]
+        whole = over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
+        if name in lowest:
+            whole = replace(whole, ci95=np.clip(whole.ci95, lowest[name], 1))
+        fields[name] = whole
+    return fields
 
 
 def _of_one_run(one: Estimate) -> Estimate:
