@@ -15,7 +15,7 @@ from capsviz.statistics.words import in_a_row, sentence, untrained_of
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (0, -1, -1 / 2, 1 / 2, 1)  # of the reach, the unwarped image first
 FIT, FIT_LAW = 500, 150  # training images of a class that a map is fitted on; with --law
-SEEDS, SEEDS_LAW = 5, 3  # untrained networks of each preset, and draws of directions; with --law
+SEEDS, SEEDS_LAW = 5, 3  # untrained networks of each preset; with --law
 LAWS = (
     "own map, whole warp",
     "half a warp, twice",
