@@ -39,6 +39,7 @@ class Result(NamedTuple):
     # of transfer, as of `margin`: its steps are another network's
     margin: np.ndarray  # (K, A, E, T) largest margin of another class so far, over those attacked
     fooled: np.ndarray  # (K, A, N) number of the first bound that fools; E: none, -1: misclassified
+    # (and by the adaptive attack not flagged) before it
     warnings: list[str]  # what is suspect of the attacks
     missing: list[str]  # attacks that do not apply, and why
     parameters: list[int]  # of each network

@@ -71,11 +71,13 @@ class Work:
         self.transferred: dict[tuple[Ball, int, int], torch.Tensor] = {}
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
         self.held_out = None
+        self.unfooled = dict[str, np.ndarray]()  # before the adaptive attack
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
                 self.held_out = other_images(inputs, attacks.HELD_OUT).images
                 self.limits[k] = threshold(attacks.distances(model, self.held_out))
                 self.flagged[row] = attacks.distances(model, images) > self.limits[k]
+                self.unfooled[k] = self.right[k] | (self.flagged[row] == 1)
 
     def _lacks(self, k: str, name: str, inputs) -> str:
         """Return why an attack does not apply to a network; "": it does."""
@@ -118,7 +120,8 @@ class Work:
         ]
         every = torch.arange(len(self.images))
         places = {
-            (k, name): every if name == "adaptive" else every[self.right[k]] for k, name in pairs
+            (k, name): every[self.unfooled[k] if name == "adaptive" else self.right[k]]
+            for k, name in pairs
         }
         first = [(pair, places[pair][:FIRST]) for pair in pairs]
         others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]

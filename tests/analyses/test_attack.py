@@ -7,6 +7,7 @@ from helpers import command_line
 from helpers.attackable import Linear, OfScores
 
 from capsviz.analyses.attack import ATTACKS, Attack, measure
+from capsviz.experiments import attacks
 from capsviz.inputs.opening import open_inputs
 from capsviz.statistics.intervals import wilson
 
@@ -56,6 +57,24 @@ def test_accuracies_are_counts_of_the_bounds_that_images_survive(result):
     assert {result.attacks[a] for a in known} == {"apgd-ce", "apgd-dlr", "square"}
     less = result.worst.value[1] - result.worst.value[0]
     assert result.worst.difference.value[1] == pytest.approx(less)
+
+
+def test_who_passes_the_detector_unchanged_is_fooled_at_any_bound(inputs):
+    """Two images get another true class, and the detector flags the farther one of them."""
+    images, labels = inputs.images(6)
+    labels = labels.clone()
+    labels[:2] = (labels[:2] + 1) % 10
+    near, far = sorted((0, 1), key=attacks.distances(inputs.model, images[:2]).__getitem__)
+    limit = float(attacks.distances(inputs.model, images[[near]])[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "threshold", lambda distances: limit)
+        one = Attack().measure(
+            {"digits": inputs.model}, images, labels, dataset="digits", inputs=inputs,
+            only=("adaptive",), eps=(1e-6,), steps=1,
+        )  # fmt: skip
+    assert one.flagged.value[0] >= 1 / 6 and one.fooled[0, 0, near] == -1
+    assert one.fooled[0, 0, far] == 1  # it is misclassified, but stays flagged
+    assert one.accuracy.value[0, 0, 0] <= 5 / 6
 
 
 def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
