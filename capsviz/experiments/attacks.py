@@ -190,7 +190,7 @@ def on_scores(model: Any, loss: Loss = margin) -> Look:
 def on_votes(model: Any) -> Look:
     """Return the objective of the vote attack (Gu, Wu & Tresp, ICLR 2021).
 
-    The loss is the cross-entropy of the lengths of squashed votes, averaged over children before
+    The loss is the cross-entropy of the lengths of the squashed mean vote of all children, without
     routing; the attack succeeds if the routed network misclassifies.
     """
 
