@@ -140,8 +140,11 @@ class Sweep(Analysis):
         best, less = int(result.area.value.argmax()), result.area.difference
         shown = less.low[best] > 0 if best else (less.high[1:] < 0).all()
         other = result.names[0] if best else "all others"
-        unshown = "" if shown else f", not shown to be higher than that of {other}"
-        return f"{result.names[best]} has the highest mean accuracy {over}{unshown}."
+        how = "clearly" if shown else "not clearly"
+        return (
+            f"{result.names[best]} has the highest mean accuracy {over}, {how} higher than that of "
+            f"{other}."
+        )
 
     def stem(self, base, result) -> str:
         return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"
