@@ -128,6 +128,8 @@ class Binding(Analysis):
         return text
 
     def heading(self, result, part="") -> str:
+        if part == "geometry":  # of other numbers of images: see the caption
+            return f"images of {result.dataset}; bars and bands: 95 %"
         n = result.relevance.n if part == "relevance" else result.n  # maps are of fewer images
         return f"{n:,} images of {result.dataset}; bars and bands: 95 %"
 

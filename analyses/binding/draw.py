@@ -111,6 +111,16 @@ def relevance(axes, result):
     rows_from(axes, short(result.maps), 0.2, "AUROC of the whole\nagainst distractors", at=0.5)
 
 
+def _over(images: str, marks: str, text: str):
+    """Return the caption of a panel of other images than most; {0} in its texts is the result."""
+
+    def caption(result) -> str:
+        runs = "runs and " * (result.relevance.training_runs > 1)
+        return f"{text}\n{marks}: 95 % intervals over {runs}{images}".format(result)
+
+    return caption
+
+
 PANELS = {
     "assignment": Panel(assignment, by_rows("scored", 0.135, 0.45), marks="bars"),
     "context": Panel(context, by_rows("scored", 0.135, 0.45), marks="bars"),
@@ -122,13 +132,23 @@ PANELS = {
             ("assigned", "the whole of each position by its couplings (red: wrong)"),
         ))
     },
-    "rotated": Panel(rotated, 1.6, 1 / 3, figure="geometry", marks="bands"),
-    "moved": Panel(moved, 1.6, 1 / 3, figure="geometry", marks="bands"),
-    "angles": Panel(by_angle, 1.6, 1 / 3, figure="geometry", marks="bars"),
+    **{
+        name: Panel(
+            draw, 1.6, 1 / 3, figure="geometry",
+            caption=_over("these images of {0.dataset}", "bars and bands", text),
+        )
+        for name, draw, text in (
+            ("rotated", rotated, "predictions while one part of {0.rotated.n} images is rotated"),
+            ("moved", moved, "accuracy while it is shifted away, in those that show it completely"),
+            ("angles", by_angle, "accuracy by the angle of the whole, of {0.n} images inside and "
+             "{0.n} outside the rotations of training"),
+        )
+    },
     "relevance": Panel(
         relevance, by_rows("maps", 0.135, 0.45), 1, figure="relevance",
-        caption=lambda result: "how well maps rank the whole above distractors\nbars: 95 % "
-        f"intervals over {'runs and ' * (result.relevance.training_runs > 1)}"
-        f"{result.relevance.n} images of {result.dataset}",
+        caption=_over(
+            "{0.relevance.n} images of {0.dataset}", "bars",
+            "how well maps rank the whole above distractors",
+        ),
     ),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Binding: where the answer is known, the scores say it."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ import torch
 from helpers.wrappable_capsnet import Gray
 
 import capsviz
-from capsviz.analyses.binding import Result, measure
+from capsviz import results
+from capsviz.analyses.binding import Binding, Result, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
@@ -17,6 +19,7 @@ from capsviz.tracing import from_children
 
 OPTIONS = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
 APART = assemblies.APART_PX["far"]
+FIGURES = Path(__file__).parents[2] / "figures"
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,18 @@ def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
     assert (result.follows.value[:2, 0] == 0.5).all()
     assert result.example_true.shape == tuple(network.grid[1:])
     assert len(result.maps) == len(result.relevance.value)
+
+
+def test_figures_say_of_how_many_images_their_panels_are():
+    result, _ = results.read_result(FIGURES / "binding-assemblies-300-images-far.json")
+    heading, caption = Binding().heading, Binding().caption
+    assert "300 images" in heading(result) and "over 300 images" in caption(result)
+    assert "50 images" in heading(result, "relevance")
+    assert "over 50 images of assemblies" in caption(result, "relevance")
+    said = caption(result, "geometry")
+    assert "of 100 images is rotated" in said and "of 300 images inside and 300 outside" in said
+    assert "over these images" in said and "over 300" not in said
+    assert "300" not in heading(result, "geometry")
 
 
 def test_the_effect_of_a_position_is_what_its_class_loses(network, one):
