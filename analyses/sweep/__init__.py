@@ -118,7 +118,7 @@ class Sweep(Analysis):
             scores=[score_name(model, images) for model in models],
             **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
             mcnemar_p=np.array(mcnemar).T,
-            area=comparison.compare_means(area, counts),
+            area=measures.mean_area(area, counts),
             worst=None if always is None else comparison.compare_means(always, counts),
             grid=grid if worst else None,
             n=len(images),

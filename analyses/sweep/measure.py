@@ -8,12 +8,16 @@ from torch import Tensor
 
 from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
+from capsviz.statistics.comparison import compare_means
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.tracing import scores
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
 CHUNK_IMAGES = 128  # warped and shown at a time, at most
+SAME = 1e-6  # areas that differ by less are alike
 CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
 
 
@@ -38,6 +42,24 @@ def area_weights(levels: np.ndarray) -> np.ndarray:
         return np.ones(1)
     half = np.diff(levels) / 2 / (levels[-1] - levels[0])
     return np.append(half, 0) + np.append(0, half)
+
+
+def mean_area(areas: np.ndarray, counts: np.ndarray) -> Estimate:
+    """Means of areas (K, N) in [0, 1], as `compare_means`, under the resamples.
+
+    Images that are all alike prove no certainty: intervals are then Wilson's of such a share of the
+    images, and of differences `paired_interval`'s where no image differs.
+    """
+    compared, n = compare_means(areas, counts), areas.shape[1]
+    assert compared.difference is not None
+    for k, less in enumerate(areas - areas[0]):
+        if np.ptp(areas[k]) < SAME:
+            share = areas[k].mean().clip(0, 1)
+            compared.ci95[k] = wilson(share * n, n)
+        if k > 0 and np.ptp(less) < SAME:
+            ends = less.mean() + np.array(paired_interval(0, 0, n))
+            compared.difference.ci95[k] = ends.clip(-1, 1)
+    return compared
 
 
 def look(models, images: Tensor, labels: Tensor, by: Tensor, fill: Fill = "black", which=None):

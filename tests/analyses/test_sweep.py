@@ -190,3 +190,13 @@ def test_the_verdict_names_whom_the_best_network_is_compared_with(result):
     assert said.startswith("one has") and said.endswith("clearly higher than that of all others.")
     less.ci95[2, 0] = -0.1
     assert "not clearly higher than that of one" in Sweep().verdict(three)
+
+
+def test_images_that_all_fail_at_the_same_sizes_prove_no_certainty():
+    counts = np.full((9, 8), 1.0)
+    one = measures.mean_area(np.stack([np.full(8, 0.5), np.full(8, 0.75)]), counts)
+    assert tuple(one.ci95[0]) == pytest.approx(wilson(4, 8))
+    assert tuple(one.ci95[1]) == pytest.approx(wilson(6, 8))
+    ends = 0.25 + np.array(paired_interval(0, 0, 8))
+    assert tuple(one.difference.ci95[1]) == pytest.approx(tuple(ends.clip(-1, 1)))
+    assert tuple(one.difference.ci95[0]) == (0, 0)
