@@ -100,7 +100,8 @@ class Reconstruct(Analysis):
         by_class = [mean_interval(errors[true == k]) for k in numbers]
         means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
         ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
-        ends = np.maximum(ends, 0)  # of few images the interval may begin below
+        mean, interval = mean_interval(errors[:, 0])
+        ends, interval = (np.maximum(one, 0) for one in (ends, interval))  # few may begin below
         return Result(
             examples=shown[: len(order)],
             example_labels=true[order],
@@ -114,7 +115,7 @@ class Reconstruct(Analysis):
             counts=counts[numbers],
             sse_predicted=Estimate(means[:, 0], ends[:, 0]),
             sse_true=Estimate(means[:, 1], ends[:, 1]),
-            mean_sse=Estimate(*mean_interval(errors[:, 0]), n),
+            mean_sse=Estimate(mean, interval, n),
             wrong=int((predicted != true).sum()),
             n=n,
             classes=list(classes),
@@ -124,7 +125,7 @@ class Reconstruct(Analysis):
 
     def verdict(self, result) -> str:
         text = f"{result.wrong} of {result.n} {result.dataset} images are misclassified"
-        if len(result.numbers):
+        if len(result.numbers) > 1:
             sse = result.sse_predicted.value
             low, high = (result.classes[result.numbers[k]] for k in (sse.argmin(), sse.argmax()))
             text += f"; the SSE is smallest for class {low} and largest for class {high}"

@@ -109,6 +109,14 @@ def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, sample):
     assert sorted(found.example_labels.tolist()) == [4, 7]
 
 
+def test_two_images_have_no_error_below_zero_and_one_class_no_smallest_error(model, sample):
+    images = torch.stack([torch.zeros_like(sample[0][0]), sample[0][0]])
+    found = measured(model, images, torch.tensor([4, 4]), dataset="x")
+    errors = found.mean_sse
+    assert errors.low == 0 < errors.value < errors.high
+    assert "smallest" not in Reconstruct().verdict(found)
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_colour_images_are_drawn_with_and_without_failures(right, generator):
     model = Foreign(image_shape=(3, 20, 24), classes=4)
