@@ -126,7 +126,7 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> E
     values, intervals = mean_interval(np.stack(each, 1))
     for row in (1, 2):
         intervals[row] = wilson(int(each[row].sum()), len(labels))
-    return Estimate(values, intervals, len(labels))
+    return Estimate(values, intervals.clip(-1, 1), len(labels))  # no score is above 1
 
 
 def trustworthiness(full: np.ndarray, flat: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:

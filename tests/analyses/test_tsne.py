@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from capsviz.analyses.tsne import Part, Tsne, draw, measure
 from capsviz.nn.models import build
-from capsviz.statistics.intervals import wilson
+from capsviz.statistics.intervals import mean_interval, wilson
 from capsviz.transforms.warps import rotate
 
 NAMES = [str(k) for k in range(10)]
@@ -98,6 +98,18 @@ def test_scores_are_those_of_scikit_learn_with_their_intervals(scattered):
         assert values[measure.NAMES.index(name)] == pytest.approx(value), name
     assert set(expected) == set(measure.NAMES)
     assert (intervals[:, 0] <= values).all() and (values <= intervals[:, 1]).all()
+
+
+def test_no_interval_of_a_score_reaches_above_1():
+    """A row of images, the first of which lies at the other end of the map."""
+    full = np.stack([np.arange(60.0), np.zeros(60)], 1)
+    full[0], flat = -1000, full.copy()
+    flat[0] = 1000
+    one = measure.scores(full, flat, (np.arange(60) > 29).astype(int))
+    row = measure.NAMES.index("trustworthiness of the map")
+    each = measure.trustworthiness(*map(measure.pairwise_distances, (full, flat)))
+    assert (each < 1).sum() == 1 and mean_interval(each)[1][1] > 1
+    assert 0.9 < one.value[row] == each.mean() and one.high[row] == 1
 
 
 def test_tsne_keeps_apart_what_is_apart_and_is_the_same_for_the_same_seed():
