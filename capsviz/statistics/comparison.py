@@ -121,13 +121,16 @@ def _paired(less: np.ndarray) -> tuple[float, float]:
 def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:
     """R² = 1 - sum of errors / sum of spread of K predictors: 0 for one no better than the mean.
 
+    NaN where nothing varies.
+
     Parameters
     ----------
     errors, spread  (K, N) squared errors of each image, and those of the mean.
     counts          of `draw_resamples`.
     """
-    drawn = 1 - (counts @ errors.T) / (counts @ spread.T)
-    return of_resamples(1 - errors.sum(1) / spread.sum(1), drawn)
+    whole, drawn = spread.sum(1), counts @ spread.T
+    drawn = 1 - (counts @ errors.T) / np.where(drawn > 0, drawn, np.nan)
+    return of_resamples(1 - errors.sum(1) / np.where(whole > 0, whole, np.nan), drawn)
 
 
 def mcnemar(first: np.ndarray, other: np.ndarray) -> float:

@@ -165,3 +165,12 @@ def test_small_unsigned_integers_are_subtracted_as_numbers(counts):
     ):
         np.testing.assert_array_equal(small.difference.value, whole.difference.value)
         np.testing.assert_array_equal(small.difference.ci95, whole.difference.ci95)
+
+
+def test_where_nothing_varies_nothing_is_explained_and_nothing_warned_of(counts):
+    errors = np.ones((3, N))
+    errors[1] = 0
+    spread = np.stack([np.zeros(N), np.zeros(N), np.full(N, 2.0)])
+    found = comparison.compare_explained(errors, spread, counts)
+    assert np.isnan(found.value[:2]).all() and np.isnan(found.ci95[:2]).all()
+    assert found.value[2] == 0.5 and found.ci95[2] == pytest.approx([0.5, 0.5])
