@@ -20,7 +20,8 @@ class Result(NamedTuple):
     pairs: list[str]  # (G,) what is seen by the positions whose couplings are compared
     iterations: list[str]  # (R,)
     follows: Estimate  # (G, R) share of image pairs in which couplings follow the unseen part
-    change: Estimate  # (G, R) by how much, in standard deviations of couplings; NaN: of no network
+    change: Estimate  # (G, R) by how much, in standard deviations over positions and images of the
+    # coupling to one class less that to the other; NaN: of no network
     unequal: float  # largest difference of a capsule that sees equal pixels
     answers: list[str]  # (3,) the class, its partner, another
     angles_deg: list[int]  # (A,) that one part is rotated by

@@ -189,9 +189,9 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
 
     Returns
     -------
-    change (2, R, N) of `SEES`, NaN for no such position; the standard deviation of the couplings
-    of a position; the largest difference of a capsule between the images; and `answers` to the
-    first images.
+    change (2, R, N) of `SEES`, NaN for no such position; the standard deviation of the coupling to
+    A less that to B over all positions, in the last iteration; the largest difference of a capsule
+    between the images; and `answers` to the first images.
     """
     other = truth.rotated(made)
     same = truth.same_field(made.images, other.images, grid)
