@@ -91,9 +91,9 @@ class Result(NamedTuple):
     titles = {
         "fitted": "R² of the fitted map",
         "unchanged": "R² of no change",
-        "mean": "mean R² of the fitted maps",
+        "mean": "R² of the fitted maps, all sizes",
         "probe": "R² of the predicted size",
-        "by_count": "mean R² by images of a fit",
+        "by_count": "R² by images of a fit",
     }
     formats = dict.fromkeys(axes, ".2f")
     over_runs = {

@@ -406,3 +406,19 @@ def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change():
     assert_fits(results.draw("equivariance", result, "single"))
     _, rows, _ = equivariance.Laws().table(result)
     assert rows[1][3] == "–"
+
+
+def test_r2_of_all_sizes_is_of_their_sums_and_is_called_so(images, training):
+    """Not the mean of the sizes' R2, which it lies near."""
+    errors = []
+    with pytest.MonkeyPatch.context() as patch:
+        of_class = fits.of_class
+        patch.setattr(fits, "of_class", lambda *some: errors.append(of_class(*some)) or errors[-1])
+        one = run([build_strong()], images, training, warp=("rotation",), seeds=0)
+    off, spread = (
+        sum(getattr(e, name).sum() for e in errors[-3:]) for name in ("fitted", "spread")
+    )  # of three classes: networks come last
+    assert one.mean.value[0, 0] == pytest.approx(1 - off / spread)
+    assert one.mean.value[0, 0] != pytest.approx(one.fitted.value[0, 0].mean(), abs=1e-6)
+    assert "R² of the fitted maps, all sizes" in equivariance.AffineMaps().findings(one)
+    assert "mean R²" not in equivariance.AffineMaps().findings(one)
