@@ -73,7 +73,7 @@ class Result(NamedTuple):
     dataset: str
     resamples: int
     variance_kept: np.ndarray  # (S, F) share within a class that the PCA keeps
-    fit_counts: list[int]  # T images a class, ascending; the last: of all fits above
+    fit_counts: list[int]  # T images a class, ascending; fits above: of the last, or of halves
     by_count: Estimate  # (S, F, T) `mean` of fits on so many
     fit_of: str  # what the fits are on
     seeds: int  # of an untrained network
