@@ -147,7 +147,7 @@ PANELS = {
     **{
         name: Panel(
             partial(_by_factor, k), 1.45, 1 / 4, 1 / 2, "factors", marks="bars",
-            caption=f"accuracy on {{n:,}} images{' inside training shifts' * (k > 0)} by |{name}",
+            caption=f"accuracy {'inside training shifts' if k else 'on {n:,} images'} by |{name}",
         )
         for k, name in enumerate(("shift", "angle", "shear", "scale"))
     },

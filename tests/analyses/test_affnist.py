@@ -248,3 +248,9 @@ def test_the_shipped_series_is_distinguished_by_position():
     np.testing.assert_allclose(table.inside.value, [0.954, 0.961, 0.956, 0.957], atol=0.001)
     np.testing.assert_allclose(table.outside.value, [0.705, 0.738, 0.913, 0.962], atol=0.001)
     assert (table.lost.value[:3].argmax(1) == 0).all() and table.lost.high[3, 0] < 0.01
+
+
+def test_captions_count_no_image_that_lies_outside_among_those_inside():
+    said = affnist.Series().caption(affnist.shipped(), "factors")
+    assert said.count("10,000") == 1 and "on 10,000 images by shift" in said
+    assert "inside training shifts by angle" in said
