@@ -169,7 +169,7 @@ class Probes(Analysis):
     """Linear probes of N poses, and what their decoder makes of them."""
 
     Result = Statistics
-    how = "bootstrap"
+    how = "bootstrap; for DCI over classes, for paths over pairs"
     panels = "draw:MANY"
     examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
