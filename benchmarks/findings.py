@@ -1135,6 +1135,9 @@ def binding() -> Finding:
                    lambda one: _less(one, COUPLING, ALONE).low > 0),
             search("couplings are behind the probe", "mostly assign positions to wholes less well",
                    known, lambda one: _less(one, COUPLING, ALONE).high < 0),
+            search("couplings are not shown to be behind the probe, between classes of the same "
+                   "parts", "between classes of the same parts in", known,
+                   lambda one: _less(one, COUPLING, ALONE, SAME_PARTS).high >= 0),
             search("couplings of a distractor follow in 90 % as many pairs or more",
                    "in about as many pairs", known,
                    lambda one: one.follows.value[1, -1] >= 0.9 * one.follows.value[0, -1] > 0.45),
@@ -1149,18 +1152,21 @@ def binding() -> Finding:
     )  # fmt: skip
 
 
-def _less(result, score: str, other: str) -> Estimate:
+ALL_PARTS, SAME_PARTS = 0, 2  # which positions an AUROC is over
+
+
+def _less(result, score: str, other: str, where: int = ALL_PARTS) -> Estimate:
     """Return the AUROC of a score less that of another, paired by run."""
-    one, less = _area(result, score), _area(result, other)
+    one, less = _area(result, score, where), _area(result, other, where)
     if one.training_runs < equivalence.FEWEST:
         ends = np.array([one.low - less.high, one.high - less.low])
         return Estimate(one.value - less.value, ends)
     return lead(one.runs, less.runs)
 
 
-def _area(result, name: str) -> Estimate:
-    """Return the AUROC of a score for the whole of a position, over all parts."""
-    return result.assignment[result.scored.index(name), 0]
+def _area(result, name: str, where: int = ALL_PARTS) -> Estimate:
+    """Return the AUROC of a score for the whole of a position."""
+    return result.assignment[result.scored.index(name), where]
 
 
 FINDINGS: dict[str, Callable[[], Finding]] = {
