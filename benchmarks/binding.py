@@ -38,8 +38,8 @@ SHARES = {  # of images or pairs, by table
     },
     "geometry": {
         "accuracy, %": lambda one: one.viewpoint[0],
-        "before a shift (82 images), %": lambda one: one.accuracy[0],
-        "the same, a part shifted by 10 px, %": lambda one: one.accuracy[-1],
+        "before a shift, %": lambda one: one.accuracy[0],
+        "the same images, a part shifted by 10 px, %": lambda one: one.accuracy[-1],
         "a part rotated by 180°: the class of the same parts, %": lambda one: one.rotated[1, -1],
         "other rotations, %": lambda one: one.viewpoint[1],
     },

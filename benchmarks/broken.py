@@ -8,6 +8,7 @@ capsules. The AUROC of shares goes into results/broken.json, by NAME.
 """
 
 import sys
+from operator import itemgetter
 
 from torch import nn
 
@@ -19,7 +20,6 @@ from capsviz.analyses.parts import measure
 from capsviz.nn.models import Output
 from capsviz.transforms.augment import to_float
 
-RESULT = "broken"
 N = 1000  # images, the same that `parts` takes
 
 
@@ -51,7 +51,7 @@ def main() -> None:
             "auroc": dict(zip(forms, areas.value[0].tolist(), strict=True)),
         })  # fmt: skip
         print(runs[-1], flush=True)
-    write(RESULT, read(RESULT) | {name: {"runs": runs, "n": N, "about": about()}})
+    write("broken", read("broken") | {name: sorted(runs, key=itemgetter("seed")), "about": about()})
 
 
 if __name__ == "__main__":

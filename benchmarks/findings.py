@@ -938,17 +938,19 @@ BROKEN = {  # kinds of a result, and as the page has them
 CAPSULES, WITH_DECODER = "mnist-capsules-plain", "mnist-capsules-decoder"
 CROSS_ENTROPY = "mnist-capsules-cross-entropy"  # of capsules with the loss of the others
 RESNET = "mnist-resnet-small-fp32"
+SAME_LOSS = " (both with cross-entropy)"
+ENTROPIC_POOLING, ENTROPIC_RESNET = f"pooling{SAME_LOSS}", f"a ResNet{SAME_LOSS}"
 WITHOUT_CAPSULES = {  # and its capsule network of equal parameters, both trained on 10,000 images
     "pooling": ("mnist-pooling-plain", CAPSULES),
     "wider pooling (capsules with a decoder)": ("mnist-pooling-decoder", WITH_DECODER),
     "a ResNet": (RESNET, CAPSULES),
-    "pooling (both with cross-entropy)": ("mnist-pooling-plain", CROSS_ENTROPY),
-    "a ResNet (both with cross-entropy)": (RESNET, CROSS_ENTROPY),
+    ENTROPIC_POOLING: ("mnist-pooling-plain", CROSS_ENTROPY),
+    ENTROPIC_RESNET: (RESNET, CROSS_ENTROPY),
 }
 SERIES = "mnist-slim-max-min-decoder-fp32"  # of three runs, attacked past a detector
 NEAREST = "pixels: nearest image"
 LENGTH, SHARE = "length", "share"  # scores of capsules
-ENTROPIC = [name for name, both in WITHOUT_CAPSULES.items() if CROSS_ENTROPY in both]
+Leads = dict[tuple[str, str], dict[str, Estimate]]  # of network and score, by change
 
 
 def broken() -> Finding:
@@ -959,41 +961,53 @@ def broken() -> Finding:
         name: over_runs(name, "parts").result.auroc
         for name in dict.fromkeys(name for both in WITHOUT_CAPSULES.values() for name in both)
     }
-    shares = np.array([[each["auroc"][kind] for kind in BROKEN]
-                       for each in read("broken")[CROSS_ENTROPY]["runs"]])  # fmt: skip
-    leads: dict[tuple[str, str], list[Estimate]] = {}  # of capsules, by change
-    for other, (without, capsules) in WITHOUT_CAPSULES.items():
-        for score in (LENGTH, SHARE)[: 1 + (capsules == CROSS_ENTROPY)]:
-            own = shares if score == SHARE else runs[capsules].runs[:, 0]
-            leads[other, score] = list(map(lead, own.T, runs[without].runs[:, 0].T))
-    single = list(one.result.auroc.difference[resnet] * -1)
+    shares = [[each["auroc"][kind] for kind in BROKEN] for each in read("broken")[CROSS_ENTROPY]]
+
+    def leads_of(own, without: str) -> dict[str, Estimate]:
+        pairs = zip(np.transpose(own), runs[without].runs[:, 0].T, strict=True)
+        return dict(zip(BROKEN.values(), (lead(*pair) for pair in pairs), strict=True))
+
+    leads: Leads = {
+        (other, LENGTH): leads_of(runs[capsules].runs[:, 0], without)
+        for other, (without, capsules) in WITHOUT_CAPSULES.items()
+    } | {
+        (other, SHARE): leads_of(shares, without)
+        for other, (without, capsules) in WITHOUT_CAPSULES.items()
+        if capsules == CROSS_ENTROPY
+    }
+    single = dict(zip(BROKEN.values(), one.result.auroc.difference[resnet] * -1, strict=True))
+    entropic, by_share = leads[ENTROPIC_RESNET, LENGTH], leads[ENTROPIC_RESNET, SHARE]
     shown = {
         "less pooling": leads["pooling", LENGTH],
         "less a ResNet": leads["a ResNet", LENGTH],
-        "cross-entropy: less a ResNet, share": leads[ENTROPIC[1], SHARE],
-        "cross-entropy: less a ResNet, length": leads[ENTROPIC[1], LENGTH],
+        "cross-entropy: less a ResNet, share": by_share,
+        "cross-entropy: less a ResNet, length": entropic,
         "`mnist` less `mnist-resnet`, one run": single,
     }
     rows = []
     for k, label in enumerate(BROKEN.values()):
         own, nearest = runs[CAPSULES][0, k], runs[CAPSULES][-1, k]
-        numbers = [own, *(some[k] for some in shown.values()), nearest]
+        numbers = [own, *(some[label] for some in shown.values()), nearest]
         forms = [".3f", *["+.3f"] * len(shown), ".3f"]
         rows.append([label, *map(plain, numbers, forms), "10"])
-    against_pooling = (
-        f"{label} {plain(one, '+.3f')}"
-        for label, one in zip(BROKEN.values(), leads[ENTROPIC[0], SHARE][:3], strict=False)
+    against_pooling = ", ".join(
+        f"{label} {plain(leads[ENTROPIC_POOLING, SHARE][label], '+.3f')}"
+        for label in (EXCHANGED, ANOTHER, SHIFTED)
     )
-    entropic, usual = map(accuracies, (CROSS_ENTROPY, CAPSULES))
-    cost = lead(*(np.array([one[seed] for seed in sorted(usual)]) for one in (entropic, usual)))
-    margin = [some for (_, _), some in leads.items()][:3]
-    alike = [some for (_, score), some in leads.items() if score == SHARE]
-    by_length = [leads[other, LENGTH] for other in ENTROPIC]
+    by_loss = (accuracies(name) for name in (CROSS_ENTROPY, CAPSULES))
+    cost = lead(*(np.array([each[seed] for seed in sorted(each)]) for each in by_loss))
+    as_trained = [  # by the score that the loss trains
+        some
+        for (other, score), some in leads.items()
+        if (score == SHARE) == other.endswith(SAME_LOSS)
+    ]
+    by_length = [some for (_, score), some in leads.items() if score == LENGTH]
     return Finding(
-        all(one.low > 0 for some in (*margin, *alike) for one in (*some[:2], some[-1]))
-        and all(some[2].high < 0 for some in (*margin, *by_length))
-        and alike[1][2].low > 0
-        and all(some[1].high < 0 for some in by_length),
+        all(some[label].low > 0 for some in as_trained for label in (EXCHANGED, ANOTHER, WHOLE))
+        and all(some[SHIFTED].high < 0 for some in by_length)
+        and by_share[SHIFTED].low > 0
+        and max(leads[name, LENGTH][ANOTHER].high for name in (ENTROPIC_POOLING, ENTROPIC_RESNET))
+        < 0,
         "AUROC of capsules less that of networks without",
         (2, 3, 4, 5),
         ["change", "AUROC, capsules", *shown, "control: AUROC, nearest intact image", "runs"],
@@ -1005,10 +1019,10 @@ def broken() -> Finding:
         "the margin loss in bfloat16, the rest in float32. Length: that of the longest class "
         "capsule. Share: its part of the sum of all lengths, which cross-entropy trains; scores "
         "of networks without capsules are such shares. By share, capsules less pooling, both with "
-        f"cross-entropy: {', '.join(against_pooling)}. Accuracy of capsules with cross-entropy "
+        f"cross-entropy: {against_pooling}. Accuracy of capsules with cross-entropy "
         f"less that with the margin loss: {plain(cost, '+.2f')} points.",
         _against_broken(leads, single),
-    )
+    )  # fmt: skip
 
 
 def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
@@ -1016,30 +1030,19 @@ def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
     return equivalence.paired(one, other, MARGIN).difference
 
 
-def _against_broken(leads, single: list[Estimate]) -> list[Search]:
+def _against_broken(leads: Leads, single: dict[str, Estimate]) -> list[Search]:
     """Search networks without capsules, and compare the nearest intact image with all others."""
-    kinds = list(BROKEN.values())
-    each = {
-        (other, score, label): (one, lead(one.runs, some[-1].runs))
-        for (other, score), some in leads.items()
-        for label, one in zip(kinds, some, strict=True)
-    }
     exchanged = {
-        f"{label}, {other}, by {score}": both
-        for (other, score, label), both in each.items()
-        if label in (EXCHANGED, ANOTHER)
+        f"{label}, {other}, by {score}": (some[label], lead(some[label].runs, some[WHOLE].runs))
+        for (other, score), some in leads.items()
+        for label in (EXCHANGED, ANOTHER)
     }
-    shifted = {
-        f"{other}, by {score}": both[0]
-        for (other, score, label), both in each.items()
-        if label == SHIFTED
-    }
+    shifted = {f"{other}, by {score}": some[SHIFTED] for (other, score), some in leads.items()}
     areas = {
         f"{name}, {BROKEN[kind]}": one.auroc[[0, one.scores.index(NEAREST)], k]
         for name, one in everywhere("parts-*", "Result")
         for k, kind in enumerate(one.kinds)
     }
-    alone = dict(zip(kinds, single, strict=True))
     return [
         search("capsules are behind for exchanged parts", "behind for the other half", exchanged,
                lambda both: both[0].high < 0),
@@ -1048,9 +1051,9 @@ def _against_broken(leads, single: list[Estimate]) -> list[Search]:
         search("capsules are ahead for the shifted lower half", "ahead for the shifted half",
                shifted, lambda one: one.low > 0),
         search("`mnist` is ahead of `mnist-resnet` for the shifted lower half",
-               "ahead of its ResNet for", {SHIFTED: alone[SHIFTED]}, lambda one: one.low > 0),
+               "ahead of its ResNet for", {SHIFTED: single[SHIFTED]}, lambda one: one.low > 0),
         search("`mnist` is not ahead of `mnist-resnet` for exchanged parts", "not for quarters",
-               {label: alone[label] for label in (EXCHANGED, ANOTHER)}, lambda one: one.low <= 0),
+               {label: single[label] for label in (EXCHANGED, ANOTHER)}, lambda one: one.low <= 0),
         search("the nearest intact image is ahead of capsule length",
                "the nearest other intact image does better", areas,
                lambda both: both[1].low > both[0].high),

@@ -228,6 +228,13 @@ def test_networks_compared_at_equal_parameters_are_called_what_they_are():
         assert ("(both with cross-entropy)" in label) == entropic
 
 
+def test_shares_are_of_the_runs_whose_lengths_are_shipped_in_the_same_order():
+    runs = json.loads((results.SEEDS / findings.CROSS_ENTROPY / "runs.json").read_text())["runs"]
+    known = [(one["seed"], one["weights_sha256"]) for one in runs]
+    shares = findings.read("broken")[findings.CROSS_ENTROPY]
+    assert [(one["seed"], one["weights_sha256"]) for one in shares] == known
+
+
 def test_a_share_whose_interval_includes_a_half_is_not_listed_as_less_than_half():
     (one,) = ROOT.glob("figures/leaderboard/digits-inverted-attention/parse-tree-*.json")
     share = findings.with_class(read_result(one)[0].shares[0])
