@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from capsviz import checkpoint as checkpoints
 from capsviz.inputs.opening import Inputs, check_fit
 from capsviz.nn import models
+from capsviz.nn.computation import seeded
 from capsviz.training.recipe import terms as recipe_terms
 
 
@@ -150,7 +149,7 @@ def _terms(run: str, card: Mapping) -> dict:
     if not card.get("recipe") or "training" not in card:
         raise ValueError(f"the card of '{run}' names no recipe: it is not that of a training run")
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
-    with torch.device("meta"):  # its settings are enough
+    with seeded(0):  # no random state outside changes
         model = models.of_config(card["model"]["name"], card["model"]["config"])
     config = json.loads(json.dumps(model.config))
     for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), config):

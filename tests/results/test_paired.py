@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import torch
 from helpers import command_line
 from helpers.training_runs import recipe
 
+from capsviz.nn import models
 from capsviz.results import paired
 from capsviz.results.paired import Recipe
 
@@ -68,6 +70,20 @@ def test_runs_named_singly_are_grouped_by_recipe(tmp_path):
     assert one.first.endswith("one-*") and one.second.endswith("three-*")
     assert one.accuracy.difference.value == pytest.approx(-1)
     assert paired.sentence(one).startswith(f"different: {one.second} is higher by 1.00 points")
+
+
+def test_a_network_may_read_its_numbers_while_it_is_built(tmp_path, monkeypatch):
+    plain = models.of_config
+
+    def of_config(name, config):
+        assert torch.ones(2).sum().item() == 2
+        return plain(name, config)
+
+    monkeypatch.setattr(models, "of_config", of_config)
+    for seed in range(3):
+        run(tmp_path / f"a-{seed}", seed, 0.9)
+    (one,) = paired.read([tmp_path / "a-*"])
+    assert sorted(one.accuracies) == [0, 1, 2]
 
 
 def test_runs_whose_cards_are_older_than_a_setting_are_of_the_same_recipe(tmp_path):
