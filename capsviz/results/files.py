@@ -106,6 +106,8 @@ def to_json(values) -> str:
 
 
 def _plain(value):
+    if value is None or isinstance(value, str | int | float):  # nearly all: asked first
+        return value if not isinstance(value, float) or math.isfinite(value) else None
     if isinstance(value, Estimate):
         parts = {name: getattr(value, name) for name in FIELDS}
         return {name: _plain(part) for name, part in parts.items() if part is not None}
@@ -117,8 +119,6 @@ def _plain(value):
         return [_plain(one) for one in value]
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "tolist"):
         return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     return str(value) if isinstance(value, Path) else value
 
 
