@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # of
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
 GROWTH_BYTES = 128 << 20  # of a process, after which a step of a progress bar trims
 LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # of a block that goes back at once, and of these
-_kept, _least = False, 0
+_tuned, _kept, _least = False, False, 0  # malloc is set; nothing goes back; bytes held at last
 
 
 def keep_freed_memory() -> bool:
@@ -30,23 +30,25 @@ def keep_freed_memory() -> bool:
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, TOP_PAD_BYTES))  # -1: never
     answers = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
-    global _kept
-    _kept = all(answers)
+    global _tuned, _kept
+    _tuned = _kept = all(answers)
     return _kept
 
 
 def give_back_large() -> None:
     """Give large blocks back at once from now on: less memory, and more time in training."""
-    if _kept:
+    global _kept
+    if _tuned:
         for key in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD):
             ctypes.CDLL(None).mallopt(ctypes.c_int(key), ctypes.c_int(LARGE_BYTES))
         ctypes.CDLL(None).mallopt(ctypes.c_int(M_MMAP_MAX), ctypes.c_int(MOST_LARGE))
+        _kept = False
 
 
 def trim(grown: int = 0) -> None:
     """Give what is free back to the system, where this process keeps it and has grown by bytes."""
     global _least
-    if _kept and _held() >= _least + grown:
+    if _tuned and _held() >= _least + grown:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
         _least = _held()
 
@@ -57,5 +59,5 @@ def _held() -> int:
 
 
 def kept() -> bool:
-    """Return whether this process keeps what it frees."""
+    """Return whether this process keeps what it frees, large blocks too."""
     return _kept

@@ -26,7 +26,7 @@ CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a
 CHUNK_IMAGES = 32  # at most: more are not faster, and take their memory; half, with votes
 DRAWN_IMAGES = 64  # whose control couplings an analysis draws at a time: of another number, others
 PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 32 << 20  # of all traces that `remember` holds; of one, 70 % at most
+REMEMBER_BYTES = 16 << 20  # of all traces that `remember` holds; of one, 70 % at most
 COMMON = ("poses", "activations")  # small, and remembered for the next who asks
 
 
