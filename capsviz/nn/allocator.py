@@ -38,7 +38,7 @@ def keep_freed_memory() -> bool:
 def give_back_large() -> None:
     """Give large blocks back at once from now on: less memory, and more time in training."""
     global _kept
-    if _tuned:
+    if _kept:
         for key in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD):
             ctypes.CDLL(None).mallopt(ctypes.c_int(key), ctypes.c_int(LARGE_BYTES))
         ctypes.CDLL(None).mallopt(ctypes.c_int(M_MMAP_MAX), ctypes.c_int(MOST_LARGE))

@@ -106,8 +106,10 @@ def to_json(values) -> str:
 
 
 def _plain(value):
-    if value is None or isinstance(value, str | int | float):  # nearly all: asked first
-        return value if not isinstance(value, float) or math.isfinite(value) else None
+    if isinstance(value, float):  # nearly all, so asked first
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, Estimate):
         parts = {name: getattr(value, name) for name in FIELDS}
         return {name: _plain(part) for name, part in parts.items() if part is not None}
