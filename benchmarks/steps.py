@@ -19,6 +19,7 @@ import torch
 
 from benchmarks.clock import interleaved, peak_bytes
 from benchmarks.networks import Floor, capsnet, literal
+from capsviz.nn.computation import in_bfloat16
 from capsviz.training.distributed import Team
 from capsviz.training.gradients import Gradients
 
@@ -62,7 +63,7 @@ def trainer(
         return network.objective(network(images), images, labels).loss
 
     def learn():
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        with in_bfloat16(device, bf16):
             value = loss()
         value.backward()
 

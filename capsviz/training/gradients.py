@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.nn import models
+from capsviz.nn.computation import in_bfloat16
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import all_right
 
@@ -90,7 +91,7 @@ class Gradients:
             share = weight * len(images) / count
             last = number == len(parts)
             with contextlib.nullcontext() if last else self.team.alone(self.shared):
-                with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
+                with in_bfloat16(images.device, self.bf16):
                     output = self.shared(images)
                     objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()

@@ -165,9 +165,10 @@ def resolve_precision(precision: str, device) -> str:
     """Return the precision that "auto" means: bf16 if the processor multiplies in it, else fp32."""
     import torch
 
+    from capsviz.nn.computation import multiplies_bfloat16
+
     if precision != "auto":
         return precision
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    fast = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return "bf16" if device.type == "cpu" and fast() else "fp32"
+    return "bf16" if device.type == "cpu" and multiplies_bfloat16() else "fp32"

@@ -14,7 +14,7 @@ from capsviz import checkpoint, data, memory
 from capsviz.checkpoint.containers import fitted
 from capsviz.discovery import some
 from capsviz.nn import models
-from capsviz.nn.computation import seeded
+from capsviz.nn.computation import in_bfloat16, seeded
 from capsviz.provenance import commit, hardware
 from capsviz.tracing.verification import plugin_routings, verify_once
 from capsviz.training import history
@@ -110,10 +110,7 @@ def fit(
         with seeded(recipe.seed):
             verify_once(model, to_float(train.first(2).crop(recipe.crop_px).images))
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
-    if bf16 and resolve_precision("auto", device) == "fp32":
-        report("bf16 is emulated on this processor: --precision fp32 is likely to be much faster")
-    in_precision = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-    with in_precision:  # memory depends on it
+    with in_bfloat16(device, bf16):  # memory depends on it
         part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
@@ -139,7 +136,7 @@ def fit(
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
     del state  # frees its tensors
-    with in_precision:
+    with in_bfloat16(device, bf16):
         needed, room = models.training_bytes(model, recipe.batch_size), memory.available(device)
     # a graph holds its memory while the network is evaluated
     batch = recipe.batch_size if needed is None or not room or 2 * needed <= room else None

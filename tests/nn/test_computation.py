@@ -3,12 +3,14 @@
 import pytest
 import torch
 from helpers.fixtures import build_strong
+from helpers.random_tensors import draw
 from helpers.routing_cases import close
+from torch.nn.functional import conv2d
 
 import capsviz
 from capsviz.checkpoint import untrained
 from capsviz.nn import capsule_layer, functional, models, routing
-from capsviz.nn.computation import is_literal, literal, seeded, without_autocast
+from capsviz.nn.computation import in_bfloat16, is_literal, literal, seeded, without_autocast
 
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
 
@@ -161,3 +163,33 @@ def test_a_fresh_network_seeds_no_gpu(monkeypatch):
     before = torch.get_rng_state()
     untrained.untrained_like(network, 7)
     assert seeds == [] and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_is_the_same_with_and_without_instructions_for_it(fast, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: fast)
+    images, kernels = draw(3, 2, 9, 9, seed=1).float(), draw(4, 2, 3, 3, seed=2).float()
+    matrix = draw(4, 5, seed=3).float().requires_grad_()
+    with in_bfloat16(images.device):
+        maps = conv2d(images, kernels, stride=2)
+        found = torch.einsum("bchw,cd->bd", maps, matrix) @ matrix.t()
+        assert (matrix.double() @ matrix.double().t()).dtype == torch.float64
+        counts = torch.arange(4).view(2, 2)
+        assert torch.equal(counts @ counts, torch.tensor([[2, 3], [6, 11]]))
+        with without_autocast(images.device):
+            assert (matrix @ matrix.t()).dtype == torch.float32
+            assert (matrix.bfloat16() @ matrix.bfloat16().t()).dtype == torch.bfloat16
+    expected = torch.einsum("bchw,cd->bd", conv2d(images, kernels, stride=2), matrix) @ matrix.t()
+    assert (maps.dtype, found.dtype) == (torch.bfloat16, torch.bfloat16)
+    own, exact = (torch.autograd.grad(x.float().sum(), matrix)[0] for x in (found, expected))
+    for rounded, whole in ((found, expected), (own, exact)):
+        error = (rounded.detach() - whole.detach()).abs().max() / whole.detach().abs().max()
+        assert 0.0003 < error < 0.02
+
+
+def test_products_of_other_types_and_outside_are_left_alone(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    matrix = draw(4, 5, seed=3).float()
+    with in_bfloat16(matrix.device, enabled=False):
+        assert torch.equal(matrix @ matrix.t(), torch.mm(matrix, matrix.t()))
+        assert (matrix @ matrix.t()).dtype == torch.float32

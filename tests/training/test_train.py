@@ -109,14 +109,6 @@ def test_a_run_does_not_change_its_precision_without_a_word(parts, tmp_path, mon
     assert len(fit(longer, *parts, tmp_path, resume=True)[1]) == 2
 
 
-@pytest.mark.parametrize(("fast", "said"), [(True, 0), (False, 1)])
-def test_a_precision_that_the_processor_emulates_is_told(parts, tmp_path, monkeypatch, fast, said):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: fast)
-    lines = list[str]()
-    fit(replace(RECIPE, precision="bf16", epochs=1), *parts, tmp_path, report=lines.append)
-    assert sum("bf16 is emulated on this processor" in line for line in lines) == said
-
-
 def test_a_run_is_not_overwritten_and_not_mixed_with_another(parts, tmp_path):
     fit(replace(RECIPE, epochs=1), *parts, tmp_path)
     with pytest.raises(ValueError, match="--resume"):
