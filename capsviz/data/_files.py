@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from capsviz.data import Dataset, search_path
 
@@ -66,16 +67,20 @@ def matrix(path: Path) -> np.ndarray:
     idx (yann.lecun.com/exdb/mnist) has a magic number with the number of dimensions, and big-endian
     dimensions; NORB's files a magic number, the number, and at least three little-endian ones.
     """
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if path.suffix == ".gz":
+        content = np.frombuffer(bytearray(gzip.decompress(path.read_bytes())), np.uint8)
+    else:
+        content = np.fromfile(path, np.uint8)
     first, second = struct.unpack_from("<Ii", content)
-    if content[:3] == b"\0\0\x08":
-        kind, order, ndim, start, stored = "u1", ">", content[3], 4, content[3]
+    if content[:3].tolist() == [0, 0, 8]:
+        ndim = int(content[3])
+        kind, order, start, stored = "u1", ">", 4, ndim
     elif first in NORB and 1 <= second <= 8:
         kind, order, ndim, start, stored = NORB[first], "<", second, 8, max(second, 3)
     else:
         raise ValueError(f"expected the magic number of a matrix, got 0x{first:08X} and {second}")
     dims = struct.unpack_from(f"{order}{stored}i", content, start)[:ndim]
-    return np.frombuffer(content, kind, offset=start + 4 * stored).reshape(dims)
+    return content[start + 4 * stored :].view(kind).reshape(dims)
 
 
 def split_of(
@@ -132,8 +137,9 @@ def load_idx(
     for path in paths:
         with intact(path):
             arrays.append(matrix(path))
-    images, labels = arrays
-    return split_of(images, labels, name, split, classes, paths[0].parent, (1, 28, 28))
+    with intact(paths[0]):
+        images = torch.from_numpy(arrays[0])[:, None]  # which a data set keeps, without a copy
+    return split_of(images, arrays[1], name, split, classes, paths[0].parent, (1, 28, 28))
 
 
 def read(
