@@ -159,7 +159,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         """Return images with px rows and columns of zeros on each side."""
         if not isinstance(px, int) or px < 0:
             raise ValueError(f"pad_px must be an integer of at least 0, got {px!r}")
-        return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4))
+        return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4)) if px else self
 
     def crop(self, size: int | None) -> Dataset:
         """Return the centre, size x size pixels, or all for None; ValueError if it is too large."""
