@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear, pad
 
 from capsviz.nn import allocator, fourier
-from capsviz.nn.computation import is_literal, is_plain, without_autocast
+from capsviz.nn.computation import is_literal, is_plain, multiplies_bfloat16, without_autocast
 
 ROWS_KEPT = 1152  # patches of many channels, at most: 96 MB in float32
 WIDE = 128
@@ -82,7 +82,9 @@ def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
     kept, half = allocator.kept(), torch.is_autocast_enabled("cpu")
     if weight.is_cuda or not (kept or half):
         return 0
-    transforms = fourier.workspace_bytes(images, weight, stride) // (1 + half)
+    transforms = fourier.workspace_bytes(images, weight, stride)
+    if half and multiplies_bfloat16():
+        transforms //= 2
     return transforms + kept * 2 * 4 * ROWS_KEPT * weight[0].numel()
 
 
