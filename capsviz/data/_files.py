@@ -71,7 +71,7 @@ def matrix(path: Path) -> np.ndarray:
         content = np.frombuffer(bytearray(gzip.decompress(path.read_bytes())), np.uint8)
     else:
         content = np.fromfile(path, np.uint8)
-    first, second = struct.unpack_from("<Ii", content)
+    first, second = struct.unpack_from("<Ii", content.data)
     if content[:3].tolist() == [0, 0, 8]:
         ndim = int(content[3])
         kind, order, start, stored = "u1", ">", 4, ndim
@@ -79,7 +79,7 @@ def matrix(path: Path) -> np.ndarray:
         kind, order, ndim, start, stored = NORB[first], "<", second, 8, max(second, 3)
     else:
         raise ValueError(f"expected the magic number of a matrix, got 0x{first:08X} and {second}")
-    dims = struct.unpack_from(f"{order}{stored}i", content, start)[:ndim]
+    dims = struct.unpack_from(f"{order}{stored}i", content.data, start)[:ndim]
     return content[start + 4 * stored :].view(kind).reshape(dims)
 
 

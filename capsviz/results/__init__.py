@@ -16,6 +16,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.text import Text
 
 from capsviz import analysis as contract
@@ -213,16 +214,13 @@ def export(
     """Draw a result and write its pictures, or one of some panels, and its table if it has one.
 
     A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be
-    drawn leaves nothing. Each is drawn anew for each format, because laying it out a second time
-    moves things by a hair. Panels for which a picture has no room are named in the log.
+    drawn leaves nothing. Panels for which a picture has no room are named in the log.
     """
     stem, kinds, paths = Path(stem), check_formats(formats), []
-    for part, name in picture_names(stem.name, analysis, result, panel).items():
-        figure: Any = None
-        for kind in kinds:
-            figure = draw(analysis, result, width, part, panel=panel)
-            paths.append(save_figure(figure, stem.with_name(f"{name}.{kind}")))
-        if kinds and (tall := figure.get_figheight()) > PAGE:
+    for part, name in picture_names(stem.name, analysis, result, panel).items() if kinds else ():
+        figure: Any = draw(analysis, result, width, part, panel=panel)
+        paths += [save_figure(figure, stem.with_name(f"{name}.{kind}")) for kind in kinds]
+        if (tall := figure.get_figheight()) > PAGE:
             log.warning("%s is %.1f inches tall, and no venue takes more than %d", name, tall, PAGE)
         if left_out := getattr(figure, "left_out", ()):
             alone, names = " or ".join(f"--panel {one}" for one in left_out), ", ".join(left_out)
@@ -280,10 +278,16 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def encoded(figure: Figure, kind: str, **options) -> bytes:
-    """Return a picture as a file holds it; no dates in it, so equal figures are equal files."""
+    """Return a picture as a file holds it; no dates in it, so equal figures are equal files.
+
+    A figure is laid out once, and so alike in all formats.
+    """
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     content = io.BytesIO()
-    with style():
+    with style(), matplotlib.rc_context({"figure.constrained_layout.use": False}):
+        if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine | None):
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
         figure.savefig(content, format=kind, metadata=undated[kind], **options)
     return content.getvalue()
 

@@ -284,15 +284,11 @@ def picture(figure: Figure) -> str:
 
     Letters are drawn as paths, because a reader may not have the font.
     """
-
-    def drawn(kind: str) -> bytes:
-        with results.look({"svg.fonttype": "path"}):
-            drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
-            return results.encoded(drawing, kind, dpi=DPI)
-
-    content, kind = drawn("svg"), "svg+xml"
+    with results.look({"svg.fonttype": "path"}):
+        drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
+        content, kind = results.encoded(drawing, "svg", dpi=DPI), "svg+xml"
     if len(content) > LARGEST_SVG:
-        content, kind = drawn("png"), "png"
+        content, kind = results.encoded(drawing, "png", dpi=DPI), "png"
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
