@@ -8,6 +8,7 @@ A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add pl
     entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
 """
 
+import hashlib
 import importlib
 import os
 import sys
@@ -65,6 +66,13 @@ def source(package: str, name: str) -> Path:
     return Path(spec.origin)
 
 
+def digest(package: str, name: str) -> str:
+    """Return the SHA-256 of the source of a module; of a folder, of all its modules."""
+    path = source(package, name)
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
 def summary(package: str, name: str) -> str:
     """Return the first line of a module's docstring, without importing it."""
     try:
@@ -112,17 +120,24 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
 
 def entries(package: str) -> dict[str, Entry]:
     """Return the modules of a package by name; ValueError for a name that is there twice."""
-    return _entries(package, os.environ.get(PLUGINS, ""))
+    return _entries(package, tuple(places()))
+
+
+def places() -> list[Path]:
+    """Return the folders of plugins; ValueError for one that is not there."""
+    named = [one for one in os.environ.get(PLUGINS, "").split(os.pathsep) if one]
+    for place in named:
+        if not Path(place).expanduser().is_dir():
+            raise ValueError(f"${PLUGINS} names '{place}', which is not a folder")
+    return [Path(place).expanduser().resolve() for place in named]
 
 
 @cache
-def _entries(package: str, plugins: str) -> dict[str, Entry]:
+def _entries(package: str, plugins: tuple[Path, ...]) -> dict[str, Entry]:
     kind = package.rpartition(".")[2]
     offered = {name: Entry(f"{package}.{name}", p, True) for name, p in _modules(folder(package))}
-    for number, place in enumerate(filter(None, plugins.split(os.pathsep))):
-        if not Path(place).expanduser().is_dir():
-            raise ValueError(f"${PLUGINS} names '{place}', which is not a folder")
-        for name, path in _modules(Path(place).expanduser().resolve() / kind):
+    for number, place in enumerate(plugins):
+        for name, path in _modules(place / kind):
             _add(offered, kind, name, Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False))
     for name, module in _entry_points(f"capsviz.{kind}"):
         _add(offered, kind, name, Entry(module, None, False))

@@ -16,9 +16,9 @@ LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-le
 
 
 def provenance(card: Mapping | None, device: str) -> dict:
-    """Return commit, weights, versions and hardware of a result, and notes on a user's network."""
+    """Return commit, weights, versions and hardware of a result, and notes on the network."""
     card = card or {}
-    weights, notes = card.get("weights", {}), card.get("network", {}).get("notes")
+    weights, notes = card.get("weights", {}), card.get("notes")
     routing = card.get("model", {}).get("config", {}).get("routing")
     return {
         "commit": commit(),

@@ -153,8 +153,13 @@ def save(
 
 
 def network(model: nn.Module) -> dict:
-    """Return name and config of a network of `capsviz.nn.models`, by which it is built again."""
-    return {"name": models.name_for(model), "config": model.config}
+    """Return name and config of a network of `capsviz.nn.models`, by which it is built again.
+
+    If parts of it are plug-ins, also the digests of their code.
+    """
+    about: dict = {"name": models.name_for(model), "config": model.config}
+    plugins = models.plugins(**about)
+    return about | ({"plugins": plugins} if plugins else {})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -257,6 +262,9 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         elif reason.startswith("unknown") and discovery.PLUGINS not in os.environ:
             reason += f" (of a plug-in? ${discovery.PLUGINS} is not set)"
         raise ValueError(f"{unlike}: {reason}") from error
+    for kind in models.changed(card["model"]):
+        note = f"the code of its {kind}, a plug-in, has changed since the weights were saved"
+        card.setdefault("notes", []).append(note)
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:
         return model.to(device).eval()

@@ -128,16 +128,18 @@ def identity(context: click.Context) -> str:
 
 
 def files(context: click.Context) -> dict[str, str]:
-    """Return digests of names, sizes and times of the files that data and networks are read from.
+    """Return digests of names, sizes and times of the files of data, networks and plug-ins.
 
     Of a network its weights, or the code and weights in the folder of FILE.py; shipped ones and
     data that are found without `--data-dir` are not looked at.
     """
-    from capsviz import checkpoint
+    from capsviz import checkpoint, discovery
 
     found: defaultdict[str, list[Path]] = defaultdict(list)
     if (data := context.params.get("data_dir")) is not None:
         found["data files"] += [data, *data.rglob("*")]
+    for folder in discovery.places():
+        found["plug-ins"] += folder.rglob("*.py")
     for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
         code, whole = text.rpartition(":")[0], Path(text).expanduser()
         if code.endswith(".py"):

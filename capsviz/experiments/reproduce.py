@@ -21,6 +21,7 @@ from capsviz.discovery import unknown
 from capsviz.experiments import reproductions
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.files import write_text
+from capsviz.nn import models
 from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.recipe import Recipe, differing, resolve_precision
@@ -153,6 +154,11 @@ def _require_fit(path: Path, own: Recipe, device: torch.device) -> None:
     """Raise ValueError for a result, or a run begun for it, with another recipe or precision."""
     if path.exists():
         card = read_card(path)
+        if kinds := models.changed(card.get("model", {})):
+            raise ValueError(
+                f"{path} was made with another {' and '.join(kinds)}: the code of a plug-in has "
+                "changed since; choose another --folder"
+            )
         stored, precision = card["recipe"], card["training"]["precision"]
     elif begun := history.read_about(_run_folder(path)):
         path, stored, precision = _run_folder(path), begun["recipe"], begun["precision"]
@@ -220,8 +226,24 @@ def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: boo
                     f"the results differ in {name} ({', '.join(sorted(values))}): put them into "
                     "two folders"
                 )
+    _require_same_made(results)
     caption = _caption(about, cards)
     return Table([*about.labels, *MEASURES], rows, caption, _commands(table, results))
+
+
+def _require_same_made(results: dict[str, list[dict]]) -> None:
+    """Raise ValueError for a row of different plug-ins, or a data set of different images."""
+    known: dict[str, dict] = {}
+    for run, card in [(run, card) for run, cards in results.items() for card in cards]:
+        part = card["dataset"]  # cards of older runs have no digests
+        images = f"the images of {part['name']} with the options {part.get('options', {})}"
+        made = {
+            f"the plug-ins of {run}": card.get("model", {}).get("plugins"),
+            images: part.get("images"),
+        }
+        for what, one in made.items():
+            if one and known.setdefault(what, one) != one:
+                raise ValueError(f"the results differ in {what}: put them into two folders")
 
 
 def paths_of(cell: Cell, folder: Path) -> list[Path]:

@@ -337,8 +337,7 @@ def check_fit(model, part: data.Dataset) -> str | None:
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", part.classes)
     apart = [pair for pair in zip(classes, part.classes, strict=False) if pair[0] != pair[1]]
-    notes = model.card.get("network", {}).get("notes", ())
-    said = [f"WARN {_name(model)}: {note}" for note in notes]
+    said = [f"WARN {_name(model)}: {note}" for note in model.card.get("notes", ())]
     if not apart:
         return "\n".join(said) or None
     if trained_on["name"] == part.loader:

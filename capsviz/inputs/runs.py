@@ -149,6 +149,7 @@ def _terms(run: str, card: Mapping) -> dict:
     if not card.get("recipe") or "training" not in card:
         raise ValueError(f"the card of '{run}' names no recipe: it is not that of a training run")
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
+    terms["plug-ins"] = card["model"].get("plugins")
     with seeded(0):  # no random state outside changes
         model = models.of_config(card["model"]["name"], card["model"]["config"])
     config = json.loads(json.dumps(model.config))

@@ -91,6 +91,7 @@ def stored(path: Path, recipe: Recipe, splits) -> dict | None:
     except (FileNotFoundError, ValueError):  # the run was killed while it wrote them
         return None
     whole = whole and "results" in card and path.with_suffix(".toml").is_file()
+    whole = whole and not models.changed(card["model"])
     same = card["dataset"].get("images") == {k: part.digest for k, part in splits.items()}
     return card if whole and same and not differing(card.get("recipe", {}), recipe) else None
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from capsviz import checkpoint, files
 from capsviz.checkpoint import STATE
-from capsviz.nn import functional
+from capsviz.nn import functional, models
 from capsviz.tracing import abilities
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
@@ -136,6 +136,7 @@ def save(
         "recipe": asdict(recipe),
         "precision": _precision(recipe, model),
         "history": [asdict(epoch) for epoch in history],
+        "network": checkpoint.network(model),
     }
     strings = {}
     if recipe.keep == "best":
@@ -198,6 +199,11 @@ def _require_same(
         raise ValueError(
             f"{output} holds a run on other images ({', '.join(changed)}), so that test images may "
             "have been trained on: choose another --output"
+        )
+    if kinds := models.changed(run.get("network", checkpoint.network(model))):
+        raise ValueError(
+            f"{output} holds a run with another {' and '.join(kinds)}: the code of a plug-in has "
+            "changed since; choose another --output"
         )
     earlier, precision = run["precision"], _precision(recipe, model)
     if earlier != precision:

@@ -65,7 +65,7 @@ def open_network(
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
             if notes := [said for fact, said in network.inferred.facts if fact == "note"]:
-                network.card["network"].setdefault("notes", []).extend(notes)
+                network.card.setdefault("notes", []).extend(notes)
         return network
 
     def anew() -> nn.Module:
@@ -196,7 +196,7 @@ def _built(
         inner = as_written(network)
         weights, parameters = Path(weights), sum(p.numel() for p in inner.parameters())
         if note := load_into(inner, weights, f"{path}:{name}"):
-            card["network"].setdefault("notes", []).append(note)
+            card.setdefault("notes", []).append(note)
         about = {"file": weights.name, "sha256": sha256(weights), "parameters": parameters}
         card["weights"] = about
     network.to(device)
@@ -211,7 +211,7 @@ def _keep_order(card: dict, own: Sequence[str] | None) -> None:
     elif card["dataset"]["name"] == "folder" and classes != sorted(classes):
         apart = [pair for pair in zip(classes, sorted(classes), strict=True) if len({*pair}) > 1]
         own, by_text = (some(names, 4) for names in zip(*apart, strict=True))
-        card["network"]["notes"] = [
+        card["notes"] = [
             f"it is taken to have the classes in the order ... {own} where torchvision's "
             f"ImageFolder has ... {by_text}: if it was trained with that, let the function return "
             "capsviz.wrap(network, ..., "

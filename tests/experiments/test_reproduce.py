@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +10,10 @@ import pytest
 import torch
 from helpers import command_line
 
-from capsviz import discovery
+from capsviz import checkpoint, discovery
 from capsviz.commands import reproduce as command
 from capsviz.experiments import reproduce, reproduced, reproductions
+from capsviz.inputs import runs as replicates
 from capsviz.nn import models
 from capsviz.statistics.intervals import wilson
 from capsviz.training import run as pipeline
@@ -219,6 +220,35 @@ def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"without-0.json is not the result of a run"):
         reproduce.gather("any", tmp_path)
+
+
+def test_runs_of_a_plugin_that_has_changed_since_are_not_taken_for_runs_of_this_one(
+    table, plugin, tmp_path, monkeypatch
+):
+    text = "from capsviz.nn.routing.dynamic import route\n"
+    path = plugin("routing/mine.py", text)
+    recipe = Recipe(dataset="digits", options={**TINY, "routing": "mine"})
+    monkeypatch.setattr(table, "cells", lambda: [reproductions.Cell("mine", ("yes",), recipe)])
+    plan = reproduce.Plan(tmp_path / "made", **PLAN)
+    reproduce.run("table", 1, plan)
+    result, run_folder = plan.folder / "1-epochs/mine-0.json", plan.folder / "1-epochs/runs/mine-0"
+    before = json.loads(result.read_text())
+    assert reproduce.run("table", 1, plan) == 1
+    path.write_text(f"{text}# an edit\n")
+    with pytest.raises(ValueError, match=r"mine-0.json was made with another routing"):
+        reproduce.run("table", 1, plan)
+    note = "the code of its routing, a plug-in, has changed since the weights were saved"
+    assert checkpoint.load(run_folder).card["notes"] == [note]
+    result.unlink()
+    with pytest.raises(ValueError, match="holds a run with another routing"):
+        reproduce.run("table", 1, plan)
+    reproduce.run("table", 2, replace(plan, folder=tmp_path / "anew"))
+    (tmp_path / "anew/1-epochs/mine-0.json").write_text(json.dumps(before))
+    with pytest.raises(ValueError, match="the results differ in the plug-ins of mine"):
+        reproduce.gather("table", tmp_path / "anew")
+    runs = {"old": before, "new": json.loads((tmp_path / "anew/1-epochs/mine-1.json").read_text())}
+    with pytest.raises(ValueError, match="not of the recipe of 'old': plug-ins"):
+        replicates.check(runs)
 
 
 def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_for(

@@ -147,6 +147,13 @@ def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_figures_are_drawn_anew_if_a_plugin_has_changed(figure_set, plugin, tmp_path):
+    shutil.copytree(figure_set[0], tmp_path / "copy")
+    plugin("analyses/own.py", "")
+    edited = run("--only", "rotate", "--n", 20, "--output", tmp_path / "copy")
+    assert edited.exit_code == 2 and "(plug-ins differ)" in edited.stderr
+
+
 def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
     (tmp_path / "rotate-digits-2-0.json").write_text("mine")
     result = run("--only", "rotate", "--n", 5, "--output", tmp_path)

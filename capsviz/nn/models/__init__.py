@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz.discovery import entries, load, name_of
+from capsviz.discovery import digest, entries, load, name_of
 
 PACKAGE = "capsviz.nn.models"
 PARTS = {  # options of a network that name files, which may be plug-ins
@@ -59,12 +59,21 @@ class Objective(NamedTuple):
 def of_capsviz(model: nn.Module) -> bool:
     """Return whether a network comes with capsviz, and so do its routing, decoder and stem."""
     package, _, name = type(model).__module__.rpartition(".")
-    if package != PACKAGE:
-        return False
-    config = getattr(model, "config", {})
-    kinds = [(PACKAGE, name), *((PARTS[part], config.get(part)) for part in PARTS)]
-    known = [(entries(package), name) for package, name in kinds]
-    return all(files[name].ours for files, name in known if name in files)
+    return package == PACKAGE and not plugins(name, getattr(model, "config", {}))
+
+
+def plugins(name: str | None, config: Mapping) -> dict[str, str]:
+    """Return the digests of the plug-ins that a network is made of, by their kinds."""
+    named = {"model": (PACKAGE, name)} | {k: (PARTS[k], config.get(k)) for k in PARTS}
+    own = {kind: one for kind, one in named.items() if one[1] in entries(one[0])}
+    return {kind: digest(*one) for kind, one in own.items() if not entries(one[0])[one[1]].ours}
+
+
+def changed(about: Mapping) -> list[str]:
+    """Return the plug-ins of a network, as its card describes it, whose code is another now."""
+    stored = about.get("plugins", {})
+    now = plugins(about["name"], about["config"]) if stored else {}
+    return [kind for kind in stored if now.get(kind) != stored[kind]]
 
 
 def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:
