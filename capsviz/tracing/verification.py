@@ -3,8 +3,9 @@
 `capsviz.wrap` and `--network` verify what they return, `trace` any other network that does not come
 with capsviz, each once. A network may say in `peculiar`, a mapping from the name of a check to a
 reason, and a routing in `PECULIAR` of its file, what is meant and no mistake: "norms" (scores are
-not the norms of the poses), "sums" (couplings of a child do not sum to 1), "votes" (poses do not
-follow the weighted sum of the votes), "couplings" (an intervention is not taken).
+not the norms of the poses), "sums" (couplings of a child do not sum to 1), "logits" (they stay as
+they are where couplings change), "votes" (poses do not follow the weighted sum of the votes),
+"couplings" (an intervention is not taken).
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from torch.nn.functional import cosine_similarity, layer_norm
 from capsviz import discovery
 from capsviz.nn import models, routing
 from capsviz.nn.images import like_of
-from capsviz.tracing.network import abilities, inference, takes
+from capsviz.tracing.network import abilities, evaluating, takes
 from capsviz.tracing.record import last_activations
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -49,7 +50,8 @@ def verify(model: Any, images: Tensor) -> None:
     ------
     ValueError  with one line that names the first mistake found.
     """
-    with inference(model):
+    counted = bool(plugin_routings(model))  # what they write over is seen outside inference mode
+    with evaluating(model), torch.inference_mode(not counted), torch.no_grad():
         for mistake in mistakes(model, images):
             names = plugin_routings(model)
             what = (
@@ -287,9 +289,19 @@ def _differences(traced: dict) -> dict[str, str]:
                 f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
                 f"over parents, expected 1{' (they sum to 1 over children)' * over}"
             )
+        if "logits" in traced and _overwritten(traced["logits"], couplings):
+            found["logits"] = (
+                "logits of all iterations are the same, but couplings are not: they are written "
+                "over (logits += ...) after they were recorded"
+            )
     if {"votes", "couplings", "poses"} <= set(traced) and (difference := _sums(traced)):
         found["votes"] = difference
     return found
+
+
+def _overwritten(logits: Tensor, couplings: Tensor) -> bool:
+    """Return whether couplings change from one iteration to another, but no logits do."""
+    return bool((logits == logits[:1]).all()) and not bool((couplings == couplings[:1]).all())
 
 
 def _sums(traced: dict) -> str | None:

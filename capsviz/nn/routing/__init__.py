@@ -215,10 +215,15 @@ class _Function:
     def __call__(self, *arguments, **options):
         if torch.compiler.is_compiling():
             return self.function(*arguments, **options)
-        oom = torch.cuda.OutOfMemoryError
+        given = [one for one in (*arguments, *options.values()) if isinstance(one, Tensor)]
+        counted = [one for one in given if not one.is_inference()]
+        before, oom = [one._version for one in counted], torch.cuda.OutOfMemoryError
         with discovery.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
             result = self.function(*arguments, **options)
-        for mistake in self.mistakes(result, *arguments[:2], **options):
+        found = list(self.mistakes(result, *arguments[:2], **options))
+        if before != [one._version for one in counted]:
+            found.append("writes over a tensor that it is given: x = x * 2 in place of x *= 2")
+        for mistake in found:
             path = discovery.source(PACKAGE, self.routing)
             raise ValueError(f"`{self.name}` of the routing '{self.routing}' of {path} {mistake}")
         return result
@@ -235,6 +240,7 @@ class _Function:
         elif self.name == "route":
             *batch, I, J, E = first.shape
             rounds = len(result.poses) if getattr(result.poses, "ndim", 0) == first.ndim else "R"
+            rounds = options.get("iterations", rounds)
             pairs, parents = (rounds, *batch, I, J), (rounds, *batch, J)
             yield from _misshapen(result, (pairs, pairs, (*parents, E), parents))
         elif self.name == "fused" and "links" not in options:

@@ -73,6 +73,32 @@ def test_what_is_wrong_with_a_routing_is_told_in_a_line(plugin, tiny_images, cas
     assert "\n" not in str(error.value) and f"the routing '{name}'" in str(error.value)
 
 
+ITERATED = """
+import torch
+from capsviz.nn.routing.dynamic import route as whole
+
+def route(votes, *, iterations=3, couplings=None):
+    made = whole(votes, iterations=iterations, couplings=couplings)
+    return RESULT
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "words"),
+    [
+        ("fewer", "whole(votes, iterations=2)", r"gives logits \(2, .*\), expected \(3, "),
+        ("aliased", "made._replace(logits=made.logits[-1:] + 0 * made.logits)", "logits of all it"),
+        ("voted", "made if votes.mul_(2) is votes else None", "writes over a tensor that it is"),
+    ],
+)
+def test_iterations_that_are_not_those_asked_for_and_what_is_written_over_are_told(
+    plugin, tiny_images, name, result, words
+):
+    plugin(f"routing/{name}.py", ITERATED.replace("RESULT", result))
+    with pytest.raises(ValueError, match=words):
+        capsviz.trace(build_tiny(routing=name), tiny_images)
+
+
 def test_places_that_see_some_children_are_told_too(plugin):
     write(plugin, "wrong_at_places", "whole._replace(poses=whole.poses[..., 1:])")
     small = {"channels": 6, "types": (2, 3, 4), "routing": "wrong_at_places"}
