@@ -49,6 +49,26 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_traced(plugin, tiny_imag
     assert traced.couplings.std() > 0.01
 
 
+NOISY = """
+import torch
+from torch import nn
+
+class Noise(nn.Module):
+    def forward(self, images):
+        return images + 0.1 * torch.rand_like(images)
+
+def layers(inputs, image_shape, *, norm=False):
+    last = nn.Sigmoid(), nn.Unflatten(1, image_shape)
+    return nn.Sequential(nn.Linear(inputs, 21 * 19), Noise(), *last)
+"""
+
+
+def test_a_decoder_of_ones_own_that_is_random_is_refused(plugin, tiny_images):
+    plugin("decoders/noisy.py", NOISY)
+    with pytest.raises(ValueError, match=r"decode gives other images, by 0.0\d+, for three of"):
+        capsviz.trace(build_tiny(decoder="noisy"), tiny_images)
+
+
 MADE = """import torch
 from capsviz.data import Dataset
 

@@ -391,11 +391,12 @@ def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
 
 
 def _decoder(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield that a decoder gives no images."""
+    """Yield that a decoder gives no images, or not the same ones again."""
     poses = traced.get("poses")
     if poses is None or not abilities(model).decodes:
         return
-    decoded = model.decode(poses[-1].to(images), traced["lengths"].argmax(1))
+    poses, classes = poses[-1].to(images), traced["lengths"].argmax(1)
+    decoded = model.decode(poses, classes)
     same = allowed(traced.values())
     if tuple(decoded.shape) != tuple(images.shape):
         yield f"decode gives {_shape(decoded)}, expected images {_shape(images)}"
@@ -403,4 +404,9 @@ def _decoder(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         yield (
             f"decode gives values from {float(decoded.min()):.3g} to {float(decoded.max()):.3g}, "
             "expected [0, 1]"
+        )
+    elif off := apart(model.decode(poses[:3], classes[:3]), decoded[:3]):
+        yield (
+            f"decode gives other images, by {off:.2g}, for three of the same poses: something in "
+            "the decoder is random, or depends on the batch"
         )
