@@ -154,6 +154,18 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
     assert torch.equal(images, before)
 
 
+def test_a_corruption_that_draws_without_the_generator_gives_the_same_again(plugin):
+    plugin(
+        "corruptions/rain.py",
+        "import torch\ndef corrupt(images, generator): return torch.rand_like(images)",
+    )
+    black = torch.zeros(2, 1, 28, 28)
+    one, again, other = (
+        corruptions.apply("rain", black, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one, again) and not torch.equal(one, other)
+
+
 SKELETON = (discovery.root() / "capsviz/templates/analysis.txt").read_text(encoding="utf-8")
 TWO = Estimate(np.array([0.4, 0.5]), np.array([[0.3, 0.5], [0.4, 0.6]]), 60)
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz.checks.verdict import SkippedError
-from capsviz.nn.computation import literal
+from capsviz.nn.computation import draws, literal
 from capsviz.nn.images import check_images, like_of, require_shape
 from capsviz.tracing import abilities, evaluating
-from capsviz.wrapping.environment import ANY, as_written, beside_images, draws
+from capsviz.wrapping.environment import ANY, as_written, beside_images
 from capsviz.wrapping.given import recipe_of
 from capsviz.wrapping.layers import BATCHES, Recorded, layers
 from capsviz.wrapping.leaves import tensors

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from capsviz.analysis import Analysis
 from capsviz.inputs.opening import Inputs, Picture, open_picture, with_baselines
 from capsviz.inputs.samples import usual_class
+from capsviz.nn.computation import draws
 
 
 def measure_with(
@@ -61,7 +62,8 @@ def measure_with(
             f"`measure` of {type(analysis).__name__} takes '{unknown[0]}', which is neither given "
             f"nor an option: expected {', '.join(known)}, or an annotation with a help text"
         )
-    result = analysis.measure(**{taken: known[taken]() for taken in analysis.given}, **options)
+    with draws(options.get("seed", 0), first.device):  # without a generator, in own analyses
+        result = analysis.measure(**{taken: known[taken]() for taken in analysis.given}, **options)
     what = f"{part.name}-{count}-images" if picture is None else picture.name
     return analysis.stem(f"{name}-{what}", result), result
 

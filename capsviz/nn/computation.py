@@ -5,11 +5,13 @@ exporters cannot see into. The literal way is made of PyTorch's own operations a
 by itself inside a transform of `torch.func` and in forward mode.
 """
 
+import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -165,3 +167,22 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
         yield
+
+
+@contextmanager
+def draws(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Seed torch, numpy and Python's random, and put their states back; of GPUs, the device's."""
+    states = random.getstate(), np.random.get_state()
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+            stack.enter_context(torch.random.fork_rng(devices=[torch.cuda.current_device()]))
+            torch.cuda.manual_seed(seed)
+        stack.enter_context(seeded(seed))
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -4,7 +4,6 @@ Some of this changes the whole process, so its threads share it (`Shared`).
 """
 
 import inspect
-import random
 import sys
 import threading
 import traceback
@@ -20,12 +19,10 @@ from contextlib import (
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from capsviz.nn.computation import seeded
 from capsviz.wrapping.leaves import mapped
 
 TORCH = str(Path(torch.__file__).parent)
@@ -196,25 +193,6 @@ def restored(network: nn.Module) -> Iterator[None]:
         for buffer, value in values:
             if not torch.equal(buffer, value):
                 buffer.copy_(value)
-
-
-@contextmanager
-def draws(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch, numpy and Python's random, and put their states back; of GPUs, the device's."""
-    states = random.getstate(), np.random.get_state()
-    with ExitStack() as stack:
-        if device.type == "cuda":
-            stack.enter_context(torch.cuda.device(device))
-            stack.enter_context(torch.random.fork_rng(devices=[torch.cuda.current_device()]))
-            torch.cuda.manual_seed(seed)
-        stack.enter_context(seeded(seed))
-        random.seed(seed)
-        np.random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
 
 
 def in_words(error: BaseException) -> str:

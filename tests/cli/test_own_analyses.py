@@ -62,6 +62,16 @@ def test_an_analysis_that_was_just_written_is_a_command_and_can_be_ended(plugin,
     assert (done.exit_code, done.output) == (7, "")
 
 
+def test_an_analysis_that_draws_without_a_generator_gives_the_same_again(plugin, tmp_path):
+    drawn = "import numpy, torch\n        noise = float(torch.rand(())) + numpy.random.rand()"
+    text = GOOD.replace(
+        "        lengths = trace(", f"        {drawn}\n        lengths = noise * trace("
+    )
+    assert text != GOOD
+    plugin("analyses/mine.py", text.replace(".lengths.double()", ".lengths.double() / 2"))
+    assert mine(tmp_path / "one").stdout == mine(tmp_path / "two").stdout
+
+
 def test_an_error_in_a_part_of_a_folder_is_told_by_its_own_line(plugin, tmp_path):
     plugin("analyses/mine/part.py", "\n\n\nfound = {}\n\ndef look():\n    return found['x']\n")
     text = GOOD.replace("rows = [", "rows = part.look(), [")

@@ -11,7 +11,8 @@ from capsviz.checks import calling
 from capsviz.checks.calling import DOUBLE, SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
-from capsviz.wrapping.environment import ANY, beside_images, draws, in_words, names_gpu
+from capsviz.nn.computation import draws
+from capsviz.wrapping.environment import ANY, beside_images, in_words, names_gpu
 from capsviz.wrapping.leaves import mapped, named_tensors, tensors
 from capsviz.wrapping.recorder import Pass
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz import discovery
+from capsviz.nn.computation import draws
 from capsviz.nn.images import check_images
 from capsviz.transforms import MNIST_C, mnist_c
 
@@ -59,7 +60,8 @@ def apply(
     assert corrupt is not None  # it has two parameters
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        made = corrupt(part.clone(), generator)  # which it may write over
+        with draws(generator.initial_seed()):  # that are not of the generator
+            made = corrupt(part.clone(), generator)  # which it may write over
         if not isinstance(made, Tensor) or made.shape != part.shape:
             form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
             expected = f"expected a tensor {tuple(part.shape)}"
