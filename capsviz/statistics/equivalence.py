@@ -81,11 +81,13 @@ def paired(
 
     Raises
     ------
-    ValueError  for fewer than 3 pairs, or unequal numbers of values.
+    ValueError  for fewer than 3 pairs, unequal numbers of values, or values that are not finite.
     """
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape:
         raise ValueError(f"expected values of the same seeds, got {first.shape}, {second.shape}")
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("expected finite values of all runs, got NaN or infinite ones")
     if len(first) < FEWEST:
         raise ValueError(f"expected at least {FEWEST} pairs of runs, got {len(first)}")
     apart = (first - second).round(12)  # 0.9957 - 0.9962 and 0.9952 - 0.9957 are the same

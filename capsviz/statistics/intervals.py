@@ -38,7 +38,7 @@ def wilson_of_varying(p: float, variance: float, most: float, n: float) -> tuple
 
 def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
     """`wilson` of each of the counts (...): (..., 2)."""
-    ends = [wilson(int(count), n) for count in np.ravel(right)]
+    ends = [wilson(count, n) for count in np.ravel(right)]
     return np.reshape(ends, (*np.shape(right), 2))
 
 
@@ -103,10 +103,12 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
     ------
     ValueError  for n below 2, or counts that do not fit n.
     """
-    gained, lost, n = int(gained), int(lost), int(n)
+    given, (gained, lost, n) = (gained, lost), (int(gained), int(lost), int(n))
     require_two(n)
-    if min(gained, lost) < 0 or gained + lost > n:
-        raise ValueError(f"expected counts from 0, at most {n} in all, got {gained} and {lost}")
+    if given != (gained, lost) or min(gained, lost) < 0 or gained + lost > n:
+        raise ValueError(
+            f"expected counts from 0, at most {n} in all, got {given[0]} and {given[1]}"
+        )
     n, difference = n + 2, gained - lost
     half = Z / n * sqrt(gained + lost + 1 - difference**2 / n)
     return max(-1.0, difference / n - half), min(1.0, difference / n + half)
@@ -115,7 +117,7 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
 def paired_each(gained: np.ndarray, lost: np.ndarray, n: int) -> np.ndarray:
     """`paired_interval` of each pair of the counts (...) and (...): (..., 2)."""
     pairs = zip(np.ravel(gained), np.ravel(lost), strict=True)
-    return np.reshape([paired_interval(int(g), int(k), n) for g, k in pairs], (*gained.shape, 2))
+    return np.reshape([paired_interval(g, k, n) for g, k in pairs], (*gained.shape, 2))
 
 
 def require_two(n: int) -> None:

@@ -72,3 +72,8 @@ def test_verdicts():
 def test_unequal_numbers_of_values_are_refused():
     with pytest.raises(ValueError, match=r"expected values of the same seeds, got \(4,\), \(1,\)"):
         paired([0.9, 0.91, 0.92, 0.9], [0.89], 0.02)
+
+
+def test_a_run_without_a_value_is_refused():
+    with pytest.raises(ValueError, match="expected finite values of all runs"):
+        paired([np.nan, 0.9, 0.9], [0.9, 0.8, 0.9], 0.01)

@@ -97,3 +97,9 @@ def test_small_integers_of_numpy_do_not_overflow(kind):
     assert paired_interval(kind(lost), kind(gained), kind(n)) == paired_interval(
         lost, gained, int(n)
     )
+
+
+def test_a_fraction_of_an_image_is_counted_or_refused_and_not_cut():
+    assert wilson_each(np.array([2.5]), 10)[0].tolist() == list(wilson(2.5, 10))
+    with pytest.raises(ValueError, match=r"in all, got 0.1 and 0.04"):
+        paired_interval(0.1, 0.04, 100)
