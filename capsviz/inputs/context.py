@@ -62,7 +62,8 @@ def measure_with(
             f"`measure` of {type(analysis).__name__} takes '{unknown[0]}', which is neither given "
             f"nor an option: expected {', '.join(known)}, or an annotation with a help text"
         )
-    with draws(options.get("seed", 0), first.device):  # without a generator, in own analyses
+    seed = options.get("seed")  # of an own analysis, which may be anything
+    with draws(seed if isinstance(seed, int) else 0, first.device):  # without a generator
         result = analysis.measure(**{taken: known[taken]() for taken in analysis.given}, **options)
     what = f"{part.name}-{count}-images" if picture is None else picture.name
     return analysis.stem(f"{name}-{what}", result), result
