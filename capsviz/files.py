@@ -1,31 +1,29 @@
 """Atomic writing of files, and folders that one process writes at a time."""
 
 import os
-import tempfile
+import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".lock"
-RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a name by `mkstemp`
+RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a temporary name
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: whole or not at all, also if the machine stops."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's files are private
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "xb") as file:  # with the permissions that the umask leaves
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def write_text(path: Path, content: str) -> None:

@@ -120,3 +120,13 @@ def test_a_line_says_that_fewer_threads_would_be_faster(
     (folder / "cpu.max").write_text(quota)
     line = crowded(load, folder / "cpu.max")
     assert line.startswith(said) and bool(line) == bool(said)
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o002])
+def test_a_file_has_the_permissions_that_the_umask_leaves(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "result.json", "{}")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "result.json").stat().st_mode & 0o777 == 0o666 & ~mask
