@@ -124,7 +124,18 @@ def changed(context: click.Context) -> dict[str, object]:
 def identity(context: click.Context) -> str:
     """Return what the numbers of the running command are made of, as one text."""
     values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
-    return json.dumps(values | files(context), default=str, sort_keys=True)
+    made_of = values | files(context) | {"shipped weights": _shipped(context)}
+    return json.dumps(made_of, default=str, sort_keys=True)
+
+
+def _shipped(context: click.Context) -> str:
+    """Return a digest of the shipped weights that are named, or of all if no network is named."""
+    from capsviz import checkpoint
+
+    shipped = checkpoint.shipped()
+    named = [one for one in networks(context.params, *NETWORK) or shipped if one in shipped]
+    cards = [checkpoint.read_card(checkpoint.find(one)) for one in named]
+    return digest(str([card["weights"].get("sha256") for card in cards]))
 
 
 def files(context: click.Context) -> dict[str, str]:

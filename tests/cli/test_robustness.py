@@ -9,7 +9,7 @@ import pytest
 from helpers.command_line import refused, run
 from helpers.fixtures import empty_page
 
-from capsviz import data, results
+from capsviz import checkpoint, data, results
 from capsviz.cli import main, naming
 
 SMALL = ("--n", "5", "--format", "png")  # so few that all numbers of the row differ
@@ -73,6 +73,14 @@ def test_weights_that_changed_are_noticed_however_they_are_named(tmp_path, monke
     words = words.format(tmp_path).split()
     known = identity("affine", words)
     os.utime(weights, (1, 1))
+    assert identity("affine", words) != known
+
+
+@pytest.mark.parametrize("words", [("digits",), (), ("digits", "--dataset", "digits")])
+def test_shipped_weights_of_another_version_are_noticed(monkeypatch, words):
+    known = identity("affine", words)
+    assert identity("affine", words) == known
+    monkeypatch.setattr(checkpoint, "read_card", lambda path: {"weights": {"sha256": "other"}})
     assert identity("affine", words) != known
 
 
