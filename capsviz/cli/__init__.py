@@ -105,9 +105,14 @@ class Commands(click.Group):
     """A group that lists files without importing them, and turns library errors into one line."""
 
     def main(self, *args, **extra):
-        """As click does; what a terminal cannot encode is a question mark, and no error."""
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
+        """As click does; what a terminal cannot encode is a question mark, and no error.
+
+        A closed stream goes to the null device: its number would be that of the next file.
+        """
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+            if hasattr(stream := getattr(sys, name), "reconfigure"):
                 stream.reconfigure(errors="replace")
         os.environ["MPLBACKEND"] = "agg"  # a notebook's, or a desktop's, may not be here
         return super().main(*args, **extra)
