@@ -39,7 +39,7 @@ def clear(folder: Path, *names: str) -> None:
 
 
 @contextmanager
-def locked(folder: Path):
+def locked(folder: Path, doing: str = "training"):
     """Lock a folder within this context, creating it; BlockingIOError if another process has it.
 
     The lock is a file `.lock` in it and ends with the process. A new folder that stays empty is
@@ -54,7 +54,7 @@ def locked(folder: Path):
         try:
             lock.acquire()
         except Timeout as error:
-            raise BlockingIOError(f"another process is training in {folder}") from error
+            raise BlockingIOError(f"another process is {doing} in {folder}") from error
         except OSError:
             pass  # a file system without locks
         try:

@@ -24,6 +24,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @writing.figure
 def command(only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
+    from capsviz.files import locked
     from capsviz.results import column, sets
 
     width = writing.width(figure)
@@ -40,7 +41,7 @@ def command(only, n, digit, index, seed, figure, inputs):
         chosen.dataset.nth_of_class(digit, index)
     settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
     try:
-        with writing.looking(figure):
+        with writing.looking(figure), locked(figure["output"], "drawing figures"):
             entries, failed = sets.make(
                 chosen, figure["output"], names, settings, formats=figure["formats"], width=width,
                 report=writing.line, force=figure["force"], column=column(figure["venue"]),

@@ -12,7 +12,7 @@ import pytest
 from helpers import command_line
 from matplotlib.text import Text
 
-from capsviz import discovery, results
+from capsviz import discovery, files, results
 from capsviz.analyses.detect import Detect
 from capsviz.results import sets as paperset
 from capsviz.statistics.intervals import wilson_each
@@ -152,6 +152,13 @@ def test_figures_are_drawn_anew_if_a_plugin_has_changed(figure_set, plugin, tmp_
     plugin("analyses/own.py", "")
     edited = run("--only", "rotate", "--n", 20, "--output", tmp_path / "copy")
     assert edited.exit_code == 2 and "(plug-ins differ)" in edited.stderr
+
+
+def test_a_second_set_in_the_same_folder_at_once_is_refused(tmp_path):
+    with files.locked(tmp_path):
+        second = run("--only", "rotate", "--n", 4, "--output", tmp_path)
+    assert second.exit_code == 1 and not list(tmp_path.glob("[!.]*"))
+    assert f"another process is drawing figures in {tmp_path}" in second.stderr
 
 
 def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
