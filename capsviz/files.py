@@ -1,9 +1,12 @@
 """Atomic writing of files, and folders that one process writes at a time."""
 
+import io
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 LOCK = ".lock"
 RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a temporary name
@@ -29,6 +32,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """`write_bytes` for text."""
     write_bytes(path, content.encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """`write_bytes` for arrays by name, as NumPy's compressed archive."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    write_bytes(path, content.getvalue())
 
 
 def clear(folder: Path, *names: str) -> None:

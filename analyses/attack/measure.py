@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import LOSSES, Ball
-from capsviz.files import write_bytes
+from capsviz.files import write_arrays
 from capsviz.inputs.samples import other_images
 from capsviz.nn.images import check_images
 from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
@@ -165,10 +164,8 @@ class Work:
         found: dict[str, Any] = {"places": places.numpy(), **self._attack(*pair, places)}
         found["seconds"] = np.array([time.perf_counter() - begin])
         if path is not None:
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **found)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, buffer.getvalue())
+            write_arrays(path, found)
         return found
 
     def _attack(self, k: str, name: str, places: torch.Tensor) -> dict[str, np.ndarray]:

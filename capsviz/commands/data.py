@@ -35,8 +35,10 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
 
     if source is not None:
         dataset, data_dir = named(source, dataset, data_dir)
-    for path in (sheet, exported):
+    for path, ending in ((sheet, ".png"), (exported, ".npz")):
         if path is not None:
+            if not path.suffix:
+                raise ValueError(f"'{path}' has no ending: expected FILE{ending}")
             naming.refuse_file(path, force=force)
     chosen = options.of_data(**chosen)
     splits, absent = {}, None
@@ -92,6 +94,7 @@ def export(splits, path: Path, chosen) -> str:
     import numpy as np
 
     from capsviz import data
+    from capsviz.files import write_arrays
 
     arrays: dict[str, Any] = {}
     for split, part in splits.items():
@@ -102,7 +105,7 @@ def export(splits, path: Path, chosen) -> str:
         arrays |= {f"{split}_{name}": values.numpy() for name, values in known.items()}
         arrays["classes"] = np.array(part.classes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+    write_arrays(path, arrays)
     return f"wrote {path}: {', '.join(arrays)}"
 
 

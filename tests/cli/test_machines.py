@@ -86,6 +86,22 @@ def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"before")]
 
 
+def test_exported_data_are_whole_or_as_before():
+    fine(run("data", "digits", "--export", "mine.npz"))
+    whole = Path("mine.npz").read_bytes()
+    with room_for(20_000):
+        stopped = run("data", "digits", "--export", "mine.npz", "--force")
+    assert stopped.stderr.splitlines()[-1] == "Error: mine.npz: File too large"
+    assert [(p.name, p.read_bytes()) for p in Path().iterdir()] == [("mine.npz", whole)]
+
+
+@pytest.mark.parametrize(("option", "ending"), [("--export", ".npz"), ("--save-figure", ".png")])
+def test_a_name_to_which_an_ending_would_be_added_is_refused(option, ending):
+    refused = run("data", "digits", option, "mine")
+    assert refused.exit_code == 2 and f"expected FILE{ending}" in refused.stderr
+    assert not list(Path().iterdir())
+
+
 def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert run(*TRAIN, "--epochs", 2).exit_code == 0
     with room_for(400_000):  # less than the state
