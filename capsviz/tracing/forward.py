@@ -2,6 +2,7 @@
 
 import hashlib
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -119,9 +120,8 @@ class _Pass:
         with inference(self.model):
             values = self.look(images[:1], record.names_for(self.parts))
             first = record.parts_from(values, self.parts)
-            kept = [_bytes(value) for value in first.values()]
             memory.require(
-                (sum(kept) + max(kept, default=0)) * len(images),  # the largest is joined of pieces
+                sum(map(_bytes, first.values())) * len(images),
                 f"a trace of {len(images)} images",
                 "trace fewer images, or name only the parts you need by keep=(...)",
             )
@@ -130,24 +130,28 @@ class _Pass:
             most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model, not fused))
             count = max(1, -(-len(images) // most))
             chunk = chunk or max(1, -(-len(images) // count))  # about equal ones
-            pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
+            whole: dict[str, Tensor] = {}
+            filled: Counter[str] = Counter()  # images
             if self.couplings is None and len(images) == 1:
                 batches = [first]
             else:
                 batches = self.batches(images, chunk)
             for batch in batches:
                 for name, value in batch.items():
-                    pieces[name].append(value.cpu())
-        missing = [n for n in required if not pieces[n] and n not in OPTIONAL]
+                    axis = int(name in PER_ITERATION)
+                    if name not in whole:
+                        shape = [*value.shape[:axis], len(images), *value.shape[axis + 1 :]]
+                        with torch.inference_mode(False):
+                            whole[name] = torch.empty(shape, dtype=value.dtype)
+                    count = value.shape[axis]
+                    whole[name].narrow(axis, filled[name], count).copy_(value)
+                    filled[name] += count
+        joined = {name: one for name, one in whole.items() if filled[name] == len(images)}
+        missing = [n for n in required if n not in joined and n not in OPTIONAL]
         if missing:
             names = {field: alias for alias, field in record.ALIASES.items()}
             listed = ", ".join(names.get(name, name) for name in missing)
             raise ValueError(f"the network's `look` gave no {listed}")
-        joined = {
-            name: torch.cat(pieces.pop(name), int(name in PER_ITERATION))  # the pieces go at once
-            for name in self.parts
-            if pieces[name]
-        }
         if not required and "activations" in joined:
             joined.pop("last", None)
         record.require_finite_parts(joined, self.able.name)

@@ -166,13 +166,25 @@ def test_images_and_network_may_differ_in_precision(tiny, tiny_images, of_images
 
 def test_more_images_than_memory_holds_are_refused_with_the_size(tiny, tiny_images, monkeypatch):
     votes, lengths = 8 * 12 * 3 * 6 * 4, 8 * 3 * 4  # of 8 images: I, J, E, bytes
-    needed = 2 * votes + lengths  # the largest is joined from its pieces
+    needed = votes + lengths
     monkeypatch.setattr(memory, "available", lambda device="cpu": needed)
     trace(tiny, tiny_images, keep=("votes", "lengths"))
     monkeypatch.setattr(memory, "available", lambda device="cpu": needed - 1)
     with pytest.raises(MemoryError, match=r"trace of 8 images needs 0.01 MB.*keep="):
         trace(tiny, tiny_images, keep=("votes", "lengths"))
     trace(tiny, tiny_images, keep=("lengths",))
+
+
+def test_a_part_that_only_some_batches_have_is_not_in_a_trace(tiny, tiny_images, monkeypatch):
+    look = tiny.look
+
+    def some(images, **options):
+        shown = look(images, **options)
+        return shown if len(images) == 5 else {"lengths": shown["lengths"]}
+
+    monkeypatch.setattr(tiny, "look", some)
+    traced = trace(tiny, tiny_images, keep=("reconstruction", "lengths"), chunk=5)
+    assert traced.reconstruction is None and len(traced.lengths) == len(tiny_images) == 8
 
 
 def test_large_images_are_looked_at_fewer_at_a_time():
