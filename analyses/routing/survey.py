@@ -56,13 +56,13 @@ def survey(
         if not prefix:
             activations = torch.stack([_result(model, batch, r) for r in range(1, M + 1)])
         own, votes = traced.require("couplings")[:R], traced.require("votes")
-        controls = [  # of the last iteration; draws of "shuffled" are by iteration
-            tracing.control_couplings(kind, own[-1:] if kind == "matched" else own, generator)[-1]
+        controls = (  # of the last iteration; draws of "shuffled" are by iteration
+            tracing.control_couplings(kind, own[-1:] if kind == "matched" else own, generator)[-1:]
             for kind in INTERVENTIONS
-        ]
-        replaced = tracing.parents_under(model, batch, controls, iterations=iterations)
+        )
+        stacked = torch.cat([own, *controls])
+        replaced = tracing.parents_under(model, batch, [*stacked[R:]], iterations=iterations)
         poses = torch.cat([traced.require("poses")[:R], replaced.poses])
-        stacked = torch.cat([own, torch.stack(controls)])
         pieces = votes.split(PIECE), stacked.split(PIECE, 1), poses.split(PIECE, 1)
         for some, *piece in zip(true.split(PIECE), *pieces, strict=True):
             for name, values in _measures(*piece, some).items():

@@ -210,5 +210,5 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blan
     done = run(*single, weights="digits")
     assert done.exit_code == 2 and "holds figures of another run" in done.stderr
     done = run(*single, "--output", tmp_path / "single", weights="digits")
-    assert done.exit_code == 2 and not list((tmp_path / "single").iterdir())
+    assert done.exit_code == 2 and not (tmp_path / "single").exists()
     assert done.stderr.splitlines()[-1].endswith("and these images: segment")
