@@ -3,7 +3,6 @@
 An analysis takes part unless its `figure_set` is None.
 """
 
-import gc
 import hashlib
 import json
 import time
@@ -151,7 +150,6 @@ def make(
     allocator.give_back_large()
     with remember():
         for name in names:
-            gc.collect()  # the last figures, whose parts refer to one another
             allocator.trim()  # what the last one needed, in pieces that the next may not fit into
             before = {one.name: one for one in entries.values() if one.analysis == name}
             if name in whole and not force and _intact(output, before.values()):
