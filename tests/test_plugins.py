@@ -154,7 +154,8 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
     assert torch.equal(images, before)
 
 
-def test_a_corruption_that_draws_without_the_generator_gives_the_same_again(plugin):
+def test_a_corruption_that_draws_without_the_generator_gives_the_same_again(plugin, monkeypatch):
+    monkeypatch.setattr(corruptions, "CHUNK", 1)
     plugin(
         "corruptions/rain.py",
         "import torch\ndef corrupt(images, generator): return torch.rand_like(images)",
@@ -164,6 +165,7 @@ def test_a_corruption_that_draws_without_the_generator_gives_the_same_again(plug
         corruptions.apply("rain", black, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
     assert torch.equal(one, again) and not torch.equal(one, other)
+    assert not torch.equal(one[0], one[1])  # of two chunks
 
 
 SKELETON = (discovery.root() / "capsviz/templates/analysis.txt").read_text(encoding="utf-8")

@@ -124,9 +124,11 @@ class _Rounded(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func not in PRODUCTS:
+            return func(*args, **kwargs)
         given = {x.dtype for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         casts = torch.is_autocast_enabled("cpu") and given <= {torch.float32, torch.bfloat16}
-        if func not in PRODUCTS or not (casts or given == {torch.bfloat16}):
+        if not (casts or given == {torch.bfloat16}):
             return func(*args, **kwargs)
         args, kwargs = tree_map_only(Tensor, lambda x: x.bfloat16().float(), (args, kwargs))
         with torch.autocast("cpu", enabled=False):

@@ -59,14 +59,14 @@ def apply(
             raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     assert corrupt is not None  # it has two parameters
     parts = []
-    for part in images.detach().float().cpu().split(CHUNK):
-        with draws(generator.initial_seed()):  # that are not of the generator
+    with draws(generator.initial_seed()):  # that are not of the generator
+        for part in images.detach().float().cpu().split(CHUNK):
             made = corrupt(part.clone(), generator)  # which it may write over
-        if not isinstance(made, Tensor) or made.shape != part.shape:
-            form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
-            expected = f"expected a tensor {tuple(part.shape)}"
-            raise ValueError(f"the corruption '{name}' gives {form}, {expected}")
-        parts.append(made)
+            if not isinstance(made, Tensor) or made.shape != part.shape:
+                form = tuple(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+                expected = f"expected a tensor {tuple(part.shape)}"
+                raise ValueError(f"the corruption '{name}' gives {form}, {expected}")
+            parts.append(made)
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
