@@ -40,6 +40,10 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
             if not path.suffix:
                 raise ValueError(f"'{path}' has no ending: expected FILE{ending}")
             naming.refuse_file(path, force=force)
+    if sheet is not None:
+        from capsviz import results  # takes time to import
+
+        results.check_formats([sheet.suffix[1:].lower()])
     chosen = options.of_data(**chosen)
     splits, absent = {}, None
     for split in data.SPLITS:
@@ -130,6 +134,5 @@ def drawn(part, path: Path) -> str:
         rows, _ = mosaic(axes, shown, COLUMNS)
         axes.set_xticks([])
         axes.set_yticks(rows, [name.replace("$", r"\$") for name in names])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, bbox_inches="tight")
+        results.save_figure(figure, path)
     return f"wrote {path}: the first images of {len(names)} classes of {part.name} {part.split}"

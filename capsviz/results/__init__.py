@@ -271,7 +271,7 @@ def _whose(about: Mapping) -> str:
 
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write one picture."""
-    content = encoded(figure, path.suffix[1:])
+    content = encoded(figure, path.suffix[1:].lower())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content)
     return path

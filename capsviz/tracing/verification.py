@@ -342,7 +342,7 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     chosen = (chosen * float(couplings.sum(3).mean())).to(images)
     try:
         wanted = ("votes", "couplings", "poses", "lengths")
-        moved = shown(model, images, wanted, couplings=chosen)
+        moved = shown(model, images, wanted, couplings=chosen.clone())
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:

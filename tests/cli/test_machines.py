@@ -86,13 +86,20 @@ def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"before")]
 
 
-def test_exported_data_are_whole_or_as_before():
-    fine(run("data", "digits", "--export", "mine.npz"))
-    whole = Path("mine.npz").read_bytes()
+@pytest.mark.parametrize("words", [("--export", "mine.npz"), ("--save-figure", "mine.png")])
+def test_exported_data_and_sheets_are_whole_or_as_before(words):
+    fine(run("data", "digits", *words))
+    whole = Path(words[1]).read_bytes()
     with room_for(20_000):
-        stopped = run("data", "digits", "--export", "mine.npz", "--force")
-    assert stopped.stderr.splitlines()[-1] == "Error: mine.npz: File too large"
-    assert [(p.name, p.read_bytes()) for p in Path().iterdir()] == [("mine.npz", whole)]
+        stopped = run("data", "digits", *words, "--force")
+    assert stopped.stderr.splitlines()[-1] == f"Error: {words[1]}: File too large"
+    assert [(p.name, p.read_bytes()) for p in Path().iterdir()] == [(words[1], whole)]
+
+
+def test_a_sheet_in_an_unknown_format_is_refused_before_it_is_drawn():
+    refused = run("data", "digits", "--save-figure", "sheet.jpg")
+    assert refused.exit_code == 2 and "unknown format 'jpg'" in refused.stderr
+    assert not list(Path().iterdir())
 
 
 @pytest.mark.parametrize(("option", "ending"), [("--export", ".npz"), ("--save-figure", ".png")])

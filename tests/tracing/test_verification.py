@@ -40,6 +40,8 @@ class Honest(nn.Module):
         b, history = torch.zeros(votes.shape[:3]), []
         if change.get("ignores"):
             couplings = None
+        if change.get("overwrites") and couplings is not None:
+            couplings.fill_(1 / J)
         for _ in range(iterations or 2):
             axis = 1 if change.get("over_children") else 2
             c = b.softmax(axis) if couplings is None else couplings.expand(votes.shape[:3])
@@ -115,6 +117,7 @@ MISTAKES = {
     ),
     "narrow fields": (Narrow(), "or its receptive fields are wrong: .*outside rows"),
     "intervention ignored": (Honest(ignores=True), "couplings that are put in are ignored"),
+    "intervention overwritten": (Honest(overwrites=True), "couplings that are put in are ignored"),
     "votes of something else": (
         after(votes=lambda s: s["votes"].flip(1)),
         "the votes do not give the poses: .* points elsewhere",
