@@ -105,8 +105,8 @@ def gain(tested: Paired) -> Number:
 
 
 def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Number:
-    value, low, high = (scale * float(end) for end in (estimate.value, estimate.low, estimate.high))
-    return Number(f"{value:{form}} [{low:{form}}, {high:{form}}]{unit}", (value, low, high))
+    ends = (scale * float(end) for end in (estimate.value, estimate.low, estimate.high))
+    return Number(f"{scale * estimate:{form}}{unit}", tuple(ends))
 
 
 def transplant() -> Finding:

@@ -140,7 +140,7 @@ class Affine(Analysis):
             f"affine variants of each, shifted by up to {result.trained_px:g} px (inside the "
             f"training shift range, {100 * result.share_inside:.0f} % of the variants) or further "
             "(outside). Gap: accuracy on the original images minus that on variants, in points. "
-            "Intervals: 95 %, over the images."
+            f"{self.intervals(result)}."
         )
         return header, rows, text
 

@@ -94,16 +94,18 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
     each |= {result.titles[field]: getattr(result, field) for field in ratios}
     rows = [[name, *map(_cell, 100 * estimate)] for name, estimate in each.items()]
+    how = ": Wilson's for errors" + ", of resampled images for ratios" * bool(ratios)
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
-        "intervals: Wilson's for errors, of resampled images for ratios. mCE: mean over the "
-        f"corruptions of the ratio of the error to that of {result.baseline} (Hendrycks & "
-        "Dietterich 2019). Relative total error: ratio of the sums over the corruptions. Relative "
-        "mCE and relative total excess: the same for the increase over the clean error. –: "
-        "the ratio is undefined."
+        f"intervals{how if result.clean.runs is None else ' over training runs and images'}."
     )
-    text = text if ratios else text.partition(", of resampled")[0] + "."
-    return ["corruption", *result.networks], rows, text
+    of_ratios = (
+        f" mCE: mean over the corruptions of the ratio of the error to that of {result.baseline} "
+        "(Hendrycks & Dietterich 2019). Relative total error: ratio of the sums over the "
+        "corruptions. Relative mCE and relative total excess: the same for the increase over the "
+        "clean error. –: the ratio is undefined."
+    )
+    return ["corruption", *result.networks], rows, text + of_ratios * bool(ratios)
 
 
 def _cell(one) -> str:

@@ -184,7 +184,8 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         if values.shape[2] < 2:
             return None
         counts = draw_resamples(values.shape[2], seed=seed)
-        return stack([compare_means(one, counts, shares=False) for one in values.numpy()], axis=1)
+        means = [compare_means(one, counts, shares=False) for one in values.numpy()]
+        return stack(means, axis=1).undrawn()  # other images may count for another run
 
     if abilities(model).decodes:
         traced = trace(model, images, keep=("poses", "lengths"))

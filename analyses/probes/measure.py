@@ -368,8 +368,8 @@ def cycle(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     same = np.stack([now.numpy() for _, now in back])
     return {
         "returns": list(RETURNS),
-        "cycle": compare_explained(off, np.tile(spread, (len(back), 1)), counts),
-        "cycle_predicted": compare_means(same, counts),
+        "cycle": compare_explained(off, np.tile(spread, (len(back), 1)), counts).undrawn(),
+        "cycle_predicted": compare_means(same, counts).undrawn(),
     }
 
 

@@ -158,7 +158,6 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         from capsviz import checkpoint as checkpoints
         from capsviz.inputs import context
         from capsviz.inputs.runs import first_of, open_runs
-        from capsviz.results.tables import markdown
         from capsviz.statistics.replicates import words
 
         named, seeds = first_of(values.pop(chosen_by))
@@ -213,9 +212,9 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             paths += analysis.extra_files(result, paths[-1], **own)
         trained = all(checkpoints.is_trained(one.model) for one in opened)
         line = words(result, networks=len(opened), trained=trained, about=about)
-        if drawn["table"] and (table := analysis.table(result)) is not None:
-            header, rows, about = table
-            line += ["", markdown(header, rows), about]
+        if drawn["table"]:
+            tables = (path for path in paths if path.suffix == ".md")
+            line += [f"\n{path.read_text(encoding='utf-8')}".rstrip() for path in tables]
         writing.report(result, "\n".join([analysis.findings(result), *line]), paths, as_json)
 
     return body

@@ -170,8 +170,8 @@ def save(
     identity  of the command and its options, by which an equal figure is found.
     networks  name -> SHA-256 of the weights, of several networks that are compared.
 
-    The files that were written are returned, the JSON last. Pictures of earlier numbers in other
-    formats are deleted.
+    The files that were written are returned, the JSON last. Pictures and tables of earlier numbers
+    are deleted.
     """
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
@@ -194,9 +194,11 @@ def save(
     about |= {name: value for name, value in more.items() if value}
     paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
     stem = Path(stem)
-    for name in picture_names(stem.name, analysis, result).values():  # of earlier numbers
-        for kind in {*FORMATS} - {*formats}:
-            stem.with_name(f"{name}.{kind}").unlink(missing_ok=True)
+    names = [f"{stem.name}.{kind}" for kind in ("md", "tex")]
+    for name in picture_names(stem.name, analysis, result).values():
+        names += [f"{name}.{kind}" for kind in FORMATS]
+    for earlier in {stem.with_name(name) for name in names} - {*paths}:
+        earlier.unlink(missing_ok=True)
     return [*paths, *write_result(stem, result, about)]
 
 
@@ -258,8 +260,9 @@ def table_of(
 def _whose(about: Mapping) -> str:
     """Return the networks of a result, and how many training runs they are."""
     if runs := about.get("runs"):
-        several = (runs, *runs["others"])
+        several = (runs, *runs.get("others", ()))
         names = [f"{one['recipe']} ({len(one['seeds'])} training runs)" for one in several]
+        names += list(about.get("networks", ()))[len(names) :]  # of one run each
     else:
         given = about.get("options", {}).get("checkpoint") or []
         given = [given] if isinstance(given, str) else given

@@ -116,5 +116,5 @@ def _draws(estimates) -> np.ndarray | None:
 def _is_share(estimate: Estimate) -> bool:
     """Whether all values are shares of its n images."""
     hits = estimate.value * (estimate.n or np.nan)
-    within = (estimate.value >= 0) & (estimate.value <= 1)
+    within = (estimate.low >= 0) & (estimate.high <= 1)  # those of a change are not
     return bool((within & (abs(hits - np.round(hits)) < 1e-6)).all())

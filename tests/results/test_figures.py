@@ -93,7 +93,8 @@ def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, f
 
 def test_pictures_of_earlier_numbers_do_not_stay_beside_new_ones(blank, result, tmp_path):
     results.save(tmp_path / "x", "rotate", result, formats=["pdf", "png"])
-    (tmp_path / "x-y.pdf").touch()
+    for name in ("x-y.pdf", "x.md", "x.tex"):
+        (tmp_path / name).touch()
     results.save(tmp_path / "x", "rotate", result, formats=["png"])
     assert {one.name for one in tmp_path.iterdir()} == {"x.png", "x.json", "x-y.pdf"}
 

@@ -154,7 +154,10 @@ def test_numbers_of_a_folder_are_one_table():
     assert printed[0] == str(first) and f"{second}" in printed[1:]
     assert run("redraw", first, second, "--table", "tex").stdout.startswith(f"% {first}\n")
     assert run("redraw", first, "--table", "md").stdout.startswith("| ")
-    seeds = discovery.folder("capsviz.trained") / "seeds/digits-paper-stem"
+    trained = discovery.folder("capsviz.trained") / "seeds"
+    (runs,) = trained.glob("cifar10/routing-*-runs.json")  # names no other recipes
+    assert run("redraw", runs, "--table", "tex").stdout.count("(3 training runs)") == 1
+    seeds = trained / "digits-paper-stem"
     assert {row[0] for row in table(seeds)[1:]} == {
         path.stem for path in seeds.glob("*digits*.json")
     }

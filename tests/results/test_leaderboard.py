@@ -198,6 +198,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
         assert (cell(table, "net", "rotated") is not None) == taken
     for pattern, options in (
         ("affine-mnist-mnist-resnet-*.json", {"trained_px": 3.0}),
+        ("transplant-mnist-1000-images.json", {"iterations": 1}),
         ("routing-mnist-1000-images.json", {"iterations": 1}),
         ("corrupt-mnist-1000-images.json", {}),
     ):
@@ -220,6 +221,7 @@ def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
     at = {bounds[0]: first, bounds[1]: second}[0.3]
     ((_, share),) = columns.detection(result)
     assert share.value == result.undetected.value[at]
+    assert not [*columns.detection(result._replace(steps=1))]  # a weak attack flatters
 
 
 def test_results_alone_make_a_row_of_their_weights(tmp_path):
@@ -234,6 +236,13 @@ def test_other_recipes_of_a_comparison_have_several_runs():
     attacked = {row.network.name: row.cells.get("attacked") for row in leaderboard.table()}
     assert attacked["mnist-slim-em-decoder"].runs == 3  # not the first of its result
     assert attacked["digits-uniform"].runs == 1
+
+
+def test_one_network_beside_runs_is_one_run_in_the_table_of_robustness():
+    result = shipped("attack-mnist-mnist-attention-mnist-resnet-*.json").result
+    about = {"analysis": "attack", "kind": "Result", "runs": {"recipe": "mnist", "seeds": [0, 1]}}
+    table = leaderboard.beside([(result, about)])
+    assert [len(row.network.seeds) for row in table] == [2, 1, 1]
 
 
 def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics import replicates, runs
-from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval, paired_each, wilson_each
 
@@ -81,6 +81,12 @@ def test_a_difference_that_no_run_has_below_zero_may_lie_there_all_the_same():
     other = Estimate(0.5, (0.4, 0.6), 100, Estimate(-0.9, (-1, 0.8), 100))
     ends = runs.combine([wide, other]).difference.ci95
     assert ends.tolist() == [-1, 1]  # of differences of shares
+
+
+def test_a_change_of_nothing_in_every_run_keeps_both_halves_of_its_interval():
+    none = np.zeros((1, 200))
+    whole = runs.combine([compare_changes(none, none, draw_resamples(200)) for _ in range(3)])
+    assert whole.low < -0.005 and whole.high > 0.005
 
 
 def test_shares_near_one_are_covered():

@@ -101,9 +101,10 @@ def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
     `measured` is of `results.read_result`; accuracy and size are those of the last result.
     """
     last, about = measured[-1]
-    seeds = about["runs"]["seeds"] if "runs" in about else [0]
+    runs = (about["runs"], *about["runs"].get("others", ())) if "runs" in about else ()
+    seeds = [*(one["seeds"] for one in runs), *([0] for _ in last.networks)]
     table = {
-        name: Row(Network(name, last.dataset, seeds, [], last.clean[k], size), {})
+        name: Row(Network(name, last.dataset, seeds[k], [], last.clean[k], size), {})
         for k, (name, size) in enumerate(zip(last.networks, last.parameters, strict=True))
     }
     for column in COLUMNS:
@@ -192,8 +193,7 @@ def is_by_definition(row: Row, column: Column) -> bool:
 def _interval(estimate, form: str) -> str:
     """Return a number with its interval, in percent without the sign."""
     scale, form = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
-    value, low, high = (f"{scale * float(one):{form}}" for one in (estimate.value, *estimate.ci95))
-    return f"{value} [{low}, {high}]".replace("-", "−")
+    return f"{scale * estimate:{form}}".replace("-", "−")
 
 
 def caption(table: Sequence[Row], names: Sequence[str] = TITLES) -> str:

@@ -20,7 +20,7 @@ STEP = 15  # degrees between rotations, at most
 STEPS, QUERIES = 50, 100  # of attacks, at least: weaker ones flatter
 BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on those of colour
 
-DETECTED = 0.3  # largest bound of the attacks that are to be detected
+DETECTED, DETECTED_STEPS = 0.3, 40  # largest bound of attacks to be detected; steps, at least
 
 
 class Column(NamedTuple):
@@ -66,7 +66,8 @@ def attack(result):
 
 def detection(result):
     """Yield the share of images that the adaptive attack makes misclassified and undetected."""
-    if "adaptive" in result.kinds and max(result.eps) == DETECTED:
+    strong = max(result.eps) == DETECTED and result.steps >= DETECTED_STEPS
+    if "adaptive" in result.kinds and strong:
         yield FIRST, result.undetected[strongest(result)]
 
 
@@ -87,8 +88,7 @@ def over_untrained(result):
 
 def transplant(result):
     """Yield the share of images predicted as the class of the donor of their couplings."""
-    if result.iterations is None:  # the network's own
-        yield FIRST, result.as_partner[1]  # couplings of a donor of another class
+    yield FIRST, result.as_partner[1]  # couplings of a donor of another class
 
 
 def parents(result):
@@ -146,7 +146,7 @@ def _names(names) -> list[str | None]:
 
 
 ROUTING = ("routing", "Statistics")
-OWN: Any = {"only": {"iterations": (), "layer": ()}, "higher": None}  # as the network routes
+OWN: Any = {"only": {"iterations": ()}, "higher": None}  # as the network routes
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
            {("affine", "Result"): partial(affine, 1),
@@ -173,9 +173,8 @@ COLUMNS = (
            {("equivariance", "Result"): over_untrained}, form=".2f", unit="R²", higher=None,
            level=0.0, drawn="R² above\nuntrained poses"),
     Column("donor's class", "share of images predicted as the class of the image whose couplings "
-           "they were given", {("transplant", "Statistics"): transplant}, higher=None, level=0.5,
-           only={"layer": ()},
-           drawn="follow the\ndonor's couplings"),
+           "they were given", {("transplant", "Statistics"): transplant}, level=0.5,
+           drawn="follow the\ndonor's couplings", **OWN),
     Column("effective parents", "effective number of parents of a capsule, as a share of all "
            "(negative couplings are ignored)", {ROUTING: parents}, level=0.9,
            drawn="effective\nparents", **OWN),

@@ -303,5 +303,4 @@ def summary(card: Mapping) -> str:
 
 def _points(difference: Estimate) -> str:
     """Return a difference of shares, in percentage points."""
-    value, low, high = (100 * float(v) for v in (difference.value, *difference.ci95))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}] points"
+    return f"{100 * difference:+.1f} points"
