@@ -61,7 +61,7 @@ def _of_split(part) -> list[str]:
             f"uneven classes, {counts[low]} images of {low} and {counts[high]} of {high}: "
             f"always predicting {high} is correct for {share:.1%}"
         )
-    if len(part) == 0:
+    if len(part) == 0 or part.inputs:
         return lines
     flat = part.images.flatten(1)
     top = flat.amax(1)

@@ -35,7 +35,7 @@ def pixels(given) -> Tensor:
     if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.dim() == 4:
         array = given
     else:
-        array = torch.from_numpy(_bytes(_array(given, "images")))
+        array = torch.from_numpy(_bytes(as_array(given, "images")))
     shape = tuple(array.shape)
     if array.dim() == 2 and isqrt(shape[1]) ** 2 == shape[1]:
         return array.view(len(array), 1, isqrt(shape[1]), -1)
@@ -58,7 +58,7 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
     Labels are whole numbers of any type, bool, names, (N, 1), or one-hot (N, J). `classes` are
     names or their number; None: the labels that occur, in natural order. ValueError for others.
     """
-    array = _array(given, "labels")
+    array = as_array(given, "labels")
     if array.ndim == 2 and not several:
         if array.shape[1] > 1:
             if not (np.isin(array, (0, 1)).all() and (array.sum(1) == 1).all()):
@@ -74,7 +74,11 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
     if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.rint(array))).all():
         raise ValueError("labels must be whole numbers or names, got fractions or NaN")
     named = array.dtype.kind not in "biuf"
+    if named and not np.char.str_len(array.astype(str)).all():
+        raise ValueError("labels must be whole numbers or names, got empty ones")
     array = array.astype(str) if named else array.astype(np.int64)
+    if isinstance(classes, np.ndarray):
+        classes = classes.astype(str).ravel().tolist() if classes.ndim else classes.item()
     if isinstance(classes, int | np.integer):
         classes = range(classes)
     if classes is None or named:
@@ -97,13 +101,13 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
     return torch.from_numpy(array), names
 
 
-def _array(given, what: str) -> np.ndarray:
+def as_array(given, what: str) -> np.ndarray:
     """Return a tensor, an array or a list of these as one array; ValueError for unequal shapes."""
     if isinstance(given, Tensor):
         given = given.detach().cpu()
         return (given.float() if given.dtype == torch.bfloat16 else given).numpy()
     if isinstance(given, Iterable) and not isinstance(given, np.ndarray):
-        each = [_array(one, what) if isinstance(one, Tensor) else np.asarray(one) for one in given]
+        each = [_as_one(one, what) for one in given]
         if len(shapes := {one.shape for one in each}) > 1:
             two = " and ".join(map(str, sorted(shapes)[:2]))
             raise ValueError(f"{what} of different shapes, {two}: resize them first")
@@ -114,6 +118,12 @@ def _array(given, what: str) -> np.ndarray:
     if array.dtype.kind not in ("biufUS" if what == "labels" else "biuf") or array.ndim == 0:
         raise ValueError(f"{what} must be numbers, got {array.dtype} of shape {array.shape}")
     return array
+
+
+def _as_one(one, what: str) -> np.ndarray:
+    if getattr(one, "mode", None) == "P":  # a picture of PIL whose numbers stand for colours
+        one = one.convert("RGB")
+    return as_array(one, what) if isinstance(one, Tensor) else np.asarray(one)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

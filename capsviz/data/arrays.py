@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import os
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +19,7 @@ from capsviz.discovery import needs
 from capsviz.pictures import opening
 
 WORDS = {  # in the names of arrays and columns
-    "classes": {"classes", "names"},
+    "classes": {"classes"},
     "labels": {"label", "labels", "y", "target", "targets", "gnd", "class"},
     "images": {"image", "images", "img", "imgs", "x", "data", "pixels", "fea"},
 }
@@ -54,8 +56,8 @@ def load(
     image_channels  1 for grey, 3 for colour; 0: as they are.
     """
     arrays = read(root, labels)
-    found, unused = _by_split(arrays, {"images": images, "labels": labels}, root)
-    numbered, classes = _numbered({part: arrays[own] for part, (_, own) in found.items()}, arrays)
+    found, named, unused = _by_split(arrays, {"images": images, "labels": labels}, root)
+    numbered, classes = _numbered({part: arrays[own] for part, (_, own) in found.items()}, named)
     source = split if split in found else "train"
     if source not in found:
         raise FileNotFoundError(f"{root} has {', '.join(found)}, but no {split} images")
@@ -64,6 +66,11 @@ def load(
     kinds = opening.kinds(map(io.BytesIO, whole)) if whole.dtype == object else []
     pixels = _pixels(whole, len(target), shape, range, image_size, image_channels)
     unlike = _unlike(found[source][1], arrays[found[source][1]], whole)
+    if whole.ndim == 2 and Path(root).suffix.lower() == ".mat":
+        unlike.append(
+            "MATLAB flattens pictures column by column, and these are read row by row: if they lie "
+            "on their side (--save-figure shows it), transpose them and save them as .npz"
+        )
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
@@ -103,7 +110,11 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
         raise FileNotFoundError(f"{expected} are needed by --data-dir FILE, but {what}")
     place = Path(root).parent if Path(root).suffix == ".npy" else Path(root)  # with its labels
     found = sorted(place.rglob("*")) if place.is_dir() else [place]
-    files = [p for p in found if p.suffix.lower() in READERS and not p.name.startswith(".")]
+    files = [
+        p for p in found
+        if p.suffix.lower() in ([".npy"] if place != Path(root) else READERS)
+        and not any(part.startswith(opening.HIDDEN) for part in p.relative_to(place).parts)
+    ]  # fmt: skip
     if not files:
         raise FileNotFoundError(f"{root} holds no {expected}: choose another --dataset")
     if len({path.suffix.lower() for path in files}) > 1:
@@ -114,14 +125,20 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
 @lru_cache(maxsize=1)  # all splits of one data set
 def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
+    common = os.path.commonpath([path.parent for path, _ in files])
     for path, _ in files:
         try:
             with intact(path, ADVICE["table" if path.suffix.lower() == ".csv" else "arrays"]):
                 arrays = READERS[path.suffix.lower()](path, labels)
         except ImportError as error:
             raise ModuleNotFoundError(needs(str(path), str(error.name))) from error
-        named = len(files) > 1 and path.suffix.lower() != ".npy"
-        found |= {f"{path.stem}_{k}" if named else k: array for k, array in arrays.items()}
+        before = path.parent.relative_to(common).parts  # as train/ and test/
+        stem = re.sub(r"-\d+-of-\d+$", "", path.stem)  # all parts of a file as one
+        before += (stem,) * (len(files) > 1 and path.suffix.lower() != ".npy")
+        for k, array in arrays.items():
+            name = "_".join([*before, k])
+            more = name in found and _role(k, {}) != "classes"
+            found[name] = np.concatenate([found[name], array]) if more else array
     return found
 
 
@@ -168,9 +185,12 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     column = known[0] if known else len(head) - 1 if labels else first
     others = [k for k in range(len(head)) if k != column and not (titled and k in rows)]
     how: dict[str, Any] = {"delimiter": mark, "skiprows": int(titled), "quotechar": '"'}
+    how |= {"comments": None, "encoding": "utf-8-sig"}
     try:
         table = np.loadtxt(path, np.float32, ndmin=2, **how)
         own, table = table[:, column], table[:, others]
+        if np.abs(own).max(initial=0) >= 2**24:  # where whole numbers are merged
+            own = np.loadtxt(path, np.float64, usecols=column, ndmin=1, **how)
     except ValueError:  # labels are names
         own = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
         table = np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how)
@@ -203,9 +223,11 @@ def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
             cells = [cell["bytes"] for cell in cells]
         arrays[name] = np.array(cells, object if isinstance(cells[0], bytes) else None)
     about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    for feature in about.get("info", {}).get("features", {}).values():
-        if isinstance(feature, dict) and "names" in feature:
-            arrays["classes"] = np.array(feature["names"])
+    features = about.get("info", {}).get("features", {}).items()
+    named = {k: one["names"] for k, one in features if isinstance(one, dict) and "names" in one}
+    own = [k for k in arrays if _role(k, {"labels": labels}) == "labels"] or list(named)
+    if len(own) == 1 and own[0] in named:
+        arrays["classes"] = np.array(named[own[0]])
     return arrays
 
 
@@ -216,18 +238,24 @@ READERS: dict[str, Callable[[Path, str], dict[str, np.ndarray]]] = {
 
 
 def _role(name: str, chosen: Mapping[str, str]) -> str | None:
-    """Return what an array of this name holds: "images", "labels", "classes", or None."""
-    for role, known in WORDS.items():
-        wanted = chosen.get(role)
+    """Return what an array of this name holds: "images", "labels", "classes", or None.
+
+    Names are those of classes if they are of nothing else, or of labels: not image_names.
+    """
+    for role, wanted in chosen.items():
         if wanted and (wanted == name or (wanted in name and _splits.named(name))):
             return role
-        if not wanted and known & _splits.words(name):
-            return role
-    return None
+    words = _splits.words(name)
+    if "names" in words:
+        return "classes" if words == {"names"} or words & WORDS["labels"] else None
+    return next((r for r, own in WORDS.items() if not chosen.get(r) and own & words), None)
 
 
 def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root):
-    """Return the names of images and labels of each split, and of arrays that are not used."""
+    """Return the names of images and labels of each split, names of classes, and unused arrays.
+
+    Where several arrays may be names of classes and differ, none of them is taken.
+    """
     roles = {name: _role(name, chosen) for name in arrays}
     for kind, fits in (("images", lambda a: a.ndim > 2), ("labels", lambda a: a.ndim == 1)):
         if kind not in roles.values() and not chosen[kind]:
@@ -250,8 +278,11 @@ def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root)
             f"{root} holds {', '.join(arrays) or 'no arrays'}: expected images and labels, such as "
             "train_images and train_labels; choose by --data-option images=NAME and labels=NAME"
         )
-    used = {name for pair in whole.values() for name in pair}
-    return whole, [n for n in arrays if n not in used and roles[n] != "classes"]
+    named = {n: arrays[n] for n, role in roles.items() if role == "classes"}
+    if len({str(one.tolist()) for one in named.values()}) > 1:
+        named = {}
+    used = {*named, *(name for pair in whole.values() for name in pair)}
+    return whole, next(iter(named.values()), None), [n for n in arrays if n not in used]
 
 
 def _unlike(name: str, labels: np.ndarray, table: np.ndarray) -> list[str]:
@@ -272,13 +303,12 @@ def _evenness(column: np.ndarray) -> float:
     return len(values) * counts.min() / len(column) if whole and len(values) > 1 else 0
 
 
-def _numbered(labels: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]):
+def _numbered(labels: Mapping[str, np.ndarray], named: np.ndarray | None):
     """Return labels (N,) of each split, and the classes of all of them."""
     flat = [one.reshape(-1) if one.size == max(one.shape) else one for one in labels.values()]
     if len({one.shape[1:] for one in flat}) > 1:
         raise ValueError(f"labels of different shapes: {', '.join(str(a.shape) for a in flat)}")
-    names = [array.tolist() for name, array in arrays.items() if _role(name, {}) == "classes"]
-    numbers, classes = _given.numbers(np.concatenate(flat), names[0] if names else None)
+    numbers, classes = _given.numbers(np.concatenate(flat), named)
     return dict(zip(labels, numbers.split([len(one) for one in flat]), strict=True)), classes
 
 
@@ -287,10 +317,11 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channel
     from torchvision.transforms import functional  # takes time to import
 
     if array.dtype == object:  # encoded pictures
-        loaded = [opening.load(io.BytesIO(one), alike=True, top=top) for one in array]
+        loaded = [_opened(one, f"picture {k}", top) for k, one in enumerate(array)]
         if size:
             return torch.stack([opening.cover(one, size, channels or 3) for one in loaded])
-        array, top = np.stack([np.rint(255 * one).astype(np.uint8) for one in loaded]), 0
+        array = _given.as_array([np.rint(255 * one).astype(np.uint8) for one in loaded], "images")
+        top = 0
         if not np.ptp(array, -1).any():
             array = array[..., 0]
     if len(array) != count and array.shape[-1] == count:  # as MATLAB has it
@@ -310,8 +341,20 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channel
         array = array.astype(np.float32) / np.float32(top)
     images = _given.pixels(array)
     if channels and channels != images.shape[1]:
+        if images.shape[1] == 4:  # on white, as pictures are
+            alpha = images[:, 3:] / 255
+            images = (images[:, :3] * alpha + 255 * (1 - alpha)).round().byte()
+        if images.shape[1] not in (1, 3):
+            raise ValueError(f"images of {images.shape[1]} channels are neither grey nor colour")
         grey = channels == 1
         images = functional.rgb_to_grayscale(images) if grey else images.expand(-1, 3, -1, -1)
     if size:
         images = opening.covering(images, (images.shape[2], images.shape[3]), size)
     return images.contiguous()
+
+
+def _opened(content: bytes, name: str, top: float) -> np.ndarray:
+    try:
+        return opening.load(io.BytesIO(content), alike=True, top=top)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} of the table, counted from 0, cannot be read") from error

@@ -67,17 +67,25 @@ def write_mat_73(place):
     return place / "x.mat"
 
 
-def write_parquet(place):  # as hubs have it
+def encoded(pixels):
+    Image.fromarray(pixels).save(content := io.BytesIO(), "PNG")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def write_hub(path, cells, names, **labels):  # as hubs have it
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    names = {"info": {"features": {"label": {"names": ["0", "1", "2"]}}}}
-    for split, part in SPLITS.items():
-        cells = []
-        for pixels in IMAGES[part]:
-            Image.fromarray(pixels).save(content := io.BytesIO(), "PNG")
-            cells.append({"bytes": content.getvalue(), "path": None})
-        table = pa.table({"image": cells, "label": LABELS[part].tolist()})
-        table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
-        parquet.write_table(table, place / f"{split}-00000-of-00001.parquet")
+    about = {"info": {"features": {kind: {"names": own} for kind, own in names.items()}}}
+    table = pa.table({"image": cells, **{kind: own.tolist() for kind, own in labels.items()}})
+    parquet.write_table(table.replace_schema_metadata({"huggingface": json.dumps(about)}), path)
+
+
+def write_parquet(place):
+    parts = [("train", 0, slice(12)), ("train", 1, slice(12, 20))]
+    parts += [(split, 0, part) for split, part in SPLITS.items() if split != "train"]
+    for split, number, part in parts:
+        path = place / f"{split}-{number:05}-of-{1 + (split == 'train'):05}.parquet"
+        cells = [*map(encoded, IMAGES[part])]
+        write_hub(path, cells, {"label": ["0", "1", "2"]}, label=LABELS[part])
     return place
 
 
@@ -215,6 +223,87 @@ def test_a_table_without_labels_is_left_out_and_said(tmp_path):
     said = r"holds .no column of labels.: expected images and labels"
     with pytest.raises(ValueError, match=said):
         data.load("csv", "test", tmp_path / "mnist_test.csv")
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".parquet"])
+def test_files_of_equal_names_in_folders_of_splits_are_all_read(tmp_path, ending):
+    for split, part in (("train", slice(20)), ("test", slice(20, 30))):
+        (place := tmp_path / "plain" / split).mkdir(parents=True)
+        if ending == ".npz":
+            np.savez(place / "data.npz", images=IMAGES[part], labels=LABELS[part])
+        elif ending == ".npy":
+            np.save(place / "images.npy", IMAGES[part])
+            np.save(place / "labels.npy", LABELS[part])
+        elif ending == ".csv":
+            rows = np.column_stack([LABELS[part], IMAGES[part].reshape(-1, 64)])
+            np.savetxt(place / "data.csv", rows, "%d", ",")
+        else:
+            write_hub(place / "0000.parquet", [*map(encoded, IMAGES[part])], {}, label=LABELS[part])
+    test = data.load("arrays", "test", tmp_path)
+    assert sorted(test.labels.tolist()) == sorted(LABELS[20:]) and test.drawn_from == 0
+    found = {one.tobytes() for one in test.images[:, 0].numpy()}
+    assert found == {one.tobytes() for one in IMAGES[20:]}
+
+
+def test_names_of_classes_are_those_of_the_labels(tmp_path):
+    def classes(chosen="", **arrays):
+        np.savez(tmp_path / "x.npz", images=IMAGES, **arrays)
+        return data.load("npz", "test", tmp_path / "x.npz", labels=chosen).classes
+
+    names, others = np.array(["ant", "bee", "cat"]), np.array([f"{k}.png" for k in range(30)])
+    assert classes(image_names=others, target=LABELS, target_names=names) == (*names,)
+    assert classes(feature_names=others, labels=LABELS, classes=np.char.encode(names)) == (*names,)
+    assert classes("classes", classes=LABELS) == ("0", "1", "2")
+    two = {"coarse_label_names": names, "fine_label_names": others}
+    assert classes("coarse_labels", coarse_labels=LABELS, **two) == ("0", "1", "2")
+
+
+def test_a_hub_table_with_two_kinds_of_labels_has_the_names_of_the_chosen(tmp_path):
+    kinds = {"label": ["ant", "bee", "cat"], "race": ["x", "y", "z"]}
+    cells = [*map(encoded, IMAGES)]
+    write_hub(tmp_path / "x.parquet", cells, kinds, **dict.fromkeys(kinds, LABELS))
+    for labels, kind in (("", "label"), ("race", "race"), ("label", "label")):
+        part = data.load("parquet", "test", tmp_path / "x.parquet", labels=labels)
+        assert part.classes == tuple(kinds[kind])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("names", [["C", "C#", "D#"], [20210001, 20210002, 20210003]])
+def test_labels_of_a_table_are_those_that_are_written(tmp_path, names, encoding):
+    rows = [[names[k], *one.ravel()] for k, one in zip(LABELS, IMAGES, strict=True)]
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "x.csv").write_text(text, encoding=encoding)
+    assert data.load("csv", "test", tmp_path / "x.csv").classes == tuple(map(str, names))
+
+
+def test_transparent_arrays_are_put_on_white_and_other_channels_refused(tmp_path):
+    images = np.zeros((30, 8, 8, 4), np.uint8)
+    images[:, :4, :, 3] = 255  # black above, nothing below
+    for channels in (1, 3):
+        np.savez(tmp_path / "x.npz", images=images, labels=LABELS)
+        part = data.load("npz", "test", tmp_path / "x.npz", image_channels=channels)
+        assert part.image_shape == (channels, 8, 8)
+        assert not part.images[:, :, :4].any() and part.images[:, :, 4:].min() >= 254
+    np.savez(tmp_path / "x.npz", images=np.moveaxis(images[..., :2], 3, 1), labels=LABELS)
+    with pytest.raises(ValueError, match="of 2 channels are neither grey nor colour"):
+        data.load("npz", "test", tmp_path / "x.npz", image_channels=3)
+
+
+def test_hidden_folders_and_tables_beside_a_named_array_are_left_alone(tmp_path):
+    write_csv(tmp_path)
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    write_csv(tmp_path / ".ipynb_checkpoints")
+    assert len(data.load("csv", "test", tmp_path)) == 6
+    write_npy(tmp_path)
+    assert len(data.load("npy", "test", tmp_path / "X_test.npy")) == 6
+
+
+def test_a_cell_of_a_hub_table_that_is_no_picture_is_named(tmp_path):
+    cells = [*map(encoded, IMAGES)]
+    cells[7] = {"bytes": b"no picture", "path": None}
+    write_hub(tmp_path / "x.parquet", cells, {}, label=LABELS)
+    with pytest.raises(ValueError, match="picture 7 of the table, counted from 0, cannot be read"):
+        data.load("parquet", "test", tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,17 @@ def test_classes_are_the_labels_that_occur_in_natural_order_or_those_that_are_na
     assert Dataset(PIXELS, LABELS > 0).classes == ("0", "1")
     assert Dataset(PIXELS, LABELS, 5).classes == ("0", "1", "2", "3", "4")
     assert Dataset(PIXELS, LABELS, np.int64(5)).classes == ("0", "1", "2", "3", "4")
+    for names in (np.array([[b"ant"], [b"bee"], [b"cat"]]), np.array(["ant", "bee", "cat"])):
+        assert Dataset(PIXELS, LABELS, names).classes == ("ant", "bee", "cat")
     signed = Dataset(PIXELS, np.where(LABELS > 0, 1, -1))
     assert signed.classes == ("-1", "1") and signed.labels.tolist() == (LABELS > 0).tolist()
+
+
+def test_a_picture_with_a_palette_has_its_colours():
+    picture = Image.new("P", (8, 8), 2)
+    picture.putpalette([0, 0, 0, 255, 255, 255, 200, 100, 50])
+    (image,) = Dataset([picture], [0]).images
+    assert image[:, 0, 0].tolist() == [200, 100, 50]
 
 
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.int64, np.float16, np.float64])
@@ -111,6 +120,7 @@ def test_masks_are_black_and_white_in_numbers_of_any_type(kind):
         (PIXELS, (["dog"] * 12, ("cat",)), "unknown class dog, expected"),
         (PIXELS, (LABELS, ("a", "b")), "labels of 2 classes must be 0 to 1, got 0 to 2"),
         (PIXELS, (LABELS, ("a", "a", "b")), "different names"),
+        (PIXELS, np.array(["a", "b", ""])[LABELS], "whole numbers or names, got empty ones"),
     ],
 )
 def test_what_is_no_image_or_label_is_refused_in_one_line(images, labels, message):
