@@ -105,7 +105,10 @@ class Attack(Analysis):
         eps: Annotated[
             tuple[float, ...],
             "Bound of the change, pixels in [0, 1]; may be given several times.",
-            Default("0.1, 0.2, 0.3; of colour images 2, 4, 8 of 255; L2: 1, 2, 3 and 0.25, 0.5, 1"),
+            Default(
+                "0.1, 0.2, 0.3, colour images 2/255, 4/255, 8/255; with --norm l2 1, 2, 3, colour "
+                "images 0.25, 0.5, 1"
+            ),
         ] = (),
         norm: Annotated[Literal["linf", "l2"], "Norm of the change."] = "linf",
         steps: Annotated[int, Range(1), "Steps of APGD."] = 50,
@@ -136,13 +139,19 @@ class Attack(Analysis):
             version=__version__,
         )
 
-    def check(self, *, only, eps, norm, **_) -> None:
+    def check(self, *, only, eps, norm, steps, restarts, queries, **_) -> None:
         from capsviz.discovery import unknown
         from capsviz.experiments import attacks
 
         for name in only:
             if name not in ATTACKS:
                 raise ValueError(unknown("attack", name, list(ATTACKS)))
+        chosen = {*(only or ATTACKS)}
+        idle = ["--steps", "--restarts"] if (steps, restarts) != (50, 1) else []
+        idle = idle if chosen == {"square"} else []
+        idle += ["--queries"] if "square" not in chosen and queries != 500 else []
+        if idle:
+            raise ValueError(f"{' and '.join(idle)}: not for {', '.join(only)}, drop it")
         if eps:
             attacks.check(eps, norm=norm)
 

@@ -127,7 +127,9 @@ def square(step: np.ndarray) -> np.ndarray:
     help="Shipped weights, a .safetensors file, or a folder that holds one. [default: mnist]",
 )  # fmt: skip
 @options.own_network()
-@options.own_data
+@options.data_of(
+    "mnist, or the embedded digits", "Data set whose images and classes the network takes."
+)
 @click.option(
     "--topk", "top", type=click.IntRange(1), metavar="K", default=3, show_default=True,
     help="Number of classes to name for each picture.",

@@ -29,11 +29,12 @@ NOTHING = 1e-6  # of the largest number of all vectors: smaller differences are 
 
 def check(labels, method, trajectories, perplexity) -> None:
     """Raise ValueError for too few images or classes, or a perplexity of at most 1."""
-    least = 3 * max(NEIGHBOURS, perplexity if method == "tsne" else 0)
+    asked = perplexity if method == "tsne" else 0
+    least = 3 * max(NEIGHBOURS, asked)
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            f"--n{', or a smaller --perplexity' if method == 'tsne' else ''}"
+            f"--n{', or a smaller --perplexity' * (asked > NEIGHBOURS)}"
         )
     if not perplexity > 1:
         raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")

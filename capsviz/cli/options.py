@@ -46,7 +46,8 @@ def _known(dataset: str) -> str:
     return "arrays" if dataset in ("csv", "mat", "npz", "npy", "parquet") else dataset
 
 
-def _data(default: str, what: str = "Data set.") -> Callable:
+def data_of(default: str, what: str = "Data set.") -> Callable:
+    """Return the options that name a data set and its folder."""
     where = "Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]"
     return stack(
         click.option(
@@ -57,11 +58,8 @@ def _data(default: str, what: str = "Data set.") -> Callable:
     )  # fmt: skip
 
 
-data = _data("the checkpoint's")
-own_data = _data(
-    "mnist, or the embedded digits", "Data set whose images and classes the network takes."
-)
-recipe_data = _data("the recipe's, or mnist")
+data = data_of("the checkpoint's")
+recipe_data = data_of("the recipe's, or mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda:0 or mps."
 )
@@ -149,16 +147,23 @@ replicates = stack(
     _checkpoint(_one + _several + _default, multiple=True), _seeds_of, own_network(), data, device,
     into="inputs",
 )  # fmt: skip
-networks = stack(
-    _checkpoint(
-        "Networks to compare with the first: names of shipped weights, .safetensors files, or "
-        "folders of training runs. [default: the data set's own weights, and its shipped networks "
-        "without capsules]",
-        "first", multiple=True,
-    ),
-    click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
-    _seeds_of, own_network(multiple=True), data, device, into="networks",
-)  # fmt: skip
+_files = "names of shipped weights, .safetensors files, or folders of training runs. "
+
+
+def _networks(what: str, *more: Callable) -> Callable:
+    return stack(
+        _checkpoint(what, "first", multiple=True),
+        click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
+        *more, own_network(multiple=True), data, device, into="networks",
+    )  # fmt: skip
+
+
+networks = _networks(
+    f"Networks to compare with the first: {_files}[default: the data set's own weights, and its "
+    "shipped networks without capsules]",
+    _seeds_of,
+)
+single_networks = _networks(f"One or several networks: {_files}{_default}")
 
 
 def _class(value: str | int) -> str | int:

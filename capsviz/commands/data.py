@@ -21,7 +21,7 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
     "depths, files of several pictures, and a range that is hardly used."
 )
 @click.argument("source", required=False)
-@options.recipe_data
+@options.data_of("mnist")
 @options.own_data_options
 @options.path_option("--save-figure", "sheet", folder=False, metavar="FILE.png",
                      help="Draw the first images of each class, one class in a row.")  # fmt: skip

@@ -39,6 +39,7 @@ def command(inputs, kind, parts, output, force):
 
     from capsviz.experiments import export
 
+    parts = tuple(dict.fromkeys(parts))
     if not KINDS[kind] and options.typed("parts"):
         raise ValueError(f"--part is for onnx and torch: --to {kind} writes all of the network")
     opened = options.open_inputs(inputs, shown=False)

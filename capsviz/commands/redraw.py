@@ -23,7 +23,10 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
-@click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
+@click.option(
+    "--format", "formats", multiple=True, default=("pdf", "png"), show_default=True,
+    metavar="pdf|png|svg", help="File format; may be given several times."
+)  # fmt: skip
 @click.option("--width", help="single, double or inches. [default: as it was made]")
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
@@ -42,6 +45,9 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     from capsviz.results import tables
     from capsviz.statistics import numbers
 
+    drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force")
+    if table and (idle := options.typed(*drawn)):
+        raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
     formats = results.check_formats(formats)
     results.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
@@ -68,9 +74,9 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 naming.refuse_existing(stem, force=force, kind=kind)
         try:
             if table:
+                header, rows, caption = results.table_of(about["analysis"], result, some, about)
                 if len(files) > 1:
                     click.echo(f"{path}\n" if table == "md" else f"% {path}")
-                header, rows, caption = results.table_of(about["analysis"], result, some, about)
                 text = tables.latex(header, rows, caption, path.stem)
                 text = tables.markdown(header, rows) if table == "md" else text
                 click.echo(text, nl=len(files) > 1)
@@ -86,6 +92,10 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                     written = results.export(stem, about["analysis"], result, formats, size, some)
                 for one in written:
                     click.echo(f"wrote {one}", err=True)
+        except results.NoNumbersError as error:
+            if len(files) == 1:
+                raise ValueError(f"'{path}' has {error}") from None
+            click.echo(f"{path} is left out: {error}", err=True)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"'{path}' cannot be drawn, its numbers do not fit together "

@@ -14,7 +14,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 
 
 @click.command(help=__doc__)
-@options.networks
+@options.single_networks
 @options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
 @options.only
 @options.example
@@ -57,8 +57,6 @@ def command(networks, n, only, digit, index, seed, output, force):
 
 def _opened(values: dict) -> list:
     """Return the networks that were named; without any, the one of the data set."""
-    if values.pop("seeds_of", None):
-        raise ValueError("a report shows single networks: name them instead of using --seeds-of")
     named = values["first"] or values["others"] or values["network"]
     opened = options.open_networks(values, capsules=False, whole=True)
     return opened if named else opened[:1]

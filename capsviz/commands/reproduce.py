@@ -72,7 +72,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             click.echo(f"{number:<12}{one.claim}")
         return
     if table[:1].isdigit():
-        if typed := options.typed("seeds", "rows", "task", "as_json", *OF_TRAINING):
+        if typed := options.typed("epochs", "seeds", "rows", "task", "as_json", *OF_TRAINING):
             raise ValueError(f"a finding takes --show and --folder alone: drop {', '.join(typed)}")
         _measure(table, folder or FOLDER / f"finding-{table}", show=show)
         return

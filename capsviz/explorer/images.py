@@ -92,5 +92,7 @@ def _png(text: str, mode: str | None, size: tuple[int, int], unreadable: str, ot
             if picture.size != size or picture.mode != mode:
                 raise ValueError(other)
             return np.asarray(picture)
-    except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
+    except (
+        binascii.Error, UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError
+    ) as error:  # fmt: skip
         raise ValueError(unreadable) from error

@@ -30,6 +30,7 @@ SAME = "In this network uniform couplings and one iteration are the same: routin
 score_name = functools.lru_cache(maxsize=8)(tracing.score_name)  # which takes a pass
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a test image."
 PROBABILITY = "Probability of each class. The sum is 1."
+OF_EACH = " of each class. The sum need not be 1."
 
 
 class Answers(NamedTuple):
@@ -91,14 +92,17 @@ def flag(answers: Answers, networks: Networks) -> str:
     return drawing.note(text, "cv-warn" if reasons else "")
 
 
+def _scored(model) -> str:
+    kind = score_name(model)
+    return PROBABILITY if kind == "probability" else f"{kind.capitalize()}{OF_EACH}"
+
+
 def scores(answers: Answers, networks: Networks, label: int | None, how: look.Intervention) -> str:
     """Draw the scores of both networks side by side, and say what was done to the first."""
     ticks = "" if answers.plain is None else " Ticks: routing as trained."
-    capsules = tracing.abilities(networks.other).has_capsules
-    what = f"{score_name(networks.model).capitalize()} of each class. The sum need not be 1."
     lengths, classes, names = answers.trace.lengths, networks.dataset.classes, networks.names
-    first = drawing.bars(lengths, classes, names[0], what + ticks, answers.plain)
-    other = drawing.bars(answers.scores, classes, names[1], what if capsules else PROBABILITY)
+    first = drawing.bars(lengths, classes, names[0], _scored(networks.model) + ticks, answers.plain)
+    other = drawing.bars(answers.scores, classes, names[1], _scored(networks.other))
     true = "" if label is None else drawing.note(f"True class: {classes[label]}")
     same = networks.about.starts_uniform and (how.couplings == "uniform" or how.iterations == 1)
     texts = "" if how.couplings is None else MEANINGS[how.couplings], SAME if same else ""

@@ -3,6 +3,7 @@
 The values of the controls are a dictionary by the names that stand in a link.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -118,7 +119,10 @@ def values_of(
 
 def number(text: str | float, low: float = 0, high: float = LARGEST, whole: bool = True) -> float:
     """Return the number in a link or a control; ValueError for another one."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not low <= value <= high or (whole and value != int(value)):
         kind = "whole number" if whole else "number"
         raise ValueError(f"expected a {kind} from {low:g} to {high:g}, got {str(text)[:20]}")

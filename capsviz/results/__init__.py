@@ -232,9 +232,13 @@ def export(
     if table or _own(analysis, result).table(result) is not None:
         try:
             paths += tables.write(stem, *table_of(analysis, result, panel, about))
-        except ValueError:
-            log.warning("%s has no numbers with intervals, so no table is written", stem.name)
+        except NoNumbersError as error:
+            log.warning("%s: %s, so no table is written", stem.name, error)
     return paths
+
+
+class NoNumbersError(ValueError):
+    """A result has no number with an interval."""
 
 
 def table_of(
@@ -243,7 +247,7 @@ def table_of(
     """Return header, rows and caption of a table: that of the analysis, or of all numbers.
 
     Of some panels, only the numbers that these show; `about` is what a file says of the result.
-    ValueError for a result that has curves and pictures alone.
+    NoNumbersError for a result that has curves and pictures alone.
     """
     own = _own(analysis, result)
     if (table := own.table(result)) is not None:
@@ -251,7 +255,7 @@ def table_of(
     shown = own.chosen(result, panel=panel)
     header, rows = numbers.cells(result, own.numbers_of(result, panel) if panel else None)
     if not rows:
-        raise ValueError("it has no numbers with intervals for a table")
+        raise NoNumbersError("no numbers with intervals")
     first = own.caption_of(result, list(shown)).partition(". ")[0].rstrip(".")
     texts = [first, own.intervals(result), _whose(about or {})]
     return header, rows, " ".join(map(sentence, filter(None, texts)))

@@ -165,7 +165,7 @@ def test_a_stopped_attack_goes_on_and_a_submitted_network_gets_its_row(
         "    return torch.nn.Sequential(*layers)\n"
     )
     asked = ["attack", "--network", f"{file}:build", "--dataset", "digits", "--n", "60", "--table"]
-    asked += ["--steps", "2", "--queries", "2", "--eps", "0.1", "--only", "apgd-ce"]
+    asked += ["--steps", "2", "--eps", "0.1", "--only", "apgd-ce"]
     monkeypatch.setattr(measure, "FIRST", 2)
     monkeypatch.setattr(measure, "PIECE", 5)
     done, attack = [], measure.Work._attack

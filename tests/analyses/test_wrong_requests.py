@@ -10,7 +10,12 @@ from capsviz.cli import main
 NAMES = discovery.names("capsviz.analyses")
 COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
 OWN = {
-    "attack": [("--eps", "1.5"), ("--only", "apgd")],
+    "attack": [
+        ("--eps", "1.5"),
+        ("--only", "apgd"),
+        ("--only", "square", "--steps", "7"),
+        ("--only", "apgd-ce", "--queries", "9"),
+    ],
     "affine": [("--within", "99"), ("--n", "1")],
     "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",), ("--severity", "2")],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],

@@ -63,7 +63,7 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
 def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
     for seed in (1, 2, 7):
         train(runs / f"y-{seed}", seed, options={**SMALL, "types": 3})
-    words = ["--n", 40, "--steps", 1, "--queries", 1, "--eps", 0.1, "--only", "square"]
+    words = ["--n", 40, "--queries", 1, "--eps", 0.1, "--only", "square"]
     words += ["--format", "png", "--output", "out", "--seeds-of", "runs/x-*"]
     done = fine(run("attack", *words, "--seeds-of", "runs/y-*"))
     assert "2 training runs of x (seeds 1, 2) and y (seeds 1, 2): values are" in done.stdout

@@ -100,7 +100,10 @@ def test_a_folder_is_opened_again(tmp_path, images):
     assert "test set: 99.72 %" in (tmp_path / "hub/README.md").read_text()
 
 
-@pytest.mark.parametrize("command", [["export", "--to", "torch"], ["check"]])
+TWICE = ["--part", "lengths", "--part", "lengths"]
+
+
+@pytest.mark.parametrize("command", [["export", "--to", "torch", *TWICE], ["check"]])
 def test_the_images_of_a_run_are_not_needed(command, tmp_path, bare):
     part = Dataset(torch.zeros(10, 28, 28).byte(), torch.arange(10), name="mine", kind="folder")
     capsviz.save(build(), "run", part)

@@ -316,6 +316,7 @@ def test_the_command_lists_the_tables():
         (["12"], "finding 12: expected a number from 1 to 11"),
         (["3x"], "finding 3x: expected a number"),
         (["3", "--seeds", 2], "a finding takes --show and --folder alone: drop --seeds"),
+        (["3", "--show", "--epochs", 3], "a finding takes --show and --folder alone: drop"),
     ],
 )
 def test_wrong_requests_are_refused_in_one_line(tmp_path, words, said):

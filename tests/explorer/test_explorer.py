@@ -7,8 +7,10 @@ import base64
 import io
 import re
 import socket
+import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -161,6 +163,15 @@ def test_an_image_goes_through_a_link_unchanged(shape, generator):
     torch.testing.assert_close(images.unpacked(text, shape), image, rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="not of this network's size"):
         images.unpacked(text, (1, 5, 5))
+    huge = png_header(30_000, 30_000)
+    with pytest.raises(ValueError, match="no image that can be read"):
+        images.unpacked(base64.urlsafe_b64encode(huge).decode(), shape)
+
+
+def png_header(*size):
+    """The beginning of a PNG of so many pixels."""
+    (chunk,) = [b"IHDR" + struct.pack(">IIBBBBB", *size, 8, 0, 0, 0, 0)]
+    return b"\x89PNG\r\n\x1a\n\0\0\0\r" + chunk + struct.pack(">I", zlib.crc32(chunk))
 
 
 def test_names_from_outside_cannot_become_markup():
@@ -270,6 +281,14 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
             assert "Ticks" in scores
         texts.add(text)
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
+
+
+def test_the_scores_of_each_network_are_called_what_they_are(networks, digits):
+    other = replace(networks, other=checkpoint.load("digits-em"))
+    how = chosen()
+    seen = panels.find(networks, networks.test_image(1, 0), how)
+    text = panels.scores(seen, other, None, how.how)
+    assert "Capsule length of each class" in text and "Activation of each class" in text
 
 
 def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits):
@@ -440,6 +459,7 @@ def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting
         ("?digit=3&index=1", []),
         ("?digit=3&angle=1e9", ["angle is not possible"]),
         ("?digit=99&network=nobody", ["no network", "99"]),
+        ("?digit=abc", ["expected a whole number from 0 to 100000, got abc"]),
     ],
 )
 def test_a_link_says_what_is_wrong_with_it(page, link, expected):

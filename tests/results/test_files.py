@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run
+from helpers.command_line import refused, run
 
 from capsviz import discovery
 from capsviz.analysis import Analysis
@@ -154,6 +154,15 @@ def test_numbers_of_a_folder_are_one_table():
     assert printed[0] == str(first) and f"{second}" in printed[1:]
     assert run("redraw", first, second, "--table", "tex").stdout.startswith(f"% {first}\n")
     assert run("redraw", first, "--table", "md").stdout.startswith("| ")
+    bare, named = (
+        root.parent / "rotate-mnist-2-0.json",
+        root.parent / "sweep-rotation-mnist-1000-images.json",
+    )
+    both = run("redraw", bare, named, "--table", "md")
+    assert both.exit_code == 0 and f"{bare} is left out: no numbers" in both.stderr
+    assert both.stdout.startswith(f"{named}\n\n| ")
+    refused(run("redraw", bare, "--table", "md"), f"'{bare}' has no numbers with intervals")
+    refused(run("redraw", first, "--table", "md", "--width", 3, "--latex"), "drop --width, --latex")
     trained = discovery.folder("capsviz.trained") / "seeds"
     (runs,) = trained.glob("cifar10/routing-*-runs.json")  # names no other recipes
     assert run("redraw", runs, "--table", "tex").stdout.count("(3 training runs)") == 1

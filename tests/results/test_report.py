@@ -134,6 +134,7 @@ def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp
         (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
     ):
         refused(invoke(*arguments), said)
+    assert "--seeds-of" not in invoke("--help").stdout
 
 
 def test_where_nothing_can_be_drawn_no_page_is_written(tmp_path):
