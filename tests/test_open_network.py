@@ -129,6 +129,25 @@ def test_the_folder_of_a_file_is_importable_as_long_as_its_network_is_used(file,
     assert net(torch.rand(2, *zoo.SHAPE)).lengths.shape == (2, 3)
 
 
+def test_files_of_equal_names_beside_two_networks_are_each_ones_own(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    nets = []
+    for scale in (1, 3):
+        (folder := tmp_path / str(scale)).mkdir()
+        (folder / "my_parts.py").write_text(f"SCALE = {scale}\n")
+        (folder / "net.py").write_text(
+            "import my_parts\nfrom helpers.public_layouts import *\n\nclass Net(Unsqueezed):\n"
+            "    def forward(self, x):\n        return super().forward(x * my_parts.SCALE)\n"
+        )
+        nets.append(open_network(f"{folder}/net.py:Net", **SMALL))
+    sys.modules.pop("my_parts")
+    images = torch.rand(2, *zoo.SHAPE)
+    first, second, tripled = nets[0](images), nets[1](images), nets[0](3 * images)
+    assert not torch.allclose(first.lengths, second.lengths)
+    assert torch.equal(second.lengths, tripled.lengths)
+
+
 def test_the_path_and_cuda_are_left_as_they_were(file, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(file.parent)])
     before = list(sys.path), "cuda" in vars(torch.Tensor), torch.nn.Module.cuda

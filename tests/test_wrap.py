@@ -625,6 +625,18 @@ def test_an_exponential_over_another_s_sum_is_no_softmax():
         wrapped(Other)
 
 
+@pytest.mark.parametrize("couplings", ["shuffled", "matched", "uniform", None])
+def test_with_poses_of_the_last_iteration_alone_all_parts_are_of_it(couplings, images):
+    whole = capsviz.trace(wrapped(zoo.Unsqueezed), images, couplings=couplings)
+    seen = capsviz.trace(wrapped(zoo.Unsqueezed, poses="digits"), images, couplings=couplings)
+    assert len(seen.poses) == len(seen.couplings) == 1
+    if couplings != "shuffled":  # whose draws are by iteration
+        close(seen.poses[-1], whole.poses[-1])
+    assert whole.couplings.shape[0] > 1
+    if couplings is None:
+        close(seen.couplings[-1], whole.couplings[-1])
+
+
 @pytest.mark.parametrize("poses", [None, "digits"])
 def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, images):
     network = zoo.Unsqueezed().eval()

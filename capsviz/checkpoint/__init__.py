@@ -213,7 +213,9 @@ def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> 
 def _card_of_state(state: Path, about: Mapping[str, str]) -> dict:
     if "card" not in about:
         raise ValueError(f"{state} is a run without a card: finish it, then open its result")
-    return json.loads(about["card"])
+    card, run = json.loads(about["card"]), json.loads(about.get("run", "{}"))
+    card["weights"]["sha256"] = run.get("best_sha256") or sha256(state)
+    return card
 
 
 def run_of_state(state: Path, about: Mapping[str, str]) -> dict:

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint, discovery
+from capsviz.discovery import parameters
 from capsviz.files import write_text
 from capsviz.nn import children
+from capsviz.nn import routing as routings
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.tracing.network import abilities
@@ -65,7 +67,8 @@ def steps(model: Any) -> dict[str, Step]:
     """
     if not isinstance(model, CapsNet):
         raise ValueError("only networks of the kind capsnet can be exported as steps")
-    if model.settings.primary in children.WITH_LOGITS:
+    reads = parameters(routings.get(model.settings.routing).route)
+    if "activations" in reads and model.settings.primary not in children.SQUASHES:
         raise ValueError("this network's primary capsules have activations: export its parts")
     layer = model.capsules
 

@@ -12,6 +12,7 @@ from capsviz.nn import routing
 from capsviz.tracing import abilities
 
 FEATURES = 512  # numbers of a vote of the ceiling
+PART = 1  # of the first whole, which is changed
 STEP_PX, STEP_RAD = 3.0, 0.5  # distances of poses at which two such votes agree by 0.6
 
 
@@ -48,25 +49,25 @@ def grid_of(model) -> Grid:
     return Grid(centres, field_px)
 
 
-def rotated(made: Assemblies, by: Tensor | float = math.pi, part: int = 1) -> Assemblies:
+def rotated(made: Assemblies, by: Tensor | float = math.pi) -> Assemblies:
     """Turn one part of the first whole about its centroid, by radians: by π it is the partner's."""
     poses = made.part_poses.clone()
-    poses[:, part, 2] += by
+    poses[:, PART, 2] += by
     return _drawn(made, poses)
 
 
-def moved(made: Assemblies, by_px: float, part: int = 1) -> Assemblies:
+def moved(made: Assemblies, by_px: float) -> Assemblies:
     """Move one part of the first whole away from the whole's centre."""
     poses = made.part_poses.clone()
-    away = poses[:, part, :2] - made.poses[:, 0, :2]
-    poses[:, part, :2] += by_px * torch.nn.functional.normalize(away, dim=1)
+    away = poses[:, PART, :2] - made.poses[:, 0, :2]
+    poses[:, PART, :2] += by_px * torch.nn.functional.normalize(away, dim=1)
     return _drawn(made, poses)
 
 
-def inside(made: Assemblies, part: int = 1) -> Tensor:
+def inside(made: Assemblies) -> Tensor:
     """Return which images show the part completely: (N,) bool."""
-    centre, reach = made.part_poses[:, part, :2], assemblies.RADIUS_PX * assemblies.REACH
-    room = assemblies.SIDE - 1 - reach * made.part_poses[:, part, 3:]
+    centre, reach = made.part_poses[:, PART, :2], assemblies.RADIUS_PX * assemblies.REACH
+    room = assemblies.SIDE - 1 - reach * made.part_poses[:, PART, 3:]
     return ((centre >= reach) & (centre <= room)).all(1)
 
 

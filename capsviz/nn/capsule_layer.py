@@ -353,9 +353,10 @@ def coordinates_of(
     if pose[0] < 2:
         raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
     numbers = _numbered(pose)
-    added = torch.zeros(types, rows, columns, prod(pose), device=device)
-    added[..., numbers[0]] = ((torch.arange(rows, device=device) + 0.5) / rows)[:, None]
-    added[..., numbers[1]] = (torch.arange(columns, device=device) + 0.5) / columns
+    how: dict = {"dtype": torch.float32, "device": device}  # whatever the default type is now
+    added = torch.zeros(types, rows, columns, prod(pose), **how)
+    added[..., numbers[0]] = ((torch.arange(rows, **how) + 0.5) / rows)[:, None]
+    added[..., numbers[1]] = (torch.arange(columns, **how) + 0.5) / columns
     return added.flatten(0, 2)
 
 

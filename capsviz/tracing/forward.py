@@ -109,8 +109,9 @@ class _Pass:
             )
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings
-        self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
-        check_look(model, layer, couplings)
+        self.options = {"iterations": iterations} if iterations is not None else {}
+        self.options |= {"layer": layer} if layer != -1 else {}
+        check_look(model, layer, couplings, iterations)
         self.generator = torch.Generator().manual_seed(seed)
         self.like = like_of(model)
 

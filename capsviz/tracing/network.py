@@ -216,14 +216,20 @@ def check_layer(model: Any, layer: int, function: Callable) -> None:
         )
 
 
-def check_look(model: Any, layer: int, couplings: str | Tensor | None) -> None:
-    """Raise ValueError for a layer or couplings that a network's `look` does not take."""
+def check_look(
+    model: Any, layer: int, couplings: str | Tensor | None, iterations: int | None = None
+) -> None:
+    """Raise ValueError for a layer, couplings or iterations that its `look` does not take."""
     check_layer(model, layer, model.look)
     if isinstance(couplings, Tensor) and not couplings.isfinite().all():
         raise ValueError("expected finite couplings, got some that are not finite")
     if couplings is not None and not takes(model.look, "couplings"):
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"
+        )
+    if iterations is not None and not takes(model.look, "iterations"):
+        raise ValueError(
+            "this network's iterations cannot be changed: its `look` takes no `iterations`"
         )
 
 

@@ -177,8 +177,9 @@ def _misshapen(model: Any, traced: dict) -> Iterator[str]:
         if traced.get(name) is None:
             continue
         shape = tuple(traced[name].shape)
-        if "I" in axes and len(shape) == len(axes):  # the first part that has it says I
-            sizes.setdefault("I", shape[axes.index("I")])
+        if len(shape) == len(axes):  # the first part that has them says I and R
+            known = dict(zip(axes, shape, strict=True))
+            sizes = {axis: known[axis] for axis in "IR" if axis in known} | sizes
         fits = (sizes.get(axis, n) == n for axis, n in zip(axes, shape, strict=False))
         if len(shape) != len(axes) or not all(fits):
             expected = ", ".join(str(sizes.get(axis, axis)) for axis in axes)

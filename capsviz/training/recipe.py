@@ -82,6 +82,8 @@ class Recipe:
     def __post_init__(self):
         if own := sorted({"name", "image_shape", "classes"} & set(self.options)):
             raise ValueError(f"{own[0]} comes from the data set: drop this option")
+        if left_out := [name for name, value in self.options.items() if value is None]:
+            raise ValueError(f"{left_out[0]} is None, which no file of a recipe can say: drop it")
         if own := sorted(NO_DATA_OPTIONS & set(self.dataset_options)):
             flag = f"--{own[0].replace('_', '-')}"
             way = f"use {flag}" if own[0] in ("pad_px", "crop_px") else "drop it"

@@ -117,12 +117,23 @@ def _locate(spec: str) -> tuple[Path, str]:
     return path.resolve(), name
 
 
+_folders: set[Path] = set()  # of files that were opened
+
+
 @contextmanager
 def _importing(folder: Path) -> Iterator[None]:
     """Run the code of a file: import from its folder, without a GPU if there is none, quietly.
 
-    Its folder stays the last on the path, for imports inside `forward`.
+    Its folder stays the last on the path, for imports inside `forward`. What another file imported
+    from its own folder, under a name that is also in this one, is not taken for it.
     """
+    for name, module in list(sys.modules.items()):
+        above = Path(getattr(module, "__file__", None) or "").parents
+        if folder not in above and any(other in above for other in _folders):
+            own = folder / name.partition(".")[0]
+            if own.is_dir() or own.with_suffix(".py").is_file():
+                del sys.modules[name]
+    _folders.add(folder)
     sys.path.insert(0, str(folder))
     try:
         with without_cuda(), on_stderr:

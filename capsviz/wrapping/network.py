@@ -60,6 +60,7 @@ class Inferred:
     decode: Callable | None = None  # (poses (B, J, E), classes (B,)) -> images
     places: Places = NOWHERE
     passes: int | None = None  # routing iterations in the recorded pass
+    last_alone: bool = False  # couplings and poses are shown of the last one: poses of no other
     iterations: Setter | None = None  # sets their number
     image_bytes: int = 1
     peculiar: dict[str, str] = field(default_factory=dict)  # `verification.differences`
@@ -337,8 +338,8 @@ class Wrapped(Bare):
         passes = len(traced["couplings"]) if "couplings" in traced else None
         if passes is not None and len(traced.get("logits", ())) != passes:
             traced.pop("logits", None)  # of some iterations only
-        if passes is not None and len(traced.get("poses", ())) > passes:
-            traced["poses"] = traced["poses"][-1:]  # which iteration the others are of is unknown
+        if self.inferred.last_alone:
+            traced |= {part: traced[part][-1:] for part in PER_ITERATION if part in traced}
         return traced
 
     def _in_own_layout(self, couplings: Tensor, count: int) -> Tensor:

@@ -174,6 +174,10 @@ def _try(shown: Bare, recorded: Recorded) -> None:
         known.child_entry = None
         finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
         known.say("children", finding)
+    seen = shown.look(images, keep=(both := ("couplings", "poses")))
+    if len({len(seen[part]) for part in both if part in seen}) > 1:
+        known.last_alone = True
+        known.say("iterations", "poses are known of the last alone, so couplings are shown of it")
     known.peculiar = verification.differences(shown, images)
     if recorded.layer is not None:
         last = recorded.layer.rounds[-1]

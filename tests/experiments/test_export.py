@@ -157,6 +157,8 @@ def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):
 def test_steps_are_refused_where_children_have_activations(images, tmp_path):
     with pytest.raises(ValueError, match="primary capsules have activations"):
         export.to_steps(build("em"), images, tmp_path / "steps")
+    with pytest.raises(ValueError, match="primary capsules have activations"):
+        export.to_steps(build("em", primary="layer_norm"), images, tmp_path / "steps")
     assert not list(tmp_path.iterdir())
 
 

@@ -109,6 +109,15 @@ def test_coordinates_are_the_middle_of_a_place_in_the_right_hand_column():
     assert coordinates_of((1, 2, 2), (6,))[3].tolist() == [0.75, 0.75, 0, 0, 0, 0]
 
 
+def test_coordinates_do_not_depend_on_who_asked_first():
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = coordinates_of((1, 3, 7), (4, 4))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32 == coordinates_of((1, 3, 7), (4, 4)).dtype
+
+
 def test_coordinates_are_added_to_votes_and_move_em_poses_alone():
     plain, placed = layer(routing="em", **MATRIX), layer(routing="em", coordinates=True, **MATRIX)
     votes, _ = plain.route(children(plain), active())

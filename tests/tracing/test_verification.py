@@ -88,7 +88,7 @@ MISTAKES = {
     "NaN": (after(poses=nan), "poses are not finite: 1 of"),
     "couplings transposed": (
         after(couplings=lambda s: s["couplings"].mT),
-        r"couplings are \(2, 7, 3, 24\), expected \(R, 7, 24, 3\)",
+        r"couplings are \(2, 7, 3, 24\), expected \(2, 7, 24, 3\)",
     ),
     "votes transposed": (
         after(votes=lambda s: s["votes"].transpose(1, 2)),
@@ -96,11 +96,15 @@ MISTAKES = {
     ),
     "poses without R": (
         after(poses=lambda s: s["poses"][-1]),
-        r"poses are \(7, 3, 6\), expected \(R, 7, 3, E\)",
+        r"poses are \(7, 3, 6\), expected \(2, 7, 3, E\)",
+    ),
+    "poses of the last iteration": (
+        after(poses=lambda s: s["poses"][-1:]),
+        r"poses are \(1, 7, 3, 6\), expected \(2, 7, 3, E\)",
     ),
     "matrices for poses": (
         after(poses=lambda s: s["poses"].unflatten(3, (2, 3))),
-        r"poses are \(2, 7, 3, 2, 3\), expected \(R, 7, 3, E\)",
+        r"poses are \(2, 7, 3, 2, 3\), expected \(2, 7, 3, E\)",
     ),
     "grid of another size": (Honest(grid=(2, 4, 4)), r"the grid \(2, 4, 4\) has 32 .* are 24"),
     "grid in another order": (
@@ -207,6 +211,18 @@ def test_a_network_is_verified_once(images, monkeypatch):
     assert len(calls) == 1
     capsviz.trace(Honest(), images)
     assert len(calls) == 2
+
+
+def test_a_network_whose_look_takes_nothing_more_is_traced(images):
+    class Own(Honest):
+        def look(self, images, *, keep):
+            return super().look(images, keep=keep)
+
+    torch.testing.assert_close(
+        capsviz.trace(Own(), images).poses, capsviz.trace(Honest(), images).poses
+    )
+    with pytest.raises(ValueError, match="iterations cannot be changed: its `look` takes no"):
+        capsviz.trace(Own(), images, iterations=1)
 
 
 def test_our_own_networks_would_pass():

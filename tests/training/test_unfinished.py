@@ -1,6 +1,7 @@
 """A run that has not ended can be looked into: its folder is a checkpoint."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -38,6 +39,7 @@ def test_the_weights_are_those_that_the_run_would_end_with(kept, splits, tmp_pat
     epoch = model.card["training"]["epoch"]
     assert model.card["training"] == {"epoch": epoch, "epochs": 3, "unfinished": True}
     assert model.card["name"] == f"x-epoch-{epoch}"
+    assert re.fullmatch("[0-9a-f]{64}", model.card["weights"]["sha256"])
     record = read_history(folder)[epoch - 1]
     assert evaluate(model, splits["validation"]).accuracy == record.validation_accuracy
     if kept["keep"] == "last":

@@ -74,7 +74,7 @@ def check(config: Config) -> None:
         raise ValueError(f"pose must be a square matrix, at least 2 x 2, got {config.pose}")
     sides = [min(grid[1:]) for grid in config.grids]
     channels, height, width = config.image_shape
-    if channels < 1 or min(height, width) < 1 or sides[1] < KERNELS[3][0] - 2 or sides[2] < 1:
+    if channels < 1 or sides[2] < 1:
         raise ValueError(
             f"images of {channels} x {height} x {width} are too small for two capsule layers of "
             "3x3 windows: expected at least 1 x 13 x 13; enlarge or pad them"

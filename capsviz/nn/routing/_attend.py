@@ -21,7 +21,6 @@ from warnings import warn
 import torch
 from torch import Tensor, einsum
 
-from capsviz.nn.computation import without_autocast
 from capsviz.nn.functional import leaky_softmax
 from capsviz.nn.routing._parts import gradients_of, in_blocks, spaces, stretch
 
@@ -69,8 +68,7 @@ def attend(
         query = query.contiguous()
     elif shift is not None:
         query = children.new_zeros(*weight.shape[1:3], children.shape[2])
-    with without_autocast(children.device):
-        return _Attend.apply(children, weight, query, shift, leaky, stretched, detach)
+    return _Attend.apply(children, weight, query, shift, leaky, stretched, detach)
 
 
 class _Attend(torch.autograd.Function):

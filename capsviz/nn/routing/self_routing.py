@@ -10,7 +10,6 @@ from functools import partial
 import torch
 from torch import Tensor, einsum
 
-from capsviz.nn.computation import without_autocast
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import batch_last
@@ -90,8 +89,7 @@ def fused(
     u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
     active = _check(activations, children, weight, bias, J).to(u).T
-    with without_autocast(u.device):
-        mass, first = _Chosen.apply(u, matrices, classified(u, weight, bias, J), active)
+    mass, first = _Chosen.apply(u, matrices, classified(u, weight, bias, J), active)
     poses = per_mass(first, mass[:, None])
     return Parents(poses.permute(2, 0, 1), per_mass(mass, active.sum(0)).T)
 
