@@ -1044,12 +1044,12 @@ def _against_broken(leads: Leads, single: dict[str, Estimate]) -> list[Search]:
         for k, kind in enumerate(one.kinds)
     }
     return [
-        search("capsules are behind for exchanged parts", "behind for the other half", exchanged,
-               lambda both: both[0].high < 0),
+        search("capsules are behind for exchanged parts", "worse for the half of another class",
+               exchanged, lambda both: both[0].high < 0),
         search("the lead is smaller than for a digit shifted as a whole",
                "over the ResNet is larger", exchanged, lambda both: both[1].high < 0),
-        search("capsules are ahead for the shifted lower half", "ahead for the shifted half",
-               shifted, lambda one: one.low > 0),
+        search("capsules are ahead for the shifted lower half",
+               "by share they are better than the ResNet", shifted, lambda one: one.low > 0),
         search("`mnist` is ahead of `mnist-resnet` for the shifted lower half",
                "ahead of its ResNet for", {SHIFTED: single[SHIFTED]}, lambda one: one.low > 0),
         search("`mnist` is not ahead of `mnist-resnet` for exchanged parts", "not for quarters",

@@ -223,7 +223,7 @@ def growing() -> str:
     counts = sorted({n for row in cells.values() for n in row})
     rows = [[name, *(row.get(n, "–") for n in counts)] for name, row in cells.items()]
     header = ["command", *(f"{n:,} images" for n in counts)]
-    return markdown(header, rows) + _machine(known["about"])
+    return markdown(header, rows) + _machine(known["about"]) + " `figures`: Intel Xeon."
 
 
 def gpu() -> str:

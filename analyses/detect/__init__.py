@@ -83,7 +83,7 @@ class Detect(Analysis):
             str | None,
             "Data set, or folder of pictures, none of which shows a class.",
             Flag("--foreign", metavar="NAME|FOLDER"),
-            Default("fashion_mnist, or of its images mnist, if it is at hand"),
+            Default("fashion_mnist, or mnist for its images; left out if it is not here"),
         ] = None,
         fill: Fill = "black",
         seed: Seed = 0,

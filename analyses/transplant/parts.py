@@ -18,8 +18,8 @@ NOUNS = {"types": "capsule type", "positions": "position", "children": "group of
 # Types and groups of capsules are in another order in each training run; positions are not.
 UNORDERED = dict.fromkeys(("types", "children"))
 BY = (
-    "Exchange one type and one position at a time, or couplings in one routing iteration at a "
-    "time, or couplings whose deviation from uniform is multiplied by doses."
+    "capsules: exchange one capsule type and one position at a time; iterations: couplings of one "
+    "iteration at a time; dose: couplings whose deviation from uniform is multiplied by --dose."
 )
 
 

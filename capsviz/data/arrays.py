@@ -41,9 +41,10 @@ def load(
     of labels and flattened pixels, such as Kaggle's train.csv; a .mat file (version 7.3 needs
     h5py); or Parquet files with encoded pictures (pyarrow).
 
-    Splits are those that names of arrays or files say, as train_images and test_images; those that
-    are missing are drawn from the training images as in class folders, but by the SHA-256 of the
-    pixels. Classes are the labels that occur in any split, in natural order.
+    Splits are those that names of arrays, files or folders say, as train_images or test/x.npy; the
+    parts of a file (x-00000-of-00002) are one. Those that are missing are drawn from the training
+    images as in class folders, but by the SHA-256 of the pixels. Classes are the labels that occur
+    in any split, in natural order.
 
     Parameters
     ----------

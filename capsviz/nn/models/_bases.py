@@ -254,7 +254,9 @@ class Classifier(Network):
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return Scores(logits.softmax(1), logits)
 
-    def objective(self, output: Scores, images: Tensor, labels: Tensor) -> Objective:
+    def objective(
+        self, output: Scores, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
+    ) -> Objective:
         """Cross entropy; the margin loss of the probabilities beside it, for comparison.
 
         For K classes in each image, labels (B, K), the target of the cross entropy is 1/K for
