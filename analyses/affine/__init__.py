@@ -15,7 +15,7 @@ SMALL = 0.98  # mean scale below which the verdict mentions it
 PLACES = ("untransformed", "inside", "outside")  # of the training shift range
 FRAME_IMAGES = 200  # that are looked at for an empty border, at most
 BORDER = "most images have foreground pixels at their border"
-NO_RECIPE = "no recipe says how far training images were shifted"
+NO_RECIPE = "no recipe says that training images were shifted, and how far"
 
 
 class Result(NamedTuple):
@@ -109,7 +109,7 @@ class Affine(Analysis):
     def left_out(self, inputs) -> str:
         from capsviz.analyses.affine import measure
 
-        if _trained_px(inputs) is None:
+        if not _trained_px(inputs):
             return NO_RECIPE
         images, _ = inputs.images(min(FRAME_IMAGES, len(inputs.dataset)))
         return "" if measure.framed(images) else BORDER

@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean, within_one
+from capsviz.statistics.replicates import mean, within, within_one
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
 EPS = {  # where none is given, by norm and whether images are grey
@@ -69,6 +69,7 @@ class Result(NamedTuple):
     over_runs = {
         **dict.fromkeys(("unbounded", "zero", "stuck", "curve", "margin"), mean),
         **dict.fromkeys(("clean", "accuracy", "worst", "flagged"), within_one),
+        "square_alone": within(-1, 1),
         "warnings": lambda runs: [*dict.fromkeys(text for one in runs for text in one)],
     }
 
@@ -139,19 +140,15 @@ class Attack(Analysis):
             version=__version__,
         )
 
-    def check(self, *, only, eps, norm, steps, restarts, queries, **_) -> None:
+    def check(self, *, only, eps, norm, queries, **_) -> None:
         from capsviz.discovery import unknown
         from capsviz.experiments import attacks
 
         for name in only:
             if name not in ATTACKS:
                 raise ValueError(unknown("attack", name, list(ATTACKS)))
-        chosen = {*(only or ATTACKS)}
-        idle = ["--steps", "--restarts"] if (steps, restarts) != (50, 1) else []
-        idle = idle if chosen == {"square"} else []
-        idle += ["--queries"] if "square" not in chosen and queries != 500 else []
-        if idle:
-            raise ValueError(f"{' and '.join(idle)}: not for {', '.join(only)}, drop it")
+        if "square" not in (only or ATTACKS) and queries != 500:
+            raise ValueError("--queries is for Square: drop it, or add --only square")
         if eps:
             attacks.check(eps, norm=norm)
 

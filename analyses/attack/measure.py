@@ -266,7 +266,7 @@ def statistics(work: Work, found: Found) -> dict[str, Any]:
         with np.errstate(invalid="ignore"):
             margin[k, a] = np.nansum(one["gaps"], -1) / tried
         left = (one["fell"][:, None] > SHARES[:, None]).sum(-1) / n
-        curve[k, a] = np.where(tried, left, np.nan)
+        curve[k, a] = np.nan if name == "transfer" else left
         stuck[k, a] = one["stuck"].mean()
         zero[k, a] = one["zero"].mean() if "zero" in one else np.nan
     plain = np.array([name != "adaptive" for name in names])

@@ -97,7 +97,7 @@ def by_angle(axes, result):
     x = np.arange(len(result.bins))
     axes.bar(x, result.by_angle.value, color=COLOURS[0], width=0.7)
     axes.vlines(x, *result.by_angle.ci95.T, color="black", linewidth=0.8)
-    axes.axvline(0.5, color=GREY, linewidth=0.5, linestyle=":")
+    axes.axvline(result.rotation / 30 - 0.5, color=GREY, linewidth=0.5, linestyle=":")
     axes.set(ylim=(0, 1), xlabel="angle of the whole; dotted: training limit", ylabel="accuracy")
     axes.set_xticks(x, [name.partition("–")[0] + "°" for name in result.bins])
     percent(axes.yaxis)

@@ -115,6 +115,8 @@ def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
     paths = [file.parent if file.name == FILE else file.with_suffix("") for file in places]
     shared = os.path.commonpath([path.parent for path in paths])
     names = [path.relative_to(shared).as_posix() for path in paths]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two runs are named '{twice[0]}': rename the file or the folder of one")
     return dict(zip(names, map(_read, files), strict=True))
 
 

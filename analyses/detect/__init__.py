@@ -49,7 +49,7 @@ class Result(NamedTuple):
         "undetected": "misclassified and not flagged",
         "gain": "AUROC minus control's",
     }
-    over_runs = {"auroc": within_one}
+    over_runs = dict.fromkeys(("auroc", "misclassified", "flagged", "undetected"), within_one)
 
 
 class Detect(Analysis):

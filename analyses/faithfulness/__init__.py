@@ -257,6 +257,10 @@ class OverUnits(Analysis):
     figure_set = None  # it takes too long
     headline = ("gap", "apart")
 
+    def check(self, *, over, **_) -> None:
+        if over is None:
+            raise ValueError("--scene is for --over: add --over positions, capsules or pixels")
+
     def measure(
         self,
         inputs,

@@ -231,6 +231,7 @@ def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str
         change[kind] = (torch.cat(each)[:, watched] - whole[watched]).numpy()
         less = (torch.cat(random)[:, watched] - whole[watched]).numpy()
         control[kind] = np.quantile(less, [0.05, 0.95])
+    placed = has_places(grid) and abilities(model).has_receptive_fields
     return {
         "image": to_uint8(image[0]),
         "watched": watched,
@@ -239,7 +240,7 @@ def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str
         "control": control,
         "grid": grid,
         "how": ROUTED if abilities(model).routes_again else KEPT,
-        "extent_px": extent(model) if has_places(grid) else None,
+        "extent_px": extent(model) if placed else None,
     }
 
 

@@ -146,7 +146,7 @@ class Statistics(NamedTuple):
         **dict.fromkeys(("true_activation", "correlation", "controlled"), ".2f"),
     }
     over_runs = {
-        **dict.fromkeys((*SHARES, "true_activation"), within_one),
+        **dict.fromkeys((*SHARES, "accuracy", "true_activation"), within_one),
         **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
         "tied": mean,
     }

@@ -270,7 +270,8 @@ def positions(model, chosen):
     """Return types, positions and receptive fields of capsules; without a grid their numbers."""
     from capsviz.tracing import abilities
 
-    if (grid := abilities(model).grid) is None:
+    able = abilities(model)
+    if (grid := able.grid) is None or not able.has_receptive_fields:
         return chosen, None, None
     _, rows, columns = grid
     where = np.stack([chosen // columns % rows, chosen % columns], 1)

@@ -8,6 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Fill, Flag, Range
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import in_a_row
 
 Start = Annotated[float, Flag("--from"), "First angle, degrees."]
@@ -43,6 +44,7 @@ class Statistics(NamedTuple):
 
     axes = {"accuracy": ("angles_deg",), "true_length": ("angles_deg",)}
     formats = {"accuracy": ".1%", "true_length": ".3f"}
+    over_runs = {"accuracy": within_one, "true_length": within_one}
 
 
 class Rotate(Analysis):

@@ -221,8 +221,9 @@ class Statistics(NamedTuple):
         dict.fromkeys(("to_right", "to_wrong", "tied"), mean)
         | dict.fromkeys(("type_coupling", "child_activation", "largest_activation", "dead"))
         | dict.fromkeys(
-            ("true_activation", "control_true_activation", "polarisation", "control_polarisation",
-             "coupling"), within_one,
+            ("accuracy", "control_accuracy", "changed", "control_changed", "true_activation",
+             "control_true_activation", "polarisation", "control_polarisation", "coupling"),
+            within_one,
         )
     )  # fmt: skip
 

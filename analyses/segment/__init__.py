@@ -10,6 +10,7 @@ from capsviz.analysis import Analysis, Flag, Range, Seed
 from capsviz.statistics.comparison import student_means
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import require_two, wilson_each
+from capsviz.statistics.replicates import within_one
 
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
 DIVIDED = (*DRAWN[:4], "all foreground to both", "digits themselves")
@@ -40,6 +41,7 @@ class Result(NamedTuple):
 
     axes = {"sse": ("drawings",), "iou": ("divisions",)}
     formats = {"right": ".1%", "one_right": ".1%", "sse": ".2f", "iou": ".2f"}
+    over_runs = dict.fromkeys(("right", "one_right", "iou"), within_one)
     titles = {
         "right": "both digits correct",
         "one_right": "at least one digit correct",

@@ -42,7 +42,7 @@ class Result(NamedTuple):
     formats = {"accuracy": ".1%", "area": ".1%", "worst": ".1%"}
     titles = {"area": "mean accuracy over sizes", "worst": "correct under every warp of the grid"}
     over_runs = {
-        **dict.fromkeys(("area", "true_score", "calibration"), within_one),
+        **dict.fromkeys(("accuracy", "worst", "area", "true_score", "calibration"), within_one),
         "mcnemar_p": largest,  # different from the first network in every run
     }
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean
+from capsviz.statistics.replicates import mean, within_one
 from capsviz.statistics.words import number, strongest
 
 MOST = 0.5  # of the pairs
@@ -171,7 +171,10 @@ class Statistics(NamedTuple):
     )  # fmt: skip
     titles = {"as_partner": "classified as other-class donor", "as_own": "classified as recipient"}
     formats = dict.fromkeys(("as_own", "as_partner", "as_neither"), ".1%") | {"coupling_sd": ".4f"}
-    over_runs = {"couples": min, "n": min, "tied": mean}  # at least so many couples and pairs
+    over_runs = {
+        "couples": min, "n": min, "tied": mean,  # at least so many couples and pairs
+        **dict.fromkeys(("as_own", "as_partner", "as_neither"), within_one),
+    }  # fmt: skip
 
 
 class OverPairs(Exchange):

@@ -11,6 +11,7 @@ from capsviz.analyses.transplant.parts import BY
 from capsviz.analysis import Default, Flag, Iterations, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.replicates import within_one
 
 CONDITIONS = (DONOR, SHUFFLED, MEAN, STEEPEST, NOISE) = (
     "donor",
@@ -70,7 +71,9 @@ class Doses(NamedTuple):
     }
     formats = {"follow": ".1%", "keep": ".1%", "half": _dose, "deviation_sd": ".4f"}
     some = {"follow": "dose 1"}
-    over_runs = {"couples": min, "n": min, "half": _over_runs}
+    over_runs = {
+        "couples": min, "n": min, "half": _over_runs, "follow": within_one, "keep": within_one
+    }  # fmt: skip
 
     @property
     def dose_names(self) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from capsviz.analyses.transplant.pairs import MOST, Exchange
 from capsviz.analysis import Layer, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean
+from capsviz.statistics.replicates import mean, within_one
 from capsviz.statistics.words import part_name, word_for
 
 DONORS = ("own, given back", "same-class donor", "other-class donor")
@@ -144,7 +144,9 @@ class Rounds(NamedTuple):
     )
     titles = {"partner": "classified as donor", "own": "classified as recipient"}
     formats = dict.fromkeys(("own", "partner", "neither"), ".1%")
-    over_runs = {"couples": min, "n": min}
+    over_runs = {
+        "couples": min, "n": min, **dict.fromkeys(("own", "partner", "neither"), within_one)
+    }  # fmt: skip
 
 
 class ByIterations(Exchange):

@@ -8,6 +8,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.replicates import within
 
 Part = Literal["poses", "all-poses", "couplings", "primary"]
 PERPLEXITY = 30.0  # or a third of the images, if they are fewer
@@ -38,6 +39,7 @@ class Result(NamedTuple):
 
     axes = {"scores": (("capsules", "pixels"), "score_names")}
     formats = {"scores": ".3f"}
+    over_runs = {"scores": within(-1, 1)}
     titles = {"scores": ""}
 
 
@@ -84,7 +86,8 @@ class Tsne(Analysis):
 
         images, labels = images.cpu(), labels.cpu().numpy()
         n, drawn = len(images), images.dim() == 4
-        trajectories *= drawn  # other inputs are not rotated
+        if trajectories and not drawn:
+            raise ValueError("only images are rotated: drop --trajectories")
         shown = np.empty((0, 1, 1, 1), np.uint8)
         perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
         by.check(labels, method, trajectories, perplexity)
@@ -121,7 +124,7 @@ class Tsne(Analysis):
             n=n,
             classes=list(classes),
             dataset=dataset,
-            fill=fill,
+            fill=fill if trajectories else "black",  # else nothing is warped
             below=children_words(network),
         )
 

@@ -141,7 +141,7 @@ def compute(
         classes=list(classes),
         label=label,
         kinds=[score_name(one, frame) for one in (network, *others)],
-        fill=fill,
+        fill=fill if warp != Warp() else "black",  # else nothing is warped
     )
 
 

@@ -59,7 +59,8 @@ def _of_runs(opened, part, split: str) -> dict:
 
     bar = writing.progress("images")
     each = [evaluate(one.model, part, progress=bar)._asdict() for one in opened]
-    accuracy = combine([Estimate(one["accuracy"], one["accuracy_ci95"], one["n"]) for one in each])
+    shares = [Estimate(one["accuracy"], one["accuracy_ci95"], one["n"]) for one in each]
+    accuracy = combine(shares, 0, 1)
     return {
         "recipe": opened[0].name, "dataset": part.name, "split": split, "n": each[0]["n"],
         "seeds": seeds_of(one.model.card for one in opened), "accuracy": accuracy, "runs": each,

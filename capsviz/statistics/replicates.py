@@ -1,7 +1,6 @@
 """Combine results of several training runs, and describe the runs behind a result."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,18 +113,14 @@ def within(low: float | None, high: float) -> Callable:
     def clipped(parts: Sequence) -> Any:
         if any(one is None for one in parts):
             return parts[0]
-        one = combine(parts)
         if any((part.value > high).any() or (part.value < lowest).any() for part in parts):
-            return one
-        less = one.difference
-        if less is not None and low is not None:
-            less = replace(less, ci95=np.clip(less.ci95, low - high, high - low))
-        return replace(one, ci95=np.clip(one.ci95, low, high), difference=less)
+            return combine(parts)
+        return combine(parts, lowest, high)
 
     return lambda parts: _mapped(parts, clipped)
 
 
-within_one = within(0, 1)  # of means that are not shares of the images
+within_one = within(0, 1)  # of shares and probabilities
 at_most_one = within(None, 1)  # of R², and of what is made of it
 
 

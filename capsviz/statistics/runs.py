@@ -21,21 +21,17 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z, student
 
 
-def combine(estimates: Sequence[Estimate]) -> Estimate:
+def combine(estimates: Sequence[Estimate], low: float = -np.inf, high: float = np.inf) -> Estimate:
     """The mean of estimates (...) of S training runs, of the same images.
 
     `between` is the share of the variance of one run's value that is due to runs, not images;
-    without resamples it is an upper bound.
+    without resamples it is an upper bound. Values lie from `low` to `high`, and so do intervals;
+    differences lie within that width.
 
     Raises
     ------
     ValueError  for fewer than 2 runs, or values of unequal shapes.
     """
-    return _combine(estimates, *((0, 1) if all(map(_is_share, estimates)) else (-np.inf, np.inf)))
-
-
-def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate:
-    """`combine` of values that lie from `low` to `high`; differences lie within that width."""
     if len(estimates) < 2:
         raise ValueError(f"expected at least 2 training runs, got {len(estimates)}")
     shapes = sorted({one.value.shape for one in estimates})
@@ -57,7 +53,7 @@ def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate
         value,
         np.clip(np.stack(ends, -1), low, high),
         min(counts) if len(counts) == S else None,
-        _combine(differences, low - high, high - low) if len(differences) == S else None,
+        combine(differences, low - high, high - low) if len(differences) == S else None,
         runs=values,
         between=np.divide(excess, total, out=np.zeros_like(total), where=total > 0),
         draws=None if draws is None else draws.mean(0),
@@ -111,10 +107,3 @@ def _draws(estimates) -> np.ndarray | None:
     if any(one is None for one in draws) or len({one.shape for one in draws}) > 1:
         return None
     return np.stack(draws)
-
-
-def _is_share(estimate: Estimate) -> bool:
-    """Whether all values are shares of its n images."""
-    hits = estimate.value * (estimate.n or np.nan)
-    within = (estimate.low >= 0) & (estimate.high <= 1)  # those of a change are not
-    return bool((within & (abs(hits - np.round(hits)) < 1e-6)).all())

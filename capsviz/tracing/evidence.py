@@ -109,10 +109,10 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
 def fields_of_places(model) -> Tensor:
     """Return the pixels in the field of each position: (rows, columns, H, W) double, 0 or 1.
 
-    ValueError for a network that does not say its grid, or the shape of its images.
+    ValueError for a network that does not say its grid, fields, or the shape of its images.
     """
     able = abilities(model)
-    if able.grid is None or able.image_shape is None:
+    if able.grid is None or able.image_shape is None or not able.has_receptive_fields:
         raise ValueError("this network does not say where its capsules lie on an image")
     (_, rows, columns), (_, height, width) = able.grid, able.image_shape
     fields = torch.zeros(rows, columns, height, width, dtype=torch.double)

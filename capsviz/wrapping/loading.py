@@ -131,7 +131,7 @@ def _importing(folder: Path) -> Iterator[None]:
         above = Path(getattr(module, "__file__", None) or "").parents
         if folder not in above and any(other in above for other in _folders):
             own = folder / name.partition(".")[0]
-            if own.is_dir() or own.with_suffix(".py").is_file():
+            if own.name != "capsviz" and (own.is_dir() or own.with_suffix(".py").is_file()):
                 del sys.modules[name]
     _folders.add(folder)
     sys.path.insert(0, str(folder))

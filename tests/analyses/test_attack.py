@@ -88,6 +88,8 @@ def test_neither_a_larger_bound_nor_more_steps_help_the_defender(result):
         if a != adaptive:
             assert curve[k, a, :, -1] == pytest.approx(value[k, a], abs=1e-3)
     assert (result.unbounded == 0).all()
+    tried = np.isfinite(value) & (np.array(result.attacks) != "transfer")[:, None]
+    assert np.isfinite(curve[tried]).all()  # 0 where a smaller bound fooled all, no gap
 
 
 def test_the_table_has_a_row_for_each_network_and_bound(result):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from helpers.wrappable_capsnet import Gray
+from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import results
-from capsviz.analyses.binding import Binding, Result, measure
+from capsviz.analyses.binding import Binding, Result, draw, measure
 from capsviz.data import assemblies
 from capsviz.experiments import wholes as truth
 from capsviz.nn import models
@@ -121,6 +122,15 @@ def test_figures_say_of_how_many_images_their_panels_are():
     assert "of 100 images is rotated" in said and "of 300 images inside and 300 outside" in said
     assert "over these images" in said and "over 300" not in said
     assert "300" not in heading(result, "geometry")
+
+
+@pytest.mark.parametrize("degrees", [30, 60])
+def test_the_limit_of_training_is_drawn_between_its_bins(degrees):
+    result, _ = results.read_result(FIGURES / "binding-assemblies-300-images-far.json")
+    axes = Figure().subplots()
+    draw.by_angle(axes, result._replace(rotation=degrees))
+    (limit,) = (line for line in axes.lines if line.get_linestyle() == ":")
+    assert limit.get_xdata()[0] == degrees / 30 - 0.5  # bins of 30 degrees from 0 on
 
 
 def test_the_effect_of_a_position_is_what_its_class_loses(network, one):

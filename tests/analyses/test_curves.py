@@ -66,6 +66,9 @@ def test_runs_are_named_by_their_paths_below_what_they_share(tmp_path):
     (other / "epochs.csv").rename(tmp_path / "copy.csv")
     assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "y/b", "copy"]
     assert list(files.read([runs[0] / "epochs.csv"])) == ["a"]
+    (tmp_path / "x" / "a.csv").write_text((runs[0] / "epochs.csv").read_text())
+    with pytest.raises(ValueError, match="two runs are named 'a': rename"):
+        files.read([runs[0], tmp_path / "x" / "a.csv"])
     for again in (runs[0], runs[0] / "epochs.csv", runs[0] / ".." / "a"):
         with pytest.raises(ValueError, match="is given twice"):
             files.read([runs[0], again])

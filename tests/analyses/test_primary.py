@@ -180,15 +180,20 @@ def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
-@pytest.mark.parametrize("said", [True, False])
-def test_without_a_grid_there_are_no_positions(digits, said):
-    model, images = Foreign(), digits[0][:3]
-    del model.grid
+@pytest.mark.parametrize("said", [True, False, None])
+def test_without_a_grid_or_fields_there_are_no_positions(digits, said):
+    class NoFields(Foreign):
+        receptive_field = property()  # as if it were not there
+
+    model, images = Foreign() if said is not None else NoFields(), digits[0][:3]
+    if said is not None:
+        del model.grid
     if said:
         model.grid = None
     decoders = build_decoders(12, 4, (1, 28, 28))
     result = decoded(model, decoders, images[:1], classes=list("0123456789"))
-    assert result.places is None and result.fields is None and len(result.types) == 6
+    assert result.places is None and result.fields is None
+    assert len(result.types) == (3 if said is None else 6)  # of distinct types, or any
     assert primary.evaluate(model, decoders, images, dataset="digits").children == 12
     assert_fits(results.draw("primary", result, "single"))
 

@@ -151,6 +151,12 @@ def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, mode
         assert mapped.path_predicted[k, 24] == int(seen)
 
 
+def test_where_nothing_is_rotated_no_fill_is_told(model, sample):
+    options = {"method": "pca", "fill": "edge"}
+    assert measured(model, *sample, **options, trajectories=1).fill == "edge"
+    assert measured(model, *sample, **options).fill == "black"
+
+
 def test_thumbnails_show_every_class_then_misclassified_images(mapped, sample):
     assert len(mapped.thumbnails) == len(set(mapped.thumbnails)) == 16
     assert mapped.labels[mapped.thumbnails[:10]].tolist() == list(range(10))

@@ -29,6 +29,9 @@ def test_the_scores_are_those_of_each_network_on_the_warped_image(tiny, tiny_ima
         np.testing.assert_allclose(found.scores[k], expected, rtol=1e-5)
     assert found.warp["angle_deg"] == 40 and found.warp["scale"] == 1
     assert (found.image != found.warped).any()
+    for warp, fill in ((how, "edge"), (Warp(), "black")):  # nothing is outside an image as it is
+        seen = view.compute(tiny, image, 1, **NAMES, warp=warp, fill="edge")
+        assert seen.fill == fill
 
 
 def test_a_change_is_added_to_one_class_and_decoded(tiny, tiny_images):

@@ -13,7 +13,6 @@ OWN = {
     "attack": [
         ("--eps", "1.5"),
         ("--only", "apgd"),
-        ("--only", "square", "--steps", "7"),
         ("--only", "apgd-ce", "--queries", "9"),
     ],
     "affine": [("--within", "99"), ("--n", "1")],
@@ -25,6 +24,7 @@ OWN = {
         ("--steps", "1"),
         ("--n", "1"),
         ("--n", "9", "--index", "1"),
+        ("--n", "9", "--scene", "cluttered"),
     ],
     "parse_tree": [
         ("--other", "11"),

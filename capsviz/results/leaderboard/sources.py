@@ -211,7 +211,7 @@ def of_runs(path: Path) -> Network:
             about["dataset"],
             [run["seed"] for run in runs],
             [run["weights_sha256"] for run in runs],
-            combine(each),
+            combine(each, 0, 1),
             about["parameters"],
             sum(run["seconds"] for run in runs) / len(runs),
             "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
