@@ -216,6 +216,15 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
 
 
+def test_a_users_build_without_settings_is_none_of_a_model(monkeypatch):
+    from helpers import plain_capsnet
+
+    model = plain_capsnet.Foreign()
+    monkeypatch.setattr(plain_capsnet, "build", lambda: model, raising=False)
+    with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
+        checkpoint.untrained_like(model)
+
+
 def test_what_cannot_be_built_anew_is_refused():
     from helpers.plain_capsnet import Foreign
 

@@ -60,11 +60,11 @@ class Trees(Analysis):
         import torch
 
         from capsviz.analyses.parse_tree import measure
-        from capsviz.inputs.samples import beside, next_class
+        from capsviz.inputs.samples import beside, other_class
         from capsviz.tracing import coupling_sd
         from capsviz.transforms.augment import to_uint8
 
-        other = next_class(inputs, picture) if other is None else other
+        other = other_class(classes, other, inputs, picture)
         images = beside(inputs, picture, other, 0, "another class (--other)")
         untrained, _ = measure.untrained(network, images, 1, seed)
         observed = [measure.observe(network, images)]

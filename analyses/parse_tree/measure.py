@@ -400,6 +400,8 @@ def of_shifted(networks, images, observed, names, usual, seed, progress, counts)
     apart = steps(networks[0], own.grid)
     if own.grid is None or max(own.grid[1:]) < 3:
         why = "the grid has fewer than 3 positions to move by"
+    elif not abilities(networks[0]).has_receptive_fields:
+        why = "the network does not say what its positions see"
     elif not apart:
         why = "neighbouring positions see the same part of the image"
     elif is_even(own.couplings):

@@ -201,8 +201,8 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         found["perturbed"] = compared([control, units])
     grid = abilities(model).grid
     if grid is not None and evidence.has_places(grid):
-        norms = trace(model, images, keep=("children",)).require("children").norm(dim=2)
-        places = norms.unflatten(1, grid)
+        below = trace(model, images, keep=("child_activations",)).require("child_activations")
+        places = below.unflatten(1, grid)
         count = max(1, grid[0] // SELECTED)
         chosen, found["explained"] = forward_selection(places.flatten(2).mean(2), count)
         fields = evidence.fields_of_places(model)

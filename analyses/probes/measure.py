@@ -171,7 +171,7 @@ def evaluate(
         )
     draws, of_untrained = range(max(1, seeds)), range(seed, seed + seeds)
     every, notes = kinds(model, name, baselines, data, seeds=of_untrained, progress=progress)
-    kept = data.poses.shape[1]
+    kept = min(data.poses.shape[1], *(len(fit) for _, fit, _ in groups))  # components of a fit
     probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
     most = {"pixels": kept}
     tested = [
@@ -248,7 +248,7 @@ def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors
     for test, fit, again in groups:
         x, x_fit, x_again = (values[rows] for rows in (test, fit, again))
         if reduced is not None:
-            axes = PCA(min(reduced, *x_fit.shape), svd_solver="full").fit(x_fit)
+            axes = PCA(min(reduced, x_fit.shape[1]), svd_solver="full").fit(x_fit)
             x, x_fit, x_again = (axes.transform(v).astype(float) for v in (x, x_fit, x_again))
         of_again = [int(np.flatnonzero(fit == data.again[row])[0]) for row in again]
         factors = data.factors[test], data.factors[fit]

@@ -313,7 +313,7 @@ def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
             "parents get about the same."
         )
     if not sd:
-        return "All couplings are uniform: no capsule favours any class."
+        return "All couplings are uniform: no capsule favours any parent."
     if near:
         return (
             f"Couplings are close to uniform ({many} of all parents or more are effective), which "

@@ -334,7 +334,6 @@ def _evidence_of(result) -> str:
 
 CONTROLS = "controls: uniform, random, shuffled, and random couplings of equal standard deviation"
 MEAN_COUPLINGS = "mean couplings of the images of each true class, "
-COLOURED = "\nthe middle of the colour scale is 1/J"
 PANELS = {
     "couplings": Panel(_couplings, 1.35, 1),
     "parents": Panel(_own_parents, 1.5, 1 / 3, 1 / 2),
@@ -371,11 +370,11 @@ MANY = {
     "dead": Panel(_dead, _tall_couplings, 1 / 4, 1 / 2, "couplings"),
     "classes": Panel(
         partial(_by_class, False), _tall_couplings, 1 / 4, 1 / 2, "couplings",
-        caption=f"{MEAN_COUPLINGS}|of all capsules to every class{COLOURED}",
+        caption=f"{MEAN_COUPLINGS}|of all capsules to every class",
     ),
     "types": Panel(
         partial(_by_class, True), _tall_couplings, 1 / 2, 1, "couplings",
         lambda result: result.type_coupling is not None,
-        caption=f"{MEAN_COUPLINGS}|of each capsule type to the true class{COLOURED}",
+        caption=f"{MEAN_COUPLINGS}|of each capsule type to the true class",
     ),
 }  # fmt: skip

@@ -47,9 +47,8 @@ def _pictures(wrong: bool, axes, result):
     below = [f"* {named((result.labels[i, 0], result.absent[i]))}" for i in some]
     colours = ["black" if right else WRONG for right in (labels == predicted).all(1)]
     album(axes, rows, columns, ROWS, above, below, colours=colours)
-    count = f"{len(some)} of {round(result.n * (1 - float(result.right.value))):,}"
     which = f"images from {result.first} on"
-    axes.parts[0].set_title(f"misclassified, {count}" if wrong else which)
+    axes.parts[0].set_title("misclassified" if wrong else which)
     for colour, label in ((FIRST, "first of the pair"), (SECOND, "second"), (BOTH, "both")):
         look = {"markeredgecolor": "black", "markeredgewidth": 0.4, "markersize": 5}
         axes.parts[0].plot([], [], "s", color=colour, label=label, **look)

@@ -7,7 +7,7 @@ Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -179,7 +179,7 @@ def over_doses(
     means = {int(k): own.mean((predicted == k).nonzero().flatten()) for k in predicted.unique()}
     rows, uniform = torch.arange(len(images)), even.double()
     deviations = (coupling_sd(own[some]) for some in rows.split(min(own.at_a_time, CHUNK_IMAGES)))
-    if max(float(one.max()) for one in deviations) <= EVEN * uniform.mean():
+    if all_even(deviations, float(uniform.mean())):
         raise ValueError(
             "the couplings of this network are uniform in every image: there is nothing to scale"
         )
@@ -203,9 +203,16 @@ def over_doses(
             if steepest is not None:
                 norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
                 deviations.insert(-1, steepest.double() * norm)
-            sizes.append(torch.stack([one.square().mean((1, 2)).sqrt() for one in deviations]))
-            every = (uniform + d * one for one in deviations for d in doses.tolist())
-            return [(_clipped(one) if clipped else one).to(even) for one in every]
+
+            def dosed_by(dose, deviation):
+                return (
+                    _clipped(uniform + dose * deviation) if clipped else uniform + dose * deviation
+                )
+
+            used = (dosed_by(1, one) - uniform for one in deviations)
+            sizes.append(torch.stack([one.square().mean((1, 2)).sqrt() for one in used]))
+            every = (dosed_by(d, one) for one in deviations for d in doses.tolist())
+            return [one.to(even) for one in every]
 
         found = outcomes(model, own, generator, replaced, iterations=iterations, progress=progress)
         return found, torch.cat(sizes, 1)
@@ -231,6 +238,11 @@ def over_doses(
         "iterations": iterations,
         "clipped": clipped,
     }
+
+
+def all_even(deviations: Iterable[Tensor], uniform: float) -> bool:
+    """Return whether standard deviations (...) are those of couplings that are all `uniform`."""
+    return max(float(one.max()) for one in deviations) <= EVEN * uniform
 
 
 def _clipped(couplings: Tensor) -> Tensor:
@@ -530,6 +542,8 @@ def _about(model, layer: Layer, first: Tensor) -> dict:
     """Return the fields about the layer and its pairs."""
     below = layer.number != -1
     given = None if below or layer.of != COUPLINGS else reason(model, "donor's class")
+    if given and all_even([coupling_sd(layer.couplings)], float(layer.couplings.mean())):
+        given = None  # no image follows what is the same in all
     return {"layer": layer.number if below else None, "given": given, **counted(first)}
 
 

@@ -114,9 +114,9 @@ class OnePair(Exchange):
     ):
         """Exchange the couplings of a picture and an image of the data set."""
         from capsviz.analyses.transplant.measure import exchange
-        from capsviz.inputs.samples import beside, next_class
+        from capsviz.inputs.samples import beside, other_class
 
-        donor = next_class(inputs, picture) if donor is None else donor
+        donor = other_class(inputs.dataset.classes, donor, inputs, picture)
         expected = "another one (--donor, --donor-index)"
         images = beside(inputs, picture, donor, donor_index, expected).cpu()
         return Result(

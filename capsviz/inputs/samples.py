@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,9 +75,11 @@ def class_of(inputs, picture) -> int:
     return picture.label if known else int(scores(inputs.model, picture.image).argmax())
 
 
-def next_class(inputs, picture) -> int:
-    """Return the class after that of a picture, or after the predicted class."""
-    return (class_of(inputs, picture) + 1) % len(inputs.dataset.classes)
+def other_class(classes: Sequence[str], chosen: int | None, inputs, picture) -> int:
+    """Return a class by its name, or else its number; for None, the one after that of a picture."""
+    if chosen is None:
+        return (class_of(inputs, picture) + 1) % len(classes)
+    return classes.index(str(chosen)) if str(chosen) in classes else chosen
 
 
 def training_images(inputs, count: int) -> dict:

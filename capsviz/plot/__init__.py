@@ -45,7 +45,8 @@ def couplings(
     """Draw the couplings c_ij of one image: rows are classes, columns types of capsules.
 
     With a grid a column is the mean over the positions of a type; without one, each child has its
-    own. The middle of the colour scale is 1/J, uniform couplings; read the scale's ends first.
+    own. The middle of the colour scale is uniform couplings, the mean of all (1/J where those of a
+    child sum to 1); read the scale's ends first.
 
     Parameters
     ----------
@@ -77,11 +78,12 @@ def couplings(
     if len(names) != J:
         raise ValueError(f"expected names of {J} classes, got {len(names)}")
     axes = _or_new(axes)
-    apart = float((values - 1 / J).abs().max())
+    even = float(values.mean())
+    apart = float((values - even).abs().max())
     uniform = apart < ROUNDING
     if spread is None:
-        spread = 0.1 / J if uniform else apart
-    norm = CenteredNorm(1 / J, spread)
+        spread = 0.1 * even if uniform else apart
+    norm = CenteredNorm(even, spread)
     drawn = axes.imshow(values.T.numpy(), cmap=cmap, norm=norm, aspect="auto", interpolation="none")
     axes.set_yticks(range(J), names)
     axes.set_xlabel("child" if trace.grid is None else "type of capsule")

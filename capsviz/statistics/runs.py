@@ -79,6 +79,9 @@ def fields_over_draws(drawn: Sequence[dict], lowest: Mapping[str, float]) -> dic
         whole = over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
         if name in lowest:
             whole = replace(whole, ci95=np.clip(whole.ci95, lowest[name], 1))
+            if (less := whole.difference) is not None:
+                ends = np.clip(less.ci95, lowest[name] - 1, 1 - lowest[name])
+                whole = replace(whole, difference=replace(less, ci95=ends))
         fields[name] = whole
     return fields
 

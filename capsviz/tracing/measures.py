@@ -64,7 +64,7 @@ def evidence_of(traced: Trace) -> Evidence:
     """Return the evidence of the first image of a trace, by its routing's own decomposition."""
     own, parts = traced.evidence is not None, evidence.of_children(traced)[0]
     maps = types = None
-    if has_places(traced.grid):
+    if has_places(traced.grid) and traced.extent is not None:
         maps = evidence.additive_map(traced)[0].numpy()
     else:
         types = parts.numpy()

@@ -9,6 +9,7 @@ from torch import nn
 from capsviz.analyses.parts import OF, Parts, measure
 from capsviz.nn import models
 from capsviz.nn.models import Scores
+from capsviz.tracing import trace
 
 CLASSES = 3
 
@@ -217,6 +218,18 @@ def test_strokes_are_cut_where_half_of_them_lies_above():
     halves = measure.upper_and_lower(strokes)
     assert halves[0].flatten(1).sum(1).tolist() == [3, 3]
     assert torch.equal(halves.any(1), strokes)
+
+
+def test_units_are_selected_by_activations_and_not_by_norms(generator):
+    model = models.build("matrix_capsnet", (1, 21, 21), 3, types=(4, 4, 4)).eval()
+    images = torch.rand(8, 1, 21, 21, generator=generator)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        choose = measure.forward_selection
+        patch.setattr(measure, "forward_selection", lambda v, n: seen.append(v) or choose(v, n))
+        measure.relevance(model, images, seed=0)
+    below = trace(model, images, keep=("child_activations",)).child_activations
+    torch.testing.assert_close(seen[0], below.unflatten(1, model.grid).flatten(2).mean(2))
 
 
 def test_any_networks_are_compared(generator):

@@ -274,6 +274,13 @@ def result():
 ESTIMATES = ("r2", "control", "selectivity", "informed", "disentanglement", "completeness")
 
 
+def test_of_few_images_pixels_have_as_few_components_as_are_told():
+    labels = torch.arange(27) % 3
+    one = run(build_strong(), fit_images=noise(27, 2), fit_labels=labels, fit=9)
+    least = int(one.sources[-1].split()[1])
+    assert least == one.dimensions[-1] <= 6
+
+
 def test_kinds_shapes_and_intervals(result):
     untrained = [f"net untrained ({preset})" for preset in ("paper", "authors")]
     assert result.sources == ["net", *untrained, "cnn", "pixels, 6 components"]

@@ -58,6 +58,8 @@ def test_negative_couplings_are_clipped_only_where_the_network_needs_it(model, i
     mixture = build_tiny(routing="em")
     result = by_dose(mixture, spread_out(mixture, 10, generator), **ASKED)
     assert result.clipped and "set to 0" in transplant.ByDose().verdict(result)
+    sd = dict(zip(result.conditions, result.deviation_sd.value, strict=True))
+    assert sd[STEEPEST] < 0.99 * sd[DONOR]  # of what is put in, not before it is clipped
     clipped = measure._clipped(torch.tensor([[-0.5, 0.5, 1.0], [0.2, 0.3, 0.5]]))
     torch.testing.assert_close(clipped, torch.tensor([[0, 1 / 3, 2 / 3], [0.2, 0.3, 0.5]]))
 

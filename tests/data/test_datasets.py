@@ -13,6 +13,7 @@ from helpers.mnist_files import FOLDERS, write_idx
 
 from capsviz import data, discovery
 from capsviz.data import _files
+from capsviz.inputs.samples import other_class
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = ("mnist", "svhn", "cifar10")
@@ -254,3 +255,8 @@ def test_the_first_images_do_not_depend_on_how_many_are_made_and_too_many_are_re
         load(0)
     with pytest.raises(MemoryError, match=r"with 1,000,000,000 (\w+) .* GB.*ask for fewer \1"):
         load(1_000_000_000)
+
+
+def test_another_class_is_named_before_it_is_numbered():
+    classes = ("1", "3", "7", "10")
+    assert [other_class(classes, k, None, None) for k in (1, 3, 7, 10, 2)] == [0, 1, 2, 3, 2]

@@ -48,6 +48,8 @@ def test_uniform_couplings_are_said_to_be_so_and_lie_in_the_middle_of_the_scale(
     norm = axes.images[0].norm
     assert axes.get_title() == "iteration 3 of 3: uniform"
     assert np.allclose(norm(values(axes)), 0.5, atol=1e-3)
+    plot.couplings(replace(even, couplings=torch.ones_like(trace.couplings)), axes=axes)
+    assert axes.get_title().endswith("uniform") and axes.images[-1].norm.vcenter == 1  # max-min
     plot.couplings(trace, spread=0.25, axes=axes)
     assert axes.images[-1].norm.vmax == pytest.approx(1 / 3 + 0.25)
 
