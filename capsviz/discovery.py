@@ -171,6 +171,8 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
     place = entry.path or entry.module
     if not name.isidentifier():
         raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
+    if name in offered and entry.path is not None and entry.path == offered[name].path:
+        return  # its folder is named twice
     if name in offered:
         first = offered[name].path or offered[name].module
         raise ValueError(

@@ -14,6 +14,7 @@ from helpers.fixtures import build_tiny
 from capsviz import CapsNet, checkpoint, discovery, files, provenance
 from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
+from capsviz.training.cards import save
 from capsviz.training.train import start_from
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
@@ -214,6 +215,11 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
     )
     one = dict(checkpoint.controls(model, 1, images, notes=[]))["untrained (paper)"]
     assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
+
+
+def test_the_data_of_a_training_are_a_data_set(tmp_path):
+    with pytest.raises(TypeError, match=r"expected the data set of the training.*got str"):
+        save(build_tiny(), tmp_path / "run", "digits")
 
 
 def test_a_users_build_without_settings_is_none_of_a_model(monkeypatch):

@@ -1,5 +1,6 @@
 """What a package offers: ours, a user's folders, installed distributions; and what is refused."""
 
+import os
 import sys
 
 import pytest
@@ -70,6 +71,13 @@ def test_a_name_that_is_there_twice_is_refused_with_both_places(plugin, tmp_path
     with pytest.raises(ValueError, match=rf"'mnist': .*data/mnist.py and {tmp_path}/data/mnist"):
         discovery.names(DATA)
     assert discovery.names("capsviz.analyses"), "other kinds go on"
+
+
+def test_a_folder_that_is_named_twice_is_searched_once(plugin, monkeypatch):
+    plugin("data/mine.py", "")
+    folder = os.environ["CAPSVIZ_PLUGINS"]
+    monkeypatch.setenv("CAPSVIZ_PLUGINS", os.pathsep.join([folder, folder]))
+    assert discovery.names(DATA).count("mine") == 1
 
 
 def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):

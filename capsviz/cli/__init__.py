@@ -83,7 +83,10 @@ def _command(package: str, name: str, module) -> click.Command:
 
             command = command_of(name)
     if not isinstance(command, click.Command):
-        raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
+        raise ValueError(
+            f"'{name.replace('_', '-')}' of {module.__file__} offers no command: expected a class "
+            "derived from capsviz.analysis.Analysis, or a click command called `command`"
+        )
     lines = [line.partition("#") for line in examples.splitlines() if line.strip()]
     rows = [f"  {words.strip():52}  {time.strip()}".rstrip() for words, _, time in lines]
     title = "Examples, with their time on two CPU cores:"

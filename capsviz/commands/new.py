@@ -1,5 +1,6 @@
 """Write the skeleton of your own analysis, routing, data set or check, with its test."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -65,6 +66,7 @@ def command(kind, name, folder):
         click.echo(f"wrote {path}", err=True)
     use = use.format(name=name, command=name.replace("_", "-"))
     if kind != "analysis" or folder.resolve() != discovery.root():  # a checkout's own are found
-        click.echo(f"export CAPSVIZ_PLUGINS={folder.absolute()}")
+        click.echo(f"export CAPSVIZ_PLUGINS={shlex.quote(str(folder.absolute()))}")
     click.echo(use)
-    click.echo(f"python -m pytest {folder / 'tests' / f'test_{name}.py'}")
+    test = folder / "tests" / f"test_{name}.py"
+    click.echo(f"python -m pytest {shlex.quote(str(test))}")

@@ -73,7 +73,10 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts
         if labels is None:
-            classes = getattr(images, "classes", None) if classes is None else classes
+            source = images
+            while classes is None and source is not None:  # a Subset's are those of its data set
+                classes = getattr(source, "classes", None)
+                source = getattr(source, "dataset", None)
             images, labels = _given.pairs(images)
         if not self.inputs:
             images = _given.pixels(images)

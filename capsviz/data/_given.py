@@ -47,7 +47,7 @@ def pixels(given) -> Tensor:
     if array.dim() != 4:
         raise ValueError(
             f"images of shape {shape}: expected (N, H, W), (N, C, H, W), (N, H, W, C), or squares "
-            "(N, H * W)"
+            "(N, H * W); what is no image needs Dataset(..., inputs=True)"
         )
     return array
 
@@ -137,7 +137,8 @@ def _bytes(array: np.ndarray) -> np.ndarray:
         return array.astype(np.uint8, order="C")
     advice = "divide them by their largest possible value (on the command line --range)"
     if low < 0:
-        advice = "undo the normalisation, or add what brings the lowest to 0"
+        advice = "undo the normalisation, or add what brings the lowest to 0; what is no image "
+        advice += "needs Dataset(..., inputs=True)"
     raise ValueError(
         f"images of {array.dtype} from {low:g} to {high:g}: expected fractions from 0 to 1, or "
         f"whole numbers from 0 to 255; {advice}"

@@ -57,6 +57,11 @@ def save(
             "torch.save(model.state_dict(), FILE), and open them by --network FILE.py:FUNCTION "
             "--weights FILE"
         )
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            "expected the data set of the training, as capsviz.data.load(name, 'train') gives it, "
+            f"got {type(dataset).__name__}"
+        )
     expected = (tuple(config["image_shape"]), config["classes"])
     if expected != (dataset.image_shape, len(dataset.classes)):
         raise ValueError(

@@ -219,6 +219,11 @@ def _keep_order(card: dict, own: Sequence[str] | None) -> None:
     classes = card["dataset"].get("classes", [])
     if own and set(own) == set(classes):
         card["dataset"]["classes"] = list(own)
+    elif own:
+        card["notes"] = [
+            f"its classes are {some(own, 4)}, and those of the data {some(classes, 4)}: they are "
+            "taken to be in the same order"
+        ]
     elif card["dataset"]["name"] == "folder" and classes != sorted(classes):
         apart = [pair for pair in zip(classes, sorted(classes), strict=True) if len({*pair}) > 1]
         own, by_text = (some(names, 4) for names in zip(*apart, strict=True))

@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import shlex
+from pathlib import Path
 
 import pytest
 from helpers.command_line import run
@@ -46,6 +48,13 @@ def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case
     assert done.exit_code == 2, done.exception
     assert re.search(f"^Error: .*{words.format(re.escape(str(path)))}$", done.stderr, re.MULTILINE)
     assert case == "an error later" or not [*tmp_path.glob("out/*")]
+
+
+def test_what_is_printed_can_be_pasted_though_the_folder_has_a_space(tmp_path):
+    lines = run("new", "dataset", "mine", "--folder", tmp_path / "my plug-ins").stdout.splitlines()
+    (words,) = (shlex.split(line) for line in lines if line.startswith("export"))
+    assert words[1] == f"CAPSVIZ_PLUGINS={tmp_path / 'my plug-ins'}"
+    assert Path(shlex.split(lines[-1])[-1]).is_file()
 
 
 def test_an_analysis_that_was_just_written_is_a_command_and_can_be_ended(plugin, tmp_path):

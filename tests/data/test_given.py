@@ -71,6 +71,8 @@ def test_a_torch_data_set_is_read_with_its_classes():
     assert Dataset(rows).digest == USUAL.digest
     rows.classes = ["ant", "bee", "cat"]
     assert Dataset(rows).classes == ("ant", "bee", "cat")
+    part = Dataset(torch.utils.data.Subset(rows, [int(k) for k in np.flatnonzero(LABELS > 0)]))
+    assert part.classes == ("ant", "bee", "cat") and part.labels.min() == 1
 
 
 def test_classes_are_the_labels_that_occur_in_natural_order_or_those_that_are_named():
@@ -109,7 +111,7 @@ def test_masks_are_black_and_white_in_numbers_of_any_type(kind):
         (PIXELS / 127 - 1, LABELS, "from -1 .* undo the normalisation"),
         (PIXELS.astype(np.uint16) + 300, LABELS, "uint16 from 300 .*--range"),
         (np.full((12, 6, 6), np.nan), LABELS, "float64 from nan"),
-        (PIXELS[0, 0, 0], LABELS, r"shape \(7,\): expected \(N, H, W\)"),
+        (PIXELS[0, 0, 0], LABELS, r"shape \(7,\): expected \(N, H, W\).*inputs=True"),
         (PIXELS.reshape(12, -1), LABELS, r"shape \(12, 126\): expected .* squares"),
         ([LAST[0], LAST[1, 1:]], LABELS[:2], r"different shapes, \(5, 7, 3\) and \(6, 7, 3\)"),
         (["a.png"] * 12, LABELS, "images must be numbers, got <U5"),

@@ -30,6 +30,10 @@ def settings_from(kind: type, image_shape, classes: int, options: dict):
     """
     known = get_type_hints(kind, include_extras=True)
     del known["image_shape"], known["classes"]
+    if len(image_shape) != 3:
+        raise ValueError(
+            f"networks of capsviz take images (C, H, W), got the shape {tuple(image_shape)}"
+        )
     if classes < 2:
         raise ValueError(f"a classifier needs at least 2 classes, got {classes}")
     if strange := sorted(set(options) - set(known)):

@@ -56,6 +56,7 @@ def test_the_grid_is_that_of_the_convolutions(side):
         ({"reconstruction_weight": float("nan")}, "weight must be a finite number, got nan"),
         ({"margin_absent": 0.9}, "margin_absent < margin_present <= 1, got 0.9 and 0.9"),
         ({"classes": 1}, "at least 2 classes, got 1"),
+        ({"image_shape": (28, 28)}, r"take images \(C, H, W\), got the shape \(28, 28\)"),
         ({"image_shape": (1, 16, 28)}, "too small for the stem 'paper', which sees 17 pixels"),
         ({"image_shape": (1, 20, 28), "stem": "slim"}, "the stem 'slim', which sees 27 pixels"),
     ],
