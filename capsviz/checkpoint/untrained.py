@@ -73,8 +73,7 @@ def _kind(model: nn.Module) -> str:
 def _another(model: nn.Module, preset: str | None) -> nn.Module:
     """Build a network with the same architecture; ValueError if that is not possible."""
     build, anew = getattr(_file(model), "build", None), getattr(model, "anew", None)
-    takes_settings = build is not None and len(discovery.parameters(build)) > 1
-    if takes_settings and hasattr(model, "config"):
+    if build is not None and len(discovery.parameters(build)) > 1 and hasattr(model, "config"):
         config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
         config |= {} if preset is None else {"preset": preset}
         return build(config.pop("image_shape"), config.pop("classes"), **config)

@@ -19,8 +19,10 @@ def require_shape(images: Tensor, shape: tuple[int, ...]) -> None:
 def check_images(images: Tensor) -> None:
     """Raise ValueError or TypeError unless images are float (N, C, H, W) in [0, 1], N >= 1."""
     if not isinstance(images, Tensor):
-        how = ": torch.from_numpy(images) makes one" * (type(images).__module__ == "numpy")
-        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}{how}")
+        raise TypeError(
+            f"expected images as a torch.Tensor, got {type(images).__name__}"
+            f"{': torch.from_numpy(images) makes one' * (type(images).__module__ == 'numpy')}"
+        )
     if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
         raise ValueError(
             "expected float images (N, C, H, W), at least one, got "
