@@ -204,15 +204,13 @@ def over_doses(
                 norm = deviations[0].flatten(1).norm(dim=1)[:, None, None]
                 deviations.insert(-1, steepest.double() * norm)
 
-            def dosed_by(dose, deviation):
-                return (
-                    _clipped(uniform + dose * deviation) if clipped else uniform + dose * deviation
-                )
+            def put_in(dose, deviation):
+                couplings = uniform + dose * deviation
+                return _clipped(couplings) if clipped else couplings
 
-            used = (dosed_by(1, one) - uniform for one in deviations)
+            used = (put_in(1, one) - uniform for one in deviations)
             sizes.append(torch.stack([one.square().mean((1, 2)).sqrt() for one in used]))
-            every = (dosed_by(d, one) for one in deviations for d in doses.tolist())
-            return [one.to(even) for one in every]
+            return [put_in(d, one).to(even) for one in deviations for d in doses.tolist()]
 
         found = outcomes(model, own, generator, replaced, iterations=iterations, progress=progress)
         return found, torch.cat(sizes, 1)

@@ -127,12 +127,11 @@ def _importing(folder: Path) -> Iterator[None]:
     Its folder stays the last on the path, for imports inside `forward`. What another file imported
     from its own folder, under a name that is also in this one, is not taken for it.
     """
-    for name, module in list(sys.modules.items()):
-        above = Path(getattr(module, "__file__", None) or "").parents
-        if folder not in above and any(other in above for other in _folders):
-            own = folder / name.partition(".")[0]
-            if own.name != "capsviz" and (own.is_dir() or own.with_suffix(".py").is_file()):
-                del sys.modules[name]
+    here = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".py"}
+    for name in [one for one in sys.modules if one.partition(".")[0] in here - {"capsviz"}]:
+        above = Path(getattr(sys.modules[name], "__file__", None) or "").parents
+        if folder not in above and not _folders.isdisjoint(above):
+            del sys.modules[name]
     _folders.add(folder)
     sys.path.insert(0, str(folder))
     try:
