@@ -86,8 +86,7 @@ class Tsne(Analysis):
 
         images, labels = images.cpu(), labels.cpu().numpy()
         n, drawn = len(images), images.dim() == 4
-        if trajectories and not drawn:
-            raise ValueError("only images are rotated: drop --trajectories")
+        trajectories *= drawn  # other inputs are not rotated
         shown = np.empty((0, 1, 1, 1), np.uint8)
         perplexity = min(PERPLEXITY, n / 3) if perplexity is None else perplexity
         by.check(labels, method, trajectories, perplexity)

@@ -389,7 +389,7 @@ class CentreOfMass(Foreign):
         whole = images.sum((1, 2, 3))
         rows, columns = (torch.arange(float(n)) for n in images.shape[2:])
         x, y = (images * columns).sum((1, 2, 3)) / whole, (images * rows[:, None]).sum((1, 2, 3))
-        shown["poses"] = torch.stack([x, y / whole], -1)[None, :, None].expand(1, -1, 3, -1)
+        shown["poses"] = torch.stack([x, y / whole], -1)[None, :, None].expand(2, -1, 3, -1)
         return shown
 
 

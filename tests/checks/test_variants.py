@@ -217,7 +217,7 @@ def test_the_same_network_has_the_same_trace(network, images):
 def test_poses_of_no_pass_are_left_out(images):
     network = planted.AgreementBeforeSquash()
     traced = capsviz.trace(capsviz.wrap(network, SHAPE, CLASSES), images)
-    assert len(traced.couplings) == 3 and len(traced.poses) <= 3
+    assert len(traced.couplings) == len(traced.poses) == 1  # the last pass alone is known of both
     torch.testing.assert_close(traced.poses[-1], network.poses(images), atol=1e-6, rtol=1e-5)
     capsviz.plot.evidence(traced, parent=0)
 
