@@ -71,6 +71,18 @@ def test_a_module_is_wrapped_and_gets_a_card(file):
     json.dumps(net.card)
 
 
+def test_other_names_of_classes_are_told_and_none_at_all_are_not(file):
+    named = "card={'dataset': {'name': 'mine', 'classes': ['x', 'y', 'z']}}"
+    file.write_text(
+        f"{FILE}\ndef named():\n    return capsviz.wrap(Einsum(), SHAPE, CLASSES, {named})\n"
+    )
+    for classes, said in ((["a", "b", "c"], True), (["z", "y", "x"], False), (None, False)):
+        dataset = None if classes is None else {"name": "noise", "classes": classes}
+        card = open_network(f"{file}:named", dataset=dataset).card
+        assert ("its classes are x, y, z" in str(card.get("notes"))) is said
+        assert classes is None or card["dataset"]["classes"] == (classes if said else [*"xyz"])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
 def test_a_network_that_asks_for_a_gpu_and_was_wrapped_in_its_file_runs_without_one(file):
     net = open_network(f"{file}:on_gpu")

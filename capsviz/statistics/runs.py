@@ -13,7 +13,6 @@ more where k is not known. Of shares near 1 that one run in a few falls far belo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -60,12 +59,14 @@ def combine(estimates: Sequence[Estimate], low: float = -np.inf, high: float = n
     )
 
 
-def over_draws(estimates: Sequence[Estimate]) -> Estimate:
+def over_draws(
+    estimates: Sequence[Estimate], low: float = -np.inf, high: float = np.inf
+) -> Estimate:
     """As `combine`, of one network beside controls that are drawn S times; resamples are not kept.
 
     What is not a control has equal values, and keeps its interval.
     """
-    return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
+    return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0], low, high)
 
 
 def fields_over_draws(drawn: Sequence[dict], lowest: Mapping[str, float]) -> dict:
@@ -76,19 +77,15 @@ def fields_over_draws(drawn: Sequence[dict], lowest: Mapping[str, float]) -> dic
     fields: dict = {}
     for name in drawn[0]:
         parts = [one[name] for one in drawn]
-        whole = over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
-        if name in lowest:
-            whole = replace(whole, ci95=np.clip(whole.ci95, lowest[name], 1))
-            if (less := whole.difference) is not None:
-                ends = np.clip(less.ci95, lowest[name] - 1, 1 - lowest[name])
-                whole = replace(whole, difference=replace(less, ci95=ends))
-        fields[name] = whole
+        ends = (lowest[name], 1) if name in lowest else ()
+        known = isinstance(parts[0], Estimate)
+        fields[name] = over_draws(parts, *ends) if known else np.mean(parts, 0)
     return fields
 
 
-def _of_one_run(one: Estimate) -> Estimate:
-    less = None if one.difference is None else _of_one_run(one.difference)
-    return Estimate(one.value, one.ci95, one.n, less)
+def _of_one_run(one: Estimate, low: float, high: float) -> Estimate:
+    less = None if one.difference is None else _of_one_run(one.difference, low - high, high - low)
+    return Estimate(one.value, np.clip(one.ci95, low, high), one.n, less)
 
 
 def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

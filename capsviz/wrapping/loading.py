@@ -218,7 +218,7 @@ def _keep_order(card: dict, own: Sequence[str] | None) -> None:
     classes = card["dataset"].get("classes", [])
     if own and set(own) == set(classes):
         card["dataset"]["classes"] = list(own)
-    elif own:
+    elif own and classes:
         card["notes"] = [
             f"its classes are {some(own, 4)}, and those of the data {some(classes, 4)}: they are "
             "taken to be in the same order"

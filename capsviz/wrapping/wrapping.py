@@ -183,7 +183,7 @@ def _try(shown: Bare, recorded: Recorded) -> None:
         last = recorded.layer.rounds[-1]
         if last.biased:
             known.peculiar["sums"] = "a bias is added after the softmax"
-        poses = shown.look(images, keep=("poses",)).get("poses")
+        poses = seen.get("poses")
         event = None if poses is None else vectors.bias(recorded.flow, last, poses[-1])
         if event is not None:
             known.peculiar["votes"] = f"a bias is added to the sum of the votes in {event.place}"

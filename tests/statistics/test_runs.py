@@ -233,7 +233,8 @@ def test_no_interval_over_draws_leaves_the_range_of_its_measure():
     """Two draws that differ have Student's quantile of 12.7: their interval would reach to 4.3."""
     values, ends = np.array([0.2, 0.8]), np.array([[0.1, 0.3], [0.7, 0.9]])
     drawn = [
-        {"r2": Estimate(v, e), "share": Estimate(v, e)} for v, e in zip(values, ends, strict=True)
+        {"r2": Estimate(v, e), "share": Estimate(v, e, difference=Estimate(v, e))}
+        for v, e in zip(values, ends, strict=True)
     ]
     bounds = {"r2": -np.inf, "share": 0.0}
     fields = runs.fields_over_draws(drawn, bounds)
@@ -241,4 +242,5 @@ def test_no_interval_over_draws_leaves_the_range_of_its_measure():
     assert free.high > 4 and free.low < -3
     assert fields["r2"].high == 1 and fields["r2"].low == free.low
     assert tuple(fields["share"].ci95) == (0, 1)
+    assert tuple(fields["share"].difference.ci95) == (-1, 1)
     assert fields["r2"].value == free.value == 0.5
