@@ -71,6 +71,20 @@ def test_a_module_is_wrapped_and_gets_a_card(file):
     json.dumps(net.card)
 
 
+def test_weights_that_come_from_code_are_known_by_their_values(file):
+    drawn = (
+        "\ndef drawn():\n    net = Unsqueezed()\n    torch.nn.init.normal_(net.W)\n    return net\n"
+    )
+    file.write_text(FILE + drawn)
+    known = [
+        open_network(f"{file}:{name}", **SMALL).card["weights"]
+        for name in ("dynamic", "dynamic", "drawn", "drawn", "wrapped")
+    ]
+    assert all(one["file"] is None for one in known)
+    digests = [one["sha256"] for one in known]
+    assert digests[0] == digests[1] and len(set(digests)) == 4
+
+
 def test_other_names_of_classes_are_told_and_none_at_all_are_not(file):
     named = "card={'dataset': {'name': 'mine', 'classes': ['x', 'y', 'z']}}"
     file.write_text(

@@ -12,6 +12,7 @@ from helpers.fixtures import build_tiny
 import capsviz
 from capsviz import analysis, checks, data, discovery, results
 from capsviz.statistics.estimate import Estimate
+from capsviz.tracing import needs
 from capsviz.training.recipe import Recipe
 from capsviz.training.train import fit
 from capsviz.transforms import corruptions
@@ -47,6 +48,23 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_traced(plugin, tiny_imag
     plugin("routing/hears.py", hears)
     traced = capsviz.trace(build_tiny(routing="hears"), tiny_images, couplings="random")
     assert traced.couplings.std() > 0.01
+
+
+def test_a_routing_that_says_that_it_takes_no_couplings_is_given_none(plugin, tiny_images):
+    plugin("routing/still.py", DEAF + 'PECULIAR = {"couplings": "they are all equal"}\n')
+    model = build_tiny(routing="still")
+    assert capsviz.trace(model, tiny_images).couplings.std() < 1e-6
+    assert needs.missing(model, ("couplings", "interventions")) == ["interventions"]
+    with pytest.raises(ValueError, match="couplings cannot be replaced: they are all equal"):
+        capsviz.trace(model, tiny_images, couplings="random")
+    plugin("routing/misspelt.py", DEAF + 'PECULIAR = {"coupling": "they are all equal"}\n')
+    with pytest.raises(ValueError, match=r"unknown check 'coupling'.*did you mean 'couplings'"):
+        capsviz.trace(build_tiny(routing="misspelt"), tiny_images)
+
+
+def test_a_need_that_no_network_could_have_is_refused(tiny_images):
+    with pytest.raises(ValueError, match=r"unknown need .* 'copulings'.*did you mean 'couplings'"):
+        needs.missing(build_tiny(), ("copulings",))
 
 
 NOISY = """

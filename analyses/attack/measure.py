@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from capsviz.checkpoint import sha256_of_tensors
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import LOSSES, Ball
 from capsviz.files import write_arrays
@@ -56,7 +56,9 @@ class Work:
                 raise ValueError(
                     f"'{k}' classifies none of {len(images)} images correctly: nothing to attack"
                 )
-        self.digests = {k: _digest(one.state_dict().items()) for k, one in networks.items()}
+        self.digests = {
+            k: sha256_of_tensors(one.state_dict().items()) for k, one in networks.items()
+        }
         self.steep = {k for k, one in networks.items() if attacks.has_gradient(one, images)}
         plain = [k for k in networks if not abilities(networks[k]).has_capsules and k in self.steep]
         self.source = plain[0] if plain and len(networks) > 1 else None
@@ -126,12 +128,12 @@ class Work:
         others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]
         terms = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
         terms += [self.plan, self.labels.tolist()]
-        shared = _digest([(repr(terms), self.images), ("held out", self.held_out)])
+        shared = sha256_of_tensors([(repr(terms), self.images), ("held out", self.held_out)])
 
         def kept(pair, some) -> Path | None:
             networks = [self.digests[pair[0]]]
             networks += [self.digests[self.source]] if pair[1] == "transfer" else []
-            own = _digest([(repr([shared, networks, pair[1]]), some)])[:24]
+            own = sha256_of_tensors([(repr([shared, networks, pair[1]]), some)])[:24]
             return None if scratch is None else scratch / f"{own}-{pair[1]}.npz"
 
         pieces = dict[tuple[str, str], list[dict]]()
@@ -318,13 +320,3 @@ def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iter
                     f"{late[k, a]:.1%} of images fell in the last tenth of {name} in {network}: "
                     "more steps would fool more"
                 )
-
-
-def _digest(tensors) -> str:
-    """Return the SHA-256 of tensors with their names."""
-    content = hashlib.sha256()
-    for name, tensor in sorted(tensors):
-        if isinstance(tensor, torch.Tensor):
-            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            content.update(name.encode() + raw.numpy().tobytes())
-    return content.hexdigest()

@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -307,3 +308,13 @@ def _opened(path: Path) -> Iterator[safe_open]:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file as hex digits."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def sha256_of_tensors(tensors: Iterable[tuple[str, Any]]) -> str:
+    """Return the SHA-256 of tensors with their names, whatever their order, as hex digits."""
+    content = hashlib.sha256()
+    for name, tensor in sorted(tensors, key=lambda one: one[0]):
+        if isinstance(tensor, torch.Tensor):
+            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            content.update(name.encode() + raw.numpy().tobytes())
+    return content.hexdigest()

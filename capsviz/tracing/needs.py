@@ -9,7 +9,9 @@ without capsules will do. `required` adds classes, and images unless it has `any
 from collections.abc import Sequence
 from typing import Any
 
+from capsviz.discovery import unknown
 from capsviz.tracing.network import abilities
+from capsviz.tracing.record import ALIASES, KEEP
 
 WORDS = {
     "images": "images to look at (its inputs are others)",
@@ -50,6 +52,9 @@ def missing(model: Any, needs: Sequence[str]) -> list[str]:
         "interventions": able.replaceable_couplings,
         "from_children": able.replaceable_children,
     }
+    parts = (*KEEP, *ALIASES)
+    for name in {*needs} - {*presence, *parts}:
+        raise ValueError(unknown("need of an analysis", name, sorted({*presence, *parts})))
     return [name for name in needs if not presence.get(name, able.gives(name))]
 
 

@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from capsviz import discovery
+from capsviz.nn import routing
 from capsviz.nn.images import check_images
 from capsviz.tracing.record import ALIASES
 
@@ -150,6 +152,10 @@ def abilities(model: Any) -> Abilities:
     capsules = getattr(model, "capsules", None)
     grids = getattr(model, "grids", None) or [getattr(model, "grid", None)]
     pose_shape = getattr(model, "pose_shape", None)
+    peculiar: dict[str, str] = {}
+    for routed in plugin_routings(model):
+        peculiar |= getattr(routing.get(routed), "PECULIAR", {})
+    peculiar |= getattr(model, "peculiar", {})
     return Abilities(
         name=name,
         has_capsules=True,
@@ -159,13 +165,13 @@ def abilities(model: Any) -> Abilities:
         has_receptive_fields=hasattr(model, "receptive_field"),
         encodes=hasattr(model, "encode"),
         routes_again=hasattr(model, "encode") and hasattr(capsules, "route_votes"),
-        replaceable_couplings="couplings" in replaceable,
+        replaceable_couplings="couplings" in replaceable and "couplings" not in peculiar,
         replaceable_iterations="iterations" in replaceable,
         replaceable_children="children" in replaceable,
         pose_shape=None if pose_shape is None else tuple(pose_shape),
         links=getattr(model, "links", None),
         routing=_routing(model),
-        peculiar=getattr(model, "peculiar", {}),
+        peculiar=peculiar,
         image_bytes=size,
         draw=draw,
         config=config,
@@ -192,6 +198,13 @@ def _routing(model: Any) -> str | None:
     layers = getattr(model, "layers", None)
     last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
     return getattr(getattr(model, "capsules", None) or last, "routing_name", None)
+
+
+def plugin_routings(model: Any) -> list[str]:
+    """Return the names of a network's routings that are plug-ins."""
+    known = discovery.entries("capsviz.nn.routing")
+    names = {getattr(layer, "routing_name", None) for layer in getattr(model, "modules", list)()}
+    return sorted(name for name in names if name in known and not known[name].ours)
 
 
 def takes(function: Callable, name: str) -> bool:
@@ -227,6 +240,8 @@ def check_look(
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"
         )
+    if couplings is not None and (why := abilities(model).peculiar.get("couplings")):
+        raise ValueError(f"this network's couplings cannot be replaced: {why}")
     if iterations is not None and not takes(model.look, "iterations"):
         raise ValueError(
             "this network's iterations cannot be changed: its `look` takes no `iterations`"

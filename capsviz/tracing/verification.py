@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, layer_norm
 
-from capsviz import discovery
-from capsviz.nn import models, routing
+from capsviz.discovery import unknown
+from capsviz.nn import models
 from capsviz.nn.images import like_of
-from capsviz.tracing.network import abilities, evaluating, takes
+from capsviz.tracing.network import abilities, evaluating, plugin_routings, takes
 from capsviz.tracing.record import last_activations
 
+CHECKS = ("norms", "sums", "logits", "votes", "couplings")  # that `peculiar` may name
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
 AXES = {"primary": "BID", "votes": "BIJE", "couplings": "RBIJ", "logits": "RBIJ", "poses": "RBJE"}
 IMAGES = 7  # a prime, so that the axis of images cannot be mistaken for another
@@ -70,13 +71,6 @@ def verify_once(model: Any, images: Tensor) -> None:
             verify(model, images)
 
 
-def plugin_routings(model: Any) -> list[str]:
-    """Return the names of a network's routings that are plug-ins."""
-    known = discovery.entries("capsviz.nn.routing")
-    names = {getattr(layer, "routing_name", None) for layer in model.modules()}
-    return sorted(name for name in names if name in known and not known[name].ours)
-
-
 def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     """Yield what is wrong with what a network, in evaluation mode, shows, worst first.
 
@@ -94,9 +88,9 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
             f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
             "softmax or a sigmoid; of lengths above 1 `capsviz check` says why"
         )
-    said = dict(abilities(model).peculiar)
-    for name in plugin_routings(model):
-        said |= getattr(routing.get(name), "PECULIAR", {})
+    said = abilities(model).peculiar
+    for name in set(said) - set(CHECKS):
+        yield f"`peculiar` or PECULIAR says why for an {unknown('check', name, list(CHECKS))}"
     for name, difference in _differences(whole).items():
         if name not in said:
             yield f"{difference}: {MEANT.format(name)}"

@@ -16,7 +16,8 @@ from capsviz.discovery import some
 from capsviz.nn import models
 from capsviz.nn.computation import in_bfloat16, seeded
 from capsviz.provenance import commit, hardware
-from capsviz.tracing.verification import plugin_routings, verify_once
+from capsviz.tracing.network import plugin_routings
+from capsviz.tracing.verification import verify_once
 from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import evaluate

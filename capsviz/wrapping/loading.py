@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from capsviz.checkpoint import sha256
+from capsviz.checkpoint import sha256, sha256_of_tensors
 from capsviz.checkpoint.containers import load_into
 from capsviz.discovery import some, unknown
 from capsviz.nn.images import like_of
@@ -62,6 +62,9 @@ def open_network(
         module, card = _built(function, path, name, weights, dataset, device)
         with on_stderr:
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
+        if weights is None:  # its code brings them: results and decoders of others are not its own
+            inner = as_written(_inner(module))
+            network.card["weights"]["sha256"] = sha256_of_tensors(inner.state_dict().items())
         if isinstance(network, Bare):
             network.recipe = replace(network.recipe, aside=True)
             if notes := [said for fact, said in network.inferred.facts if fact == "note"]:

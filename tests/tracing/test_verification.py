@@ -8,7 +8,7 @@ from torch import nn
 
 import capsviz
 from capsviz.nn import routing
-from capsviz.tracing import verification
+from capsviz.tracing import network, verification
 
 J, D, E, GRID = 3, 4, 6, (2, 3, 4)
 
@@ -172,13 +172,13 @@ def test_two_ways_of_routing_that_differ_are_not_the_batch_s(plugins, said, imag
 
 
 def test_a_plugin_s_routing_declares_in_its_file_what_is_meant(images, monkeypatch):
-    network = Honest(over_children=True)
-    monkeypatch.setattr(verification, "plugin_routings", lambda model: ["dynamic"])
+    model = Honest(over_children=True)
+    monkeypatch.setattr(network, "plugin_routings", lambda model: ["dynamic"])
     with pytest.raises(ValueError, match="PECULIAR in the file of its routing"):
-        capsviz.trace(network, images)
+        capsviz.trace(model, images)
     reasons = {"sums": "children choose", "votes": "they do"}
     monkeypatch.setattr(routing.get("dynamic"), "PECULIAR", reasons, raising=False)
-    capsviz.trace(network, images)
+    capsviz.trace(model, images)
 
 
 @pytest.mark.parametrize("made", ["layer norm", "batch norm"])
