@@ -104,8 +104,7 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     """
     known = entries(package)
     if not isinstance(name, str) or name not in known:  # of a file, anything
-        words = unknown(what, str(name), sorted(known))
-        raise ValueError(f"{words}; plug-ins are found where ${PLUGINS} says")
+        raise ValueError(unknown(what, str(name), sorted(known), plugins=True))
     entry = known[name]
     if entry.ours:
         return importlib.import_module(entry.module)
@@ -214,13 +213,17 @@ def name_of(package: str, module: str) -> str | None:
     return next((offered[one] for one in longest_first if one in offered), None)
 
 
-def unknown(what: str, name: str, known: list[str]) -> str:
-    """Return the message for an unknown name: the known ones, and a similar one if there is one."""
+def unknown(what: str, name: str, known: list[str], *, plugins: bool = False) -> str:
+    """Return the message for an unknown name: the known ones, and a similar one if there is one.
+
+    With `plugins`, also where those of the user are looked for.
+    """
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
-    return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
+    where = f"; plug-ins are found where ${PLUGINS} says" * plugins
+    return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}{where}"
 
 
 def some(names: Iterable[str], most: int = 10) -> str:

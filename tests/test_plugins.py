@@ -96,6 +96,14 @@ def made(labels):
 
 """
 SILENT = "from capsviz.analysis import Analysis\n\nclass Silent(Analysis): "
+MEASURED = """from typing import NamedTuple
+from capsviz.analysis import Analysis
+
+class Loud(Analysis):
+    class Result(NamedTuple):
+        n: int
+    def measure(self, images): return 1
+"""
 LINEAR = """from torch import nn
 
 def layers(inputs, image_shape, *, norm=False):
@@ -134,6 +142,9 @@ LACKING = [  # kind, what is in its file, what uses it, and what is said
      "must be 0 to 1, got 0 to 2"),
     ("analyses", SILENT + "pass", analysed, "`Result` of Silent in .* is no NamedTuple"),
     ("analyses", SILENT + "Result = dict", analysed, "`Result` of Silent in .* is no NamedTuple"),
+    ("analyses", MEASURED.replace("measure", "mesure"), analysed, "Loud in .* has no `measure`"),
+    ("analyses", MEASURED + "    panels = {'a': print}", analysed,
+     r"panel 'a' of Loud is no Panel: write Panel\(draw\)"),
     ("decoders", "def layers(inputs, image_shape): pass", DECODED,
      "'lacking' has no function layers"),
     ("decoders", "def layers(inputs, image_shape, *, norm=False): pass", DECODED,

@@ -10,7 +10,7 @@ from helpers.planted_bugs import of_status
 from torch import nn
 
 import capsviz
-from capsviz import checks
+from capsviz import checks, pictures
 from capsviz.tracing import from_children
 from capsviz.tracing.needs import missing, required
 
@@ -138,6 +138,8 @@ def test_analyses_of_images_are_not_offered_for_other_inputs():
     assert "network(inputs): " in net.report()
     assert "routing" in can and "transplant" in can and "rotate" not in can
     assert "rotate" in cannot and "(no images)" in cannot
+    with pytest.raises(ValueError, match=r"no images to look at .* a picture needs"):
+        pictures.frame(net)
 
 
 def test_maps_name_the_tokens_or_features_that_the_card_has():

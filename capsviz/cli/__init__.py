@@ -146,7 +146,7 @@ class Commands(click.Group):
         """As click does, with the nearest name in the message."""
         if self.get_command(context, args[0]) is None:
             known = self.list_commands(context)
-            raise click.UsageError(discovery.unknown("command", args[0], known))
+            raise click.UsageError(discovery.unknown("command", args[0], known, plugins=True))
         return super().resolve_command(context, args)
 
     def format_commands(self, context, formatter):

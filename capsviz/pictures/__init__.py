@@ -11,6 +11,7 @@ from torch.nn.functional import interpolate
 from capsviz.pictures import strokes
 from capsviz.pictures.opening import cover, load
 from capsviz.tracing import abilities
+from capsviz.tracing.needs import require
 
 OWN = ("folder", "arrays")  # data sets that users bring
 LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
@@ -43,6 +44,7 @@ class Frame(NamedTuple):
 def frame(model) -> Frame:
     """Return the frame of a network, from its card or else from its image shape."""
     able = abilities(model)
+    require(model, ("images",), "a picture")
     if able.image_shape is None:
         raise ValueError(
             f"a {type(model).__name__} does not say the shape of its images: wrap it by "

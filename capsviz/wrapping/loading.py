@@ -61,7 +61,7 @@ def open_network(
     def build(weights: str | Path | None = None) -> nn.Module:
         module, card = _built(function, path, name, weights, dataset, device)
         with on_stderr:
-            network = _opened(module, card, image_shape, classes, spec, capsules).eval()
+            network: Any = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if weights is None:  # its code brings them: results and decoders of others are not its own
             inner = as_written(_inner(module))
             network.card["weights"]["sha256"] = sha256_of_tensors(inner.state_dict().items())
