@@ -140,8 +140,8 @@ def square(step: np.ndarray) -> np.ndarray:
 )  # fmt: skip
 @click.option(
     "--centre/--no-centre", default=None,
-    help="Find, scale and centre the strokes as MNIST's. [default: for grey images of 28 x 28 "
-    "from no class folder]",
+    help="Find, scale and centre the strokes as MNIST's. [default: for digits in grey images "
+    "of 28 x 28, from no class folder]",
 )  # fmt: skip
 @click.option(
     "--range", "top_value", type=click.FloatRange(0, min_open=True), metavar="N",

@@ -133,7 +133,10 @@ def _judge(check: Check, candidate: Candidate) -> Judgement:
     judgement = _examine(check, candidate, candidate.capsules)
     for layer in candidate.capsules.before:
         one = _examine(check, candidate, layer)
-        worse = one.status == "FAIL" or (one.status, judgement.status) == ("WARN", "PASS")
+        unknown = judgement.status == "SKIPPED" and one.status in ("WARN", "PASS")
+        worse = (
+            unknown or one.status == "FAIL" or (one.status, judgement.status) == ("WARN", "PASS")
+        )
         if worse and judgement.status != "FAIL":
             place = "" if layer.layer.place in one.message else f": {layer.layer}"
             judgement = one._replace(message=one.message + place)

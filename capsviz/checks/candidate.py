@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
+from torch.utils.data import default_collate
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.capsules import Capsules, PrimaryCapsules, squeezed
@@ -82,8 +84,8 @@ class Candidate:
         if iterations is not None and whole_number("iterations=", iterations) < 1:
             raise ValueError(f"iterations= must be a whole number, at least 1, got {iterations!r}")
         self.iterations = iterations
-        self.train_data = _images("train_data", train_data)
-        self.test_data = _images("test_data", test_data)
+        self._data = {"train_data": train_data, "test_data": test_data}
+        self._images = {name: _images(name, value) for name, value in self._data.items()}
         self.new = _called("new", new)
         if self.new is not None and not isinstance(self.new, nn.Module):
             raise ValueError(f"new= must be a network, a torch.nn.Module, got {_shown(self.new)}")
@@ -160,15 +162,30 @@ class Candidate:
             scores=self.given_scores, pair=self.capsules.pair,
         )  # fmt: skip
 
-    def pictures(self, kind: str, count: int) -> Tensor:
-        """Return the first images (N, C, H, W) of "train_data" or "test_data", as given."""
-        items = getattr(self, kind)
-        if items is None:
+    def pictures(self, kind: str, count: int, *, again: bool = False) -> Tensor:
+        """Return the first images (N, C, H, W) of "train_data" or "test_data", as given.
+
+        `again` calls a function that returned them once more; SkippedError for a tensor or a list
+        that is not made by one, for it cannot change.
+        """
+        if (given := self._images[kind]) is None:
             flag = f"--{kind.replace('_', '-')}"
             raise SkippedError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
+        if again and isinstance(given[0], Tensor | list | tuple):
+            if not _is_function(self._data[kind]):
+                raise SkippedError(
+                    f"{kind} are a {type(given[0]).__name__}, which is the same each time: give "
+                    "the data set, or a function that reads the images"
+                )
+            given = _images(kind, self._data[kind]) or given
+        items, collate = given
         if isinstance(items, Tensor):
             return items[:count].clone()
         some = [items[k] for k in range(min(count, len(items)))]
+        if collate is not None:
+            batch = collate(some)
+            batch = batch[0] if isinstance(batch, tuple | list) else batch
+            some = list(batch) if isinstance(batch, Tensor) else [batch]
         some = [one[0] if isinstance(one, tuple | list) else one for one in some]
         if not all(isinstance(one, Tensor) for one in some):
             raise SkippedError(f"items of {kind} are {type(some[0]).__name__}, expected tensors")
@@ -205,8 +222,11 @@ class Candidate:
             raise SkippedError(str(error)) from error
 
 
-def _images(name: str, value):
-    """Return a sequence of images, as given, of a loader, or of a function without arguments."""
+def _images(name: str, value) -> tuple[Any, Callable | None] | None:
+    """Return a sequence of images, as given, of a loader, or of a function without arguments.
+
+    Beside it is what makes a loader's batch of them, if that is no function of PyTorch's.
+    """
     if (value := _called(name, value)) is None:
         return None
     items = getattr(value, "dataset", value)  # of a loader
@@ -217,11 +237,16 @@ def _images(name: str, value):
         )
     if not len(items):
         raise ValueError(f"{name}= holds no images")
-    return items
+    collate = getattr(value, "collate_fn", None)
+    return items, None if collate is default_collate else collate
+
+
+def _is_function(value) -> bool:
+    return isinstance(value, FunctionType | MethodType | partial)
 
 
 def _called(name: str, value):
-    if not isinstance(value, FunctionType | MethodType | partial):
+    if not _is_function(value):
         return value
     try:
         return value()
@@ -283,7 +308,9 @@ class Loss:
 
     def ignored(self) -> str | None:
         """Return what changes nothing in the loss: other labels, or the lengths of one image."""
-        lengths = self._lengths(0.95, 0.05)
+        generator = torch.Generator().manual_seed(0)  # all different, and beyond both margins
+        lengths = 0.15 + 0.7 * torch.rand(IMAGES, self.caller.classes, generator=generator)
+        lengths = lengths.to(self.images)
         own = self._with(self._replaceable, lengths)
         others = self.labels.roll(1)
         if self.caller.classes > 1 and self._with(self._replaceable, lengths, others) == own:
@@ -294,13 +321,42 @@ class Loss:
                 return f"other lengths of image {k + 1} of {IMAGES}"
         return None
 
-    def shift(self) -> int | None:
-        """Return how far off the labels are: 1 if the loss asks for the class after; None: not."""
-        lengths = self._lengths(0.95, 0.05)
-        ends = ((0.95, 0.05), (0.05, 0.95), (0.05, 0.05), (0.95, 0.95))
-        least = min(self.at(*each) for each in ends)
-        costs = {by: self._with(self._replaceable, lengths.roll(by, 1)) for by in (1, -1)}
-        return next((by for by, cost in costs.items() if cost < least - CLOSE * abs(least)), None)
+    def asked(self) -> list[int] | None:
+        """Return for each image of which class a long capsule costs least; None if not of one.
+
+        Two classes do not tell a wrong class from a wrong sign.
+        """
+        short = self._lengths(0.05, 0.05)
+        found: list[int] = []
+        for k in range(IMAGES if self.caller.classes > 2 else 0):
+            costs = []
+            for j in range(self.caller.classes):
+                lengths = short.clone()
+                lengths[k, j] = 0.95
+                costs.append(self._with(self._replaceable, lengths))
+            least, second = sorted(costs)[:2]
+            if least < second - CLOSE * abs(second):
+                found.append(costs.index(least))
+        return found if len(found) == IMAGES else None
+
+    def detached(self, output) -> str:
+        """Return where a loss that follows the lengths loses their gradient; "": nowhere.
+
+        `output` is that of a pass with gradients.
+        """
+        with torch.no_grad():
+            if self.at(0.95, 0.05) == self.at(0.05, 0.95):
+                return ""
+            ours = {id(one): one.detach().clone() for one in self._replaceable}
+        own = [name for name, one in named_tensors(self.output) if id(one) in ours]
+        if not any(outputs.pick(output, name).requires_grad for name in own):
+            return "in the network"
+        leaves = {key: one.requires_grad_() for key, one in ours.items()}
+        value = self.value(replaced(self.output, leaves), self.images)
+        if not value.requires_grad:
+            return "in the loss"
+        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        return "in the loss" if all(one is None for one in found) else ""
 
     def margin(self) -> float | None:
         """Return the coefficient of the true class in a squared margin loss; None for others."""
@@ -365,7 +421,7 @@ def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
 def _number(value) -> float:
     """Return a loss in float64; ValueError if it is not a number."""
     try:
-        return float(value.cpu().double() if isinstance(value, Tensor) else value)
+        return float(value.detach().cpu().double() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:
         shape = getattr(value, "shape", None)
         form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")

@@ -53,8 +53,8 @@ class Report(NamedTuple):
         lines += [f"> {note}\n" for note in self.notes]
         lines += ["| status | check | measured | paper |", "|---|---|---|---|"]
         for one in self.verdicts:
-            message = one.message.replace("|", "\\|")
-            lines.append(f"| {one.status} | `{one.check}` | {message} | {one.paper} |")
+            message, paper = (text.replace("|", "\\|") for text in (one.message, one.paper))
+            lines.append(f"| {one.status} | `{one.check}` | {message} | {paper} |")
         for one in self.failures:
             lines += ["", f"## {one.title}", "", f"{one.message}.", ""]
             lines += [f"- Breaks: {one.breaks}", f"- Fix: {one.fix}", f"- Paper: {one.paper}"]

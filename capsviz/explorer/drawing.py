@@ -77,7 +77,7 @@ def bars(values, classes, title: str, what: str, before=None) -> str:
     )
 
 
-def evidence(trace, capsule: int, name: str) -> str:
+def evidence(trace, capsule: int, classes) -> str:
     """Draw the evidence for a class at each position over the image, on one scale for all classes.
 
     As in the figure of `routing`, foreground pixels are outlined, and clearly negative evidence has
@@ -85,7 +85,7 @@ def evidence(trace, capsule: int, name: str) -> str:
     have no map; a table shows the evidence of each type for each class.
     """
     if trace.evidence.maps is None:
-        return _by_type(trace, capsule, name)
+        return _by_type(trace, capsule, classes)
     limit = float(np.abs(trace.evidence.maps).max()) or 1e-6
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
@@ -100,8 +100,9 @@ def evidence(trace, capsule: int, name: str) -> str:
         f'<figure class="cv-panel cv-map"><div><img class="cv-px" src="{grey}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{colours}" alt="evidence by position">'
         f"{_lines(trace, capsule, limit)}</div>{_scale(SIGNED, 0, limit)}"
-        f"<figcaption>Evidence for {escape(name)} by position: {escape(sign)}, summed over "
-        f"capsule types. Total{escape(total)}: {trace.evidence.maps[capsule].sum():.2f}."
+        f"<figcaption>Evidence for {escape(classes[capsule])} by position: {escape(sign)}, "
+        f"summed over capsule types. Total{escape(total)}: "
+        f"{trace.evidence.maps[capsule].sum():.2f}."
         "</figcaption></figure>"
     )
 
@@ -112,18 +113,18 @@ def _signs(trace) -> tuple[str, str]:
     return words_of(trace.evidence.quantity)["plain"], total
 
 
-def _by_type(trace, capsule: int, name: str) -> str:
+def _by_type(trace, capsule: int, classes) -> str:
     """Draw the evidence of the capsules of each type for each class."""
-    types, J = trace.evidence.types.shape
+    types = len(trace.evidence.types)
     limit = float(np.abs(trace.evidence.types).max()) or 1e-6
     cells = _coloured(SIGNED, trace.evidence.types.T, 0, limit)
     sign, total = _signs(trace)
     text = (
         f"{NO_MAP}. Evidence of each capsule, {sign}: a row for each class, a column for "
-        f"each of {types} capsules. Total for {name}{total}: "
+        f"each of {types} capsules. Total for {classes[capsule]}{total}: "
         f"{trace.evidence.types[:, capsule].sum():.2f}."
     )
-    return _heat(cells, range(J), _scale(SIGNED, 0, limit), text)
+    return _heat(cells, classes, _scale(SIGNED, 0, limit), text)
 
 
 def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
@@ -136,9 +137,10 @@ def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     cells = _coloured(COUPLING, trace.couplings[iteration - 1].T, 1 / J, limit)
     if off is not None:
         cells[:, off] = 0  # transparent
+    kind = "capsules" if trace.evidence.maps is None else "capsule types"
     text = (
         f"Couplings in iteration {iteration} of {R}: a row for each class, a column for each of "
-        f"{types} capsule types. 1/{J} is in the middle of the scale."
+        f"{types} {kind}. 1/{J} is in the middle of the scale."
     )
     return _heat(cells, classes, _scale(COUPLING, 1 / J, limit), text)
 

@@ -80,12 +80,15 @@ def flag(answers: Answers, networks: Networks) -> str:
     if networks.limits is None or answers.plain is not None:
         return ""
     image = answers.trace.image
-    pieces = strokes.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
-    reasons = networks.limits.crossed(float(answers.trace.lengths.max()), answers.trace.distance)
+    pieces = strokes.pieces(image[0] / 255) if networks.frame.centred else None
+    distance = answers.trace.distance
+    reasons = networks.limits.crossed(float(answers.trace.lengths.max()), distance)
     score = score_name(networks.model)
     texts = remarks(bool(reasons), reasons, pieces, score.split()[-1])
     if not reasons:
-        texts.insert(0, f"like the training data, by {score} and reconstruction")
+        decoded = networks.limits.distance is not None and distance is not None
+        by = f"{score}{' and reconstruction' * decoded}"
+        texts.insert(0, f"like the training data, by {by}")
     text = "; ".join(texts)
     alarms = " One validation image in twenty is flagged." if reasons else ""
     text = f"{text[0].upper()}{text[1:]}.{alarms}".replace("?.", "?")
@@ -115,7 +118,7 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     r = min(settings.iteration, len(trace.couplings))
     return drawing.row(
         drawing.couplings(trace, r, classes, settings.how.off),
-        drawing.evidence(trace, answers.mapped, classes[answers.mapped]),
+        drawing.evidence(trace, answers.mapped, classes),
     ) + drawing.note(f"Standard deviation of the couplings about uniform: {trace.coupling_sd:.4f}.")
 
 

@@ -83,7 +83,7 @@ def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapp
     """
     parts = {"network": pair[0], "beside": pair[1], **origin}
     for name, value in values.items():
-        if value != neutral[name]:
+        if value is not None and value != neutral[name]:
             parts[name] = f"{value:g}" if isinstance(value, float) else value
     return urlencode(parts)
 

@@ -25,11 +25,12 @@ class Frame(NamedTuple):
     crop_px: int | None = None  # side of the centre square; None: no crop
     folders: bool = False  # the user's own data, see `opening.cover`
     top: float = 0  # largest value of grey pictures of more than 8 bits; 0: that of their type
+    digits: bool = True  # its classes are digits, or not known
 
     @property
     def centred(self) -> bool:
         """Return whether strokes are scaled and centred: for images like MNIST's digits."""
-        return self.whole == (1, 28, 28) and not self.folders
+        return self.whole == (1, 28, 28) and self.digits and not self.folders
 
     def apply(self, whole: np.ndarray) -> np.ndarray:
         """Pad and crop a whole picture (H, W) or (H, W, C)."""
@@ -55,7 +56,8 @@ def frame(model) -> Frame:
     px = own.get("pad_px", 0)
     folders = about.get("name") in OWN
     whole = (C, H - 2 * px, W - 2 * px)
-    return Frame(whole, px, own.get("crop_px"), folders, own.get("range", 0))
+    digits = set(able.class_names or ()) <= set("0123456789")
+    return Frame(whole, px, own.get("crop_px"), folders, own.get("range", 0), digits)
 
 
 def open_image(

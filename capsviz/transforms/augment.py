@@ -107,8 +107,10 @@ class Augmentation:
             images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
         images = to_float(images)
         if draws.maps is not None:
+            H, W = images.shape[2:]  # affine_grid takes both as 2, whatever they are in pixels
+            sides = draws.maps.new_tensor([[1, H / W, 1], [W / H, 1, 1]])
             grid = torch.nn.functional.affine_grid(
-                draws.maps.permute(2, 0, 1), list(images.shape), align_corners=False
+                draws.maps.permute(2, 0, 1) * sides, list(images.shape), align_corners=False
             )
             images = torch.nn.functional.grid_sample(
                 images, grid, padding_mode="border" if edge else "zeros", align_corners=False

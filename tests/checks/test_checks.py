@@ -1,8 +1,11 @@
 """Each planted bug raises its own alarm and no other; a correct network raises none."""
 
+import re
 from collections import OrderedDict
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ from helpers.three_styles import BUGS, STYLES, VARIANTS, built
 import capsviz
 from capsviz import checks, discovery
 from capsviz.checks import calling
+from capsviz.checks.verdict import SkippedError, passes, warns
 from capsviz.nn import models
 from capsviz.nn.functional import margin_loss
 from capsviz.testing import assert_capsnet
@@ -44,8 +48,8 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "not_repeatable": "Random KeptLogits",
     "nan_output": "NaNAlways",
     "detached_gradients": "VotesDetached",
-    "unregistered_weights": "Unregistered",
-    "untrained_weights": "Overwritten",
+    "unregistered_weights": "Unregistered ScaledWeight",
+    "untrained_weights": "Overwritten LengthsDetached",
 }
 WARN = {
     "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes HalfAgreement",
@@ -53,6 +57,7 @@ WARN = {
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",
+    "unregistered_weights": "PlainWeight",
     "untrained_weights": "DecoderDetached",
 }
 BESIDE = {  # bugs beside the network
@@ -127,6 +132,72 @@ def test_a_correct_variant_fails_nothing(style, variant):
 def test_a_softmax_over_children_hides_no_mixture_of_images(network, check):
     report = examined(getattr(planted, network)(), **FACTS)
     assert set(of_status(report, "FAIL")) == {"wrong_softmax_axis", check}, report.text()
+
+
+@pytest.mark.parametrize(
+    ("loss", "check", "status", "words"),
+    [
+        (planted.relabelled, "wrong_margin_loss", "FAIL", "labels are in another order"),
+        (partial(planted.relabelled, order=lambda y: (y + 2) % CLASSES), "wrong_margin_loss",
+         "FAIL", r"of class label \+2"),
+        (planted.mean_of_classes, "wrong_margin_loss", "WARN", "a mean over . classes"),
+        (planted.detached_lengths, "untrained_weights", "FAIL", "are detached in the loss"),
+    ],
+)  # fmt: skip
+def test_a_loss_is_told_what_is_wrong_with_it(loss, check, status, words):
+    verdict = examined(planted.Correct(), loss=loss, only=check).verdict(check)
+    assert verdict.status == status and re.search(words, verdict.message), verdict.message
+
+
+def test_a_softmax_by_hand_that_cannot_overflow_is_none_of_the_mistakes():
+    verdict = examined(planted.StableSoftmaxByHand(), only="handwritten_softmax").verdicts[-1]
+    assert verdict.status == "PASS" and "by hand" in verdict.message
+
+
+def test_test_images_are_read_twice_whatever_a_function_returns():
+    def drawn(kind):
+        return kind([image for image, _ in planted.Moved()])
+
+    for kind in (list, torch.stack):
+        report = examined(
+            planted.Correct(), test_data=partial(drawn, kind), only="random_test_images"
+        )
+        assert report.verdict("random_test_images").status == "FAIL", kind
+        once = examined(
+            planted.Correct(), test_data=drawn(kind), only="random_test_images"
+        ).verdict("random_test_images")
+        assert once.status == "SKIPPED" and "is the same each time" in once.message
+
+
+def test_images_of_a_loader_are_those_that_its_batches_hold():
+    def normalised(items):
+        return torch.stack([(image - 0.13) / 0.31 for image, _ in items]), torch.zeros(len(items))
+
+    loader = torch.utils.data.DataLoader(planted.digits(), collate_fn=normalised)
+    report = examined(planted.Correct(), train_data=loader, only="targets_out_of_range")
+    assert report.verdict("targets_out_of_range").status == "FAIL", report.text()
+
+
+@pytest.mark.parametrize("below", ["PASS", "WARN"])
+def test_a_layer_that_can_be_judged_is_reported_where_the_class_capsules_cannot(below):
+    def examine(candidate, layer):
+        if layer == "classes":
+            raise SkippedError("one iteration")
+        return (passes if below == "PASS" else warns)(f"{layer.name} routes")
+
+    lower = SimpleNamespace(name="first", layer=SimpleNamespace(place="here"))
+    capsules = SimpleNamespace(before=[lower])
+    still = SimpleNamespace(require_time=lambda: None, still=nullcontext)
+    candidate = SimpleNamespace(capsules="classes", caller=still)
+    candidate.capsules = type("Classes", (str,), {"before": capsules.before})("classes")
+    about = SimpleNamespace(every_layer=True)
+    judgement = checks._judge(SimpleNamespace(about=about, examine=examine), candidate)
+    assert judgement.status == below and judgement.message.startswith("first routes")
+
+
+def test_a_table_of_verdicts_has_four_cells_in_each_row():
+    table = [one for one in examined(planted.Correct()).markdown().splitlines() if one[:1] == "|"]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in table} == {5}
 
 
 def test_collapsed_weights_raise_no_warning():

@@ -137,7 +137,9 @@ def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
     seen = look.look(model, tiny_images[:1])
-    assert seen.evidence.maps is None and "no maps" in drawing.evidence(seen, 0, "a")
+    assert seen.evidence.maps is None and "no maps" in drawing.evidence(seen, 0, CLASSES)
+    assert "<b>a</b>" in drawing.evidence(seen, 0, CLASSES)
+    assert "12 capsules." in drawing.couplings(seen, 1, CLASSES)
     assert pixels_of(drawing.couplings(seen, 1, CLASSES))[0].shape == (3, 12, 4)
     assert look.types_of(model) == 0
 
@@ -190,7 +192,7 @@ def test_couplings_have_a_pixel_each_and_maps_lie_on_the_image(strong, tiny_imag
     assert (first == first[0, 0]).all()  # all 1/J
     blank = pixels_of(drawing.couplings(seen, 3, CLASSES, off=1))[0]
     assert (blank[:, 1, 3] == 0).all() and (blank[:, 0, 3] == 255).all()
-    html = drawing.evidence(seen, 1, "b")
+    html = drawing.evidence(seen, 1, CLASSES)
     image, values = pixels_of(html)
     assert image.shape == (21, 19) and values.shape == (3, 2, 4)
     maps = seen.evidence.maps
@@ -216,6 +218,8 @@ def test_a_link_says_what_is_set_and_gives_it_back():
     assert "shear" not in parts and "d1" not in parts
     assert settings.values_of(parts, NEUTRAL, **LIMITS) == (values, [])
     assert settings.values_of({}, NEUTRAL, **LIMITS) == (NEUTRAL, [])
+    emptied = settings.query(("one", "two"), {}, values | {"donor-index": None}, NEUTRAL)
+    assert "donor-index" not in emptied
     assert settings.parse("angle=3&ink=" + "A" * 20_000) == {}  # too long
 
 
@@ -242,7 +246,9 @@ def test_every_panel_follows_the_controls(networks):
     assert panels.posed(before, networks, plain) != panels.posed(other, networks, changed)
 
 
-def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
+def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
+    networks, monkeypatch
+):
     seen = panels.find(networks, networks.test_image(1, 0), chosen())
     assert panels.flag(seen, networks) == ""  # not known
     for limits in (Limits(0.0, 1e3), Limits(2.0, 1e3), Limits(0.0, 0.0)):
@@ -255,8 +261,14 @@ def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
     two = np.zeros((1, 28, 28), np.uint8)
     two[:, 5:20, 5:8] = two[:, 5:20, 15:18] = 255
     pair = seen._replace(trace=seen.trace._replace(image=two))
+    frame = Frame((1, 28, 28))
+    monkeypatch.setattr(type(networks), "frame", frame._replace(digits=False))
+    assert "strokes" not in panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
+    monkeypatch.setattr(type(networks), "frame", frame)
     text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
-    assert "2 separate strokes" in text and "Like the training data" in text
+    assert "2 separate strokes" in text and "length and reconstruction" in text
+    alone = panels.flag(pair, replace(networks, limits=Limits(0.0, None)))
+    assert "Like the training data, by capsule length;" in alone
     seen = panels.find(networks, networks.test_image(1, 0), chosen(routing="couplings uniform"))
     assert panels.flag(seen, replace(networks, limits=Limits(2.0, 0.0))) == ""
 

@@ -135,6 +135,9 @@ class SquashOverColumns(Correct):
 
 # Couplings (B, I, J) of logits.
 SoftmaxOverChildren = planted(couplings=lambda _, b: b.softmax(dim=1))
+StableSoftmaxByHand = planted(
+    couplings=lambda _, b: (e := (b - b.amax(2, keepdim=True)).exp()) / e.sum(dim=2, keepdim=True),
+)
 SoftmaxByHand = planted(couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True))
 OverChildrenAndBatch = planted(
     couplings=lambda _, b: b.mean(dim=0, keepdim=True).expand_as(b).softmax(dim=1),
@@ -334,6 +337,25 @@ class Unregistered(Correct):
         return super().poses(x)
 
 
+class PlainWeight(Unregistered):
+    """A tensor that no gradient is asked of."""
+
+    def poses(self, x):
+        self.weights[0].requires_grad_(False)
+        return super().poses(x)
+
+
+class ScaledWeight(Correct):
+    """A parameter times a number, which is no parameter."""
+
+    def __init__(self):
+        super().__init__()
+        weight = self.weight
+        del self.weight
+        self.weight = weight * 1.0
+
+
+LengthsDetached = planted(lengths=lambda self, v: Correct.lengths(self, v).detach())
 ShortPoses = planted(spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
 Saturated = planted(spread=lambda _: 30.0)  # too large for many children
 Random = planted(
@@ -360,6 +382,21 @@ def loss(output, images, labels, power=2, pixels=torch.sum, absent=0.5, margins=
     margin = present * short**power + absent * (1 - present) * long**power
     squares = (drawn - images).square().flatten(1)
     return margin.sum(1).mean() + 0.0005 * pixels(squares, 1).mean()
+
+
+def relabelled(output, images, labels, order=lambda y: J - 1 - y):
+    return loss(output, images, order(labels))
+
+
+def detached_lengths(output, images, labels):
+    return loss((output[0].detach(), output[1]), images, labels)
+
+
+def mean_of_classes(output, images, labels):
+    lengths, drawn = output
+    present = functional.one_hot(labels, J).to(lengths)
+    short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
+    return (present * short**2 + 0.5 * (1 - present) * long**2).mean() + 0 * drawn.mean()
 
 
 margin_not_squared = partial(loss, power=1)

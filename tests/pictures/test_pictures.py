@@ -171,6 +171,14 @@ def test_a_size_that_is_none_is_refused(size, folder):
         data.load("folder", "test", folder, image_size=size)
 
 
+@pytest.mark.parametrize("names", ["0123456789", None, ("shirt", "coat")])
+def test_strokes_are_looked_for_where_classes_are_digits_or_not_known(names):
+    about = {"name": "mine"} | ({} if names is None else {"classes": list(names)})
+    config = {"image_shape": (1, 28, 28), "classes": len(names or "ab")}
+    model = SimpleNamespace(config=config, card={"dataset": about})
+    assert pictures.frame(model).centred is (names is None or "0" in names)
+
+
 def test_a_grey_one_is_inverted_or_centred_where_that_is_named(folder):
     part = data.load("folder", "test", folder)
     file, model = folder / "test" / "left" / "0.png", network(part)

@@ -35,6 +35,23 @@ def test_shifts_alone_are_drawn_as_they_always_were():
     assert (draws.mirrored, draws.brightness, draws.contrast) == (None, None, None)
 
 
+@pytest.mark.parametrize("strength", [{"rotation_deg": 30}, {"shear_deg": 30}])
+@pytest.mark.parametrize("upright", [False, True])
+def test_angles_are_those_of_pixels_where_images_are_not_square(strength, upright):
+    def angle(height):
+        image, middle = torch.zeros(1, 1, height, 121), height // 2
+        if upright:
+            image[..., middle - 10 : middle + 11, 60] = 1
+        else:
+            image[..., middle, 50:71] = 1
+        one, draws = Augmentation(**strength), torch.Generator().manual_seed(1)
+        moved = one.apply(image, one.draw(1, (1, height, 121), generator=draws))
+        spread = torch.cov(torch.stack(torch.nonzero(moved[0, 0] > 0.3).double().unbind(1)))
+        return float(torch.rad2deg(torch.atan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]) / 2))
+
+    assert angle(41) == pytest.approx(angle(121), abs=1)
+
+
 def places(images, drawing, margin, size):
     """Where each image was cut, and whether it was mirrored."""
     offsets = []

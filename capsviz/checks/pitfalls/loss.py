@@ -2,19 +2,21 @@
 
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import noise
+from capsviz.checks.capsules import MIXING, noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.computation import seeded
 from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words
-from capsviz.wrapping.flow import embed
+from capsviz.wrapping.flow import PRODUCTS, embed
 from capsviz.wrapping.leaves import replaced, tensors
+from capsviz.wrapping.recorder import memory
 
 STRAIGHT = 1e-4  # of a step of a loss, or of its root
 ROUNDING = 1e-5  # of a loss in float32
@@ -25,6 +27,8 @@ LITTLE, AS_WRITTEN = 5e-5, (5e-4, 1e-2)
 IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
+WEIGHING = (*PRODUCTS, *MIXING, "mul")  # what multiplies by weights
+PYTORCHS = frozenset(vars(nn.Module()))  # attributes
 ALIKE = 0.5  # what a pose of the same length changes in a reconstruction
 
 
@@ -57,11 +61,16 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
     rest = at(0.95, 0.05)
     if at(0.05, 0.95) == rest == at(0.5, 0.5):
         raise SkippedError("the loss does not follow the lengths in the output")
-    if (by := candidate.loss.shift()) is not None:
-        return fails(
-            f"labels are shifted: the loss is least for a long capsule of class label {by:+d}",
-            shift=by,
-        )
+    if rest > at(0.05, 0.05) and (asked := candidate.loss.asked()) is not None:
+        labels, J = candidate.loss.labels.tolist(), candidate.classes
+        by, *others = {(one - label) % J for one, label in zip(asked, labels, strict=True)}
+        if others:
+            return fails(f"labels are in another order: for labels {labels} the loss is least for "
+                         f"long capsules of the classes {asked}", permuted=1.0)  # fmt: skip
+        if by:
+            by = by if by <= J / 2 else by - J
+            return fails(f"labels are shifted: the loss is least for a long capsule of class label "
+                         f"{by:+d}", shift=by)  # fmt: skip
     if (ignored := candidate.loss.ignored()) is not None:
         return fails(f"{ignored} change nothing in the loss", change=0.0)
     for present, absent in ((0.05, 0.95), (0.05, 0.05), (0.95, 0.95)):
@@ -108,6 +117,10 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
             f"the true class, {false_growth:.2f} for the others, expected 4", **numbers,
         )  # fmt: skip
     message = f"it is squared (growth {growth:.2f}), with λ = {absent:.2g}"
+    J, count = candidate.classes, len(candidate.loss.labels)
+    if J not in (1, count) and any(abs(near / 0.04 * J / k - 1) < 0.02 for k in (1, count)):
+        return warns(f"{message}, but it is a mean over {J} classes, expected their sum: beside a "
+                     f"reconstruction it weighs {J} times less", **numbers)  # fmt: skip
     if abs(absent - 0.5) < 0.02:
         return passes(message, **numbers)
     return warns(f"{message}, expected 0.5", **numbers)
@@ -237,7 +250,7 @@ def random_test_images(candidate: Candidate) -> Judgement:
     with seeded(0):
         first = candidate.pictures("test_data", 8)
     with seeded(1):
-        second = candidate.pictures("test_data", 8)
+        second = candidate.pictures("test_data", 8, again=True)
     changed = int((first != second).flatten(1).any(1).sum())
     message = f"{changed} of {len(first)} test images differ when they are read again"
     return fails(message, changed=changed) if changed else passes(message, changed=changed)
@@ -337,24 +350,42 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
 
 @check
 def unregistered_weights(candidate: Candidate) -> Judgement:
-    """Find tensors of a pass that ask for a gradient, and are not among the parameters."""
+    """Find tensors that a pass multiplies by, and that are neither parameters nor buffers.
+
+    Those that ask for a gradient are meant as weights. Others, which modules hold, may be constants
+    if numbers in them are repeated.
+    """
     network, flow = candidate.network, candidate.caller.recorded.flow
-    known = {id(one) for one in (*network.parameters(), *network.buffers())}
-    weights = {
-        id(one): (f"{tuple(one.shape)} in {event.name} in {event.place}", one.numel())
-        for event, sources in zip(flow.events, flow.sources, strict=True)
-        for one, source in zip(event.inputs, sources, strict=True)
-        if source is None and one.requires_grad and one.is_leaf and id(one) not in known
-    }
+    known = {memory(one) for one in (*network.parameters(), *network.buffers())}
+    attributes = tensors([_attributes(module) for module in network.modules()])
+    held: dict[Any, Tensor] = {id(one): one for one in attributes if one.is_floating_point()}
+    weights: dict[int, tuple[str, Tensor]] = {}
+    for event, sources in zip(flow.events, flow.sources, strict=True):
+        for k, (given, source) in enumerate(zip(event.inputs, sources, strict=True)):
+            one = held.get(flow.base(event, k)) if event.name in WEIGHING else None
+            if one is not None and one.unique().numel() <= one.numel() / 2:
+                one = None
+            if source is None and given.requires_grad:
+                one = given
+            if one is not None and memory(one) not in known:
+                weights[id(one)] = f"{tuple(one.shape)} in {event.name} in {event.place}", one
     if not weights:
         return passes(
-            f"all weights of {len(flow.events)} operations are parameters", unregistered=0
+            f"weights of {len(flow.events)} operations are parameters or buffers", unregistered=0
         )
     places = Counter(place for place, _ in weights.values())
-    numbers = {"unregistered": len(weights), "numbers": sum(size for _, size in weights.values())}
+    numbers = {"unregistered": len(weights),
+               "numbers": sum(one.numel() for _, one in weights.values())}  # fmt: skip
     said = "; ".join(f"{count} of shape {place}" for place, count in places.most_common(3))
-    judge = warns if candidate.caller.way == "given" else fails  # call= may run another network
+    meant = any(one.requires_grad for _, one in weights.values())
+    # call= may run another network, and numbers without a gradient may be constants
+    judge = fails if meant and candidate.caller.way != "given" else warns
     return judge(f"a pass uses weights that are not parameters: {said}", **numbers)
+
+
+def _attributes(module: nn.Module) -> list:
+    """Return what a module holds beside parameters, buffers and modules."""
+    return [value for name, value in vars(module).items() if name not in PYTORCHS]
 
 
 @check
@@ -397,4 +428,9 @@ def untrained_weights(candidate: Candidate) -> Judgement:
                 some = ", ".join(sorted(lost)[:3]) + (" and others" if len(lost) > 3 else "")
                 return warns(f"the loss does not train the decoder: no gradient reaches {some}",
                              **numbers)  # fmt: skip
+            poses = candidate.poses(images).requires_grad  # else `detached_gradients` says so
+            trains = poses and isinstance(value, Tensor) and value.requires_grad
+            if trains and (where := candidate.loss.detached(output)):
+                return fails(f"the loss follows the lengths, but they are detached {where}: it "
+                             "trains no classes", **numbers)  # fmt: skip
     return passes(f"gradients reach {len(every)} of {len(weights)} weights", **numbers)

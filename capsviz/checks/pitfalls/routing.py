@@ -10,9 +10,10 @@ from capsviz.checks.capsules import Capsules, noise, positions
 from capsviz.checks.verdict import ApartError, Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.functional import squash
 from capsviz.wrapping.environment import in_words
-from capsviz.wrapping.flow import SUMS, arrange
+from capsviz.wrapping.flow import SUMS, Flow, arrange
 from capsviz.wrapping.layers import Round, votes_base
 from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.recorder import Event
 from capsviz.wrapping.wrapping import candidates, setters
 
 SUM, SAME = 1e-3, 1e-7
@@ -296,10 +297,22 @@ def handwritten_softmax(candidate: Candidate) -> Judgement:
     softmaxes = [one.softmax for one in candidate.capsules.rounds if one.softmax is not None]
     if not softmaxes:
         raise SkippedError("couplings come from no softmax")
-    written = [event for event in softmaxes if event.name == "div"]
+    flow = candidate.caller.recorded.flow
+    written = [one for one in softmaxes if one.name == "div" and not _below_largest(flow, one)]
     if written:
         return warns(f"the softmax is written by hand in {written[0].place}", written=len(written))
-    return passes(f"the softmax is PyTorch's, in {softmaxes[-1].place}", written=0)
+    made = "written by hand, of logits below 0" if softmaxes[-1].name == "div" else "PyTorch's"
+    return passes(f"the softmax is {made}, in {softmaxes[-1].place}", written=0)
+
+
+def _below_largest(flow: Flow, division: Event) -> bool:
+    """Return whether exponentials are of logits from which the largest one was subtracted."""
+    powers = flow.maker(division, 0)
+    less = None if powers is None else flow.maker(powers, 0)
+    if less is None or less.name not in ("sub", "subtract") or len(less.inputs) < 2:
+        return False
+    largest = flow.maker(less, 1)
+    return largest is not None and largest.name in ("max", "amax")
 
 
 @check
