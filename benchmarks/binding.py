@@ -1,4 +1,4 @@
-"""Tables of docs/binding.md and of the leaderboard: what came out on the data set `assemblies`.
+"""Tables of docs/binding.md: what came out on the data set `assemblies`.
 
 `python -m benchmarks.binding LABEL FOLDER...` measures the geometry of networks without capsules,
 by their training runs in these folders, and keeps it in benchmarks/results. They were trained by
@@ -49,9 +49,9 @@ CONTROLS = ("votes from the true poses", "votes from part types alone")
 
 
 def table(words: str) -> str:
-    """Return what came out: "summary", "assignment", "context", "geometry" or "maps"."""
-    if words in ("maps", "summary"):
-        return maps() if words == "maps" else summary()
+    """Return what came out: "assignment", "context", "geometry" or "maps"."""
+    if words == "maps":
+        return maps()
     results = {name: one.result for name, one in bound().items()}
     if words == "assignment":
         header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
@@ -72,18 +72,6 @@ def table(words: str) -> str:
             areas = last.assignment[last.scored.index(name)]
             rows.append([f"control: {name}", NONE, *map(plain, areas), *3 * [NONE]])
     return markdown(["routing", "runs", *header], rows)
-
-
-def summary() -> str:
-    """Return the coupling beside its control, and what it follows, in one table."""
-    header = ["routing", "runs", "coupling: AUROC", "control: one position alone",
-              "follows the unseen part, %", "control: distractor follows, %"]  # fmt: skip
-    rows = []
-    for name, one in bound().items():
-        coupling, *_, alone = _assigned(one.result)
-        shares = _percents(one.result.follows[k, -1] for k in (0, 1))
-        rows.append([name, str(one.result.viewpoint.training_runs), coupling, alone, *shares])
-    return markdown(header, rows)
 
 
 def _percents(shares) -> list[str]:
