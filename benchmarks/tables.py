@@ -97,7 +97,7 @@ def pitfalls() -> str:
         title = f"`{name}`: {about.title}"
         needs = "" if about.needs == About._field_defaults["needs"] else about.needs
         measured = examine.__doc__.partition("\n")[0]
-        rows.append([title, measured, about.paper, needs])
+        rows.append([title, measured, re.split("[:;]", about.paper)[0], needs])
     return markdown(header, rows).replace("--:", ":--")
 
 
@@ -363,12 +363,6 @@ def series() -> str:
     return markdown(header, rows)
 
 
-def robustness() -> str:
-    """Return the shipped table of `capsviz robustness`."""
-    (path,) = (ROOT / "figures").glob("robustness-*.md")
-    return path.read_text(encoding="utf-8").partition("\n\n")[0]
-
-
 def augmentation() -> str:
     """Return what stronger augmentation does to a capsule network, in one training run."""
     test = read("augmentation-card")["results"]["test"]
@@ -444,7 +438,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
-    "corrupted": corrupted, "detection": detection, "robustness": robustness, "affnist": affnist,
+    "corrupted": corrupted, "detection": detection, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
     "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registry.networks,
     "augmentation": augmentation,
