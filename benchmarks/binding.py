@@ -17,7 +17,7 @@ import torch
 
 from benchmarks import read, write
 from benchmarks.clock import about
-from benchmarks.findings import NONE, percent, plain
+from benchmarks.findings import NONE, in_percent, percent, plain
 from benchmarks.shipped import bound
 from capsviz import checkpoint
 from capsviz.analyses.binding import measure
@@ -33,15 +33,15 @@ WITHOUT = "binding-without-capsules"
 
 SHARES = {  # of images or pairs, by table
     "context": {
-        "follows the unseen part, %": lambda one: one.follows[0, -1],
-        "distractor follows, %": lambda one: one.follows[1, -1],
+        "follows the unseen part": lambda one: one.follows[0, -1],
+        "distractor follows": lambda one: one.follows[1, -1],
     },
     "geometry": {
-        "accuracy, %": lambda one: one.viewpoint[0],
-        "before a shift, %": lambda one: one.accuracy[0],
-        "the same images, a part shifted by 10 px, %": lambda one: one.accuracy[-1],
-        "a part rotated by 180°: the class of the same parts, %": lambda one: one.rotated[1, -1],
-        "other rotations, %": lambda one: one.viewpoint[1],
+        "accuracy": lambda one: one.viewpoint[0],
+        "before a shift": lambda one: one.accuracy[0],
+        "the same images, a part shifted by 10 px": lambda one: one.accuracy[-1],
+        "a part rotated by 180°: the class of the same parts": lambda one: one.rotated[1, -1],
+        "other rotations": lambda one: one.viewpoint[1],
     },
 }
 OTHERS = ("evidence", "evidence with uniform couplings", "one position alone (probe)")
@@ -60,7 +60,7 @@ def table(words: str) -> str:
     else:
         header = list(SHARES[words])
         found = {
-            name: _percents(share(one) for share in SHARES[words].values())
+            name: [percent(share(one)) for share in SHARES[words].values()]
             for name, one in results.items()
         }
     rows = [[name, str(results[name].viewpoint.training_runs), *row] for name, row in found.items()]
@@ -71,12 +71,7 @@ def table(words: str) -> str:
         for name in CONTROLS:
             areas = last.assignment[last.scored.index(name)]
             rows.append([f"control: {name}", NONE, *map(plain, areas), *3 * [NONE]])
-    return markdown(["routing", "runs", *header], rows)
-
-
-def _percents(shares) -> list[str]:
-    """Return shares in percent with their intervals, without the sign."""
-    return [percent(one).removesuffix(" %") for one in shares]
+    return in_percent(["routing", "runs", *header], rows)
 
 
 def _assigned(result) -> list[str]:
@@ -101,7 +96,7 @@ def without_capsules() -> list[list[str]]:
     """Return the rows of the table of geometry of networks without capsules."""
     rows = []
     for label, one in read(WITHOUT).items():
-        whole, *others = _percents(Estimate(value, ci95) for value, *ci95 in one["shares"])
+        whole, *others = (percent(Estimate(value, ci95)) for value, *ci95 in one["shares"])
         rows.append([label, str(len(one["weights_sha256"])), whole, NONE, *others])
     return rows
 

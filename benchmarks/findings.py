@@ -69,7 +69,7 @@ class Finding(NamedTuple):
         lines = "\n".join(f"- {one}" for one in self.searches)
         found = f"{sum(bool(one.found) for one in self.searches)} of {len(self.searches)} kinds"
         head = f"<details><summary>Counterexamples: {found} searched for were found</summary>"
-        rows = markdown(self.header, self.rows).rstrip()
+        rows = in_percent(self.header, self.rows).rstrip()
         return "\n\n".join(filter(None, [warning, rows, self.note, head, lines, "</details>"]))
 
     def picture(self) -> str:
@@ -82,6 +82,17 @@ class Finding(NamedTuple):
             for row in shown
         ]
         return dots.draw(self.axis, names, rows)
+
+
+def in_percent(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the sign of a column in percent stands in its header."""
+    names, columns = list(header), [list(column) for column in zip(*rows, strict=True)]
+    for k, cells in enumerate(columns):
+        numbers = {cell for cell in cells if cell != NONE}
+        if numbers and all(number.endswith(" %") for number in numbers):
+            names[k] += ", %"
+            columns[k] = [cell.removesuffix(" %") for cell in cells]
+    return markdown(names, list(zip(*columns, strict=True)))
 
 
 def percent(estimate: Estimate, digits: int = 1) -> Number:

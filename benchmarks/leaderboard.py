@@ -30,10 +30,13 @@ def cells(table, names: Sequence[str]) -> list[list[str]]:
 
 
 def board(words: str) -> str:
-    """Return one of the tables of `COLUMNS`, without networks that nothing was measured of."""
+    """Return one of the tables of `COLUMNS`, without networks that nothing was measured of.
+
+    Networks of the affNIST protocol have a table of their own in docs/robustness.md.
+    """
     names = COLUMNS[words]
-    rows = [row for row in cells(leaderboard.table(), names) if {*row[2:]} != {NONE}]
-    return markdown(names, rows)
+    table = [row for row in leaderboard.table() if not row.network.name.startswith("affnist ")]
+    return markdown(names, [row for row in cells(table, names) if {*row[2:]} != {NONE}])
 
 
 def doses() -> str:
