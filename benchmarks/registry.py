@@ -153,14 +153,14 @@ def _link(entry: dict) -> str:
 
 
 def _what(entries: list[dict]) -> str:
-    header = ["repository, commit", "date", "input", "arguments of `wrap`", "found", "compared"]
+    header = ["repository, commit", "input", "arguments of `wrap`", "found", "compared"]
     rows = []
     for entry in entries:
         changed = f" ({entry['changed']})" * bool(entry["changed"])
         found = entry["measured"]["compared"]
         parts = [f"{name}{f' {off:.1g}' * (off > EXACT)}" for name, (_, off) in found.items()]
         rows.append([
-            _link(entry) + changed, entry["date"], entry["input"], _arguments(entry["file"]),
+            _link(entry) + changed, entry["input"], _arguments(entry["file"]),
             entry["measured"]["found"], ", ".join(parts) or "none",
         ])  # fmt: skip
     return markdown(header, rows).replace("--:", ":--")
