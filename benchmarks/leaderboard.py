@@ -11,7 +11,7 @@ from capsviz.results.tables import markdown
 
 NONE = "–"
 COLUMNS = {  # of each table
-    "accuracy": ("network", "data", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
+    "accuracy": ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
     "robustness": (
         "network", "runs", "corrupted, error, %", "rotated, %", "attacked, %", "undetected, %",
     ),
