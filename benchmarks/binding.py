@@ -1,4 +1,4 @@
-"""Tables of docs/binding.md and of the leaderboard: what came out on the data set `assemblies`.
+"""Tables of docs/binding.md: what came out on the data set `assemblies`.
 
 `python -m benchmarks.binding LABEL FOLDER...` measures the geometry of networks without capsules,
 by their training runs in these folders, and keeps it in benchmarks/results. They were trained by
@@ -17,7 +17,7 @@ import torch
 
 from benchmarks import read, write
 from benchmarks.clock import about
-from benchmarks.findings import NONE, percent, plain
+from benchmarks.findings import NONE, in_percent, percent, plain
 from benchmarks.shipped import bound
 from capsviz import checkpoint
 from capsviz.analyses.binding import measure
@@ -33,15 +33,15 @@ WITHOUT = "binding-without-capsules"
 
 SHARES = {  # of images or pairs, by table
     "context": {
-        "follows the unseen part, %": lambda one: one.follows[0, -1],
-        "distractor follows, %": lambda one: one.follows[1, -1],
+        "follows the unseen part": lambda one: one.follows[0, -1],
+        "distractor follows": lambda one: one.follows[1, -1],
     },
     "geometry": {
-        "accuracy, %": lambda one: one.viewpoint[0],
-        "before a shift, %": lambda one: one.accuracy[0],
-        "the same images, a part shifted by 10 px, %": lambda one: one.accuracy[-1],
-        "a part rotated by 180°: the class of the same parts, %": lambda one: one.rotated[1, -1],
-        "other rotations, %": lambda one: one.viewpoint[1],
+        "accuracy": lambda one: one.viewpoint[0],
+        "before a shift": lambda one: one.accuracy[0],
+        "the same images, a part shifted by 10 px": lambda one: one.accuracy[-1],
+        "a part rotated by 180°: the class of the same parts": lambda one: one.rotated[1, -1],
+        "other rotations": lambda one: one.viewpoint[1],
     },
 }
 OTHERS = ("evidence", "evidence with uniform couplings", "one position alone (probe)")
@@ -49,9 +49,9 @@ CONTROLS = ("votes from the true poses", "votes from part types alone")
 
 
 def table(words: str) -> str:
-    """Return what came out: "summary", "assignment", "context", "geometry" or "maps"."""
-    if words in ("maps", "summary"):
-        return maps() if words == "maps" else summary()
+    """Return what came out: "assignment", "context", "geometry" or "maps"."""
+    if words == "maps":
+        return maps()
     results = {name: one.result for name, one in bound().items()}
     if words == "assignment":
         header = ["coupling", "coupling, types in both wholes", "coupling, same parts",
@@ -60,7 +60,7 @@ def table(words: str) -> str:
     else:
         header = list(SHARES[words])
         found = {
-            name: _percents(share(one) for share in SHARES[words].values())
+            name: [percent(share(one)) for share in SHARES[words].values()]
             for name, one in results.items()
         }
     rows = [[name, str(results[name].viewpoint.training_runs), *row] for name, row in found.items()]
@@ -71,24 +71,7 @@ def table(words: str) -> str:
         for name in CONTROLS:
             areas = last.assignment[last.scored.index(name)]
             rows.append([f"control: {name}", NONE, *map(plain, areas), *3 * [NONE]])
-    return markdown(["routing", "runs", *header], rows)
-
-
-def summary() -> str:
-    """Return the coupling beside its control, and what it follows, in one table."""
-    header = ["routing", "runs", "coupling: AUROC", "control: one position alone",
-              "follows the unseen part, %", "control: distractor follows, %"]  # fmt: skip
-    rows = []
-    for name, one in bound().items():
-        coupling, *_, alone = _assigned(one.result)
-        shares = _percents(one.result.follows[k, -1] for k in (0, 1))
-        rows.append([name, str(one.result.viewpoint.training_runs), coupling, alone, *shares])
-    return markdown(header, rows)
-
-
-def _percents(shares) -> list[str]:
-    """Return shares in percent with their intervals, without the sign."""
-    return [percent(one).removesuffix(" %") for one in shares]
+    return in_percent(["routing", "runs", *header], rows)
 
 
 def _assigned(result) -> list[str]:
@@ -113,7 +96,7 @@ def without_capsules() -> list[list[str]]:
     """Return the rows of the table of geometry of networks without capsules."""
     rows = []
     for label, one in read(WITHOUT).items():
-        whole, *others = _percents(Estimate(value, ci95) for value, *ci95 in one["shares"])
+        whole, *others = (percent(Estimate(value, ci95)) for value, *ci95 in one["shares"])
         rows.append([label, str(len(one["weights_sha256"])), whole, NONE, *others])
     return rows
 

@@ -69,7 +69,7 @@ class Finding(NamedTuple):
         lines = "\n".join(f"- {one}" for one in self.searches)
         found = f"{sum(bool(one.found) for one in self.searches)} of {len(self.searches)} kinds"
         head = f"<details><summary>Counterexamples: {found} searched for were found</summary>"
-        rows = markdown(self.header, self.rows).rstrip()
+        rows = in_percent(self.header, self.rows).rstrip()
         return "\n\n".join(filter(None, [warning, rows, self.note, head, lines, "</details>"]))
 
     def picture(self) -> str:
@@ -82,6 +82,17 @@ class Finding(NamedTuple):
             for row in shown
         ]
         return dots.draw(self.axis, names, rows)
+
+
+def in_percent(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the sign of a column in percent stands in its header."""
+    names, columns = list(header), [list(column) for column in zip(*rows, strict=True)]
+    for k, cells in enumerate(columns):
+        numbers = {cell for cell in cells if cell != NONE}
+        if numbers and all(number.endswith(" %") for number in numbers):
+            names[k] += ", %"
+            columns[k] = [cell.removesuffix(" %") for cell in cells]
+    return markdown(names, list(zip(*columns, strict=True)))
 
 
 def percent(estimate: Estimate, digits: int = 1) -> Number:
@@ -169,10 +180,11 @@ def transplant() -> Finding:
          "dose at which 50 % follow", "class kept with uniform couplings", "runs"],
         rows,
         [one.path for one in (*each.values(), *dosed.values())],
-        "Dose: factor of the deviation of the donor's couplings from uniform. Over five training "
-        f"runs of the narrow stem of finding 4, half follow at {', '.join(narrow)}. These are "
-        "interpolated between doses a factor of two apart, which intervals leave out. Negative "
-        f"couplings were set to 0: {', '.join(clipped)}.",
+        "Dose: factor of the deviation of the donor's couplings from uniform ([all "
+        "networks](leaderboard.md#doses)). On the narrow stem of finding 4 (five runs) half follow "
+        f"at {', '.join(narrow)}. Negative couplings were set to 0: {', '.join(clipped)}. "
+        "The first four searches below are of networks in which the donor's couplings change over "
+        "10 % of predictions.",
         _against_transplant(),
     )  # fmt: skip
 
@@ -193,18 +205,16 @@ def _against_transplant() -> list[Search]:
         if len(one.conditions) > UNLIKE_SHUFFLED
     }
     return [
-        search("shuffled couplings change at least half as many predictions, where the donor's "
-               "change over 10 %", "shuffled couplings change at least half as many", pairs,
+        search("shuffled couplings change at least half as many predictions",
+               "shuffled couplings change at least half as many", pairs,
                lambda one: one[1] >= one[0] / 2),
-        search("the mean couplings of the donor's class change fewer than half as many, where the "
-               "donor's change over 10 %", "mean couplings change far fewer", follow,
+        search("the mean couplings of the donor's class change fewer than half as many",
+               "mean couplings change far fewer", follow,
                lambda one: one.at(MEAN, 1).value < one.at(DONOR, 1).value / 2),
-        search("with uniform couplings fewer than 90 % keep their class, where the donor's change "
-               "over 10 %", "uniform couplings do in some networks", kept,
-               lambda one: one.value[EVEN] < 0.9),
-        search("with noise of equal s.d. fewer than 90 % keep their class, where the donor's "
-               "change over 10 %", "Noise often changes", kept,
-               lambda one: one.value[NOISE] < 0.9),
+        search("with uniform couplings fewer than 90 % keep their class",
+               "uniform couplings do in some networks", kept, lambda one: one.value[EVEN] < 0.9),
+        search("with noise of equal s.d. fewer than 90 % keep their class", "Noise often changes",
+               kept, lambda one: one.value[NOISE] < 0.9),
         search("less than half follow, where the s.d. of couplings is above 0.1", "even above",
                sharp, lambda one: one.value[UNLIKE] < 0.5),
         search("fewer follow at dose 8 than at dose 1", "fewer in five networks", doses, _falls),
@@ -268,7 +278,7 @@ def iterations() -> Finding:
          "accuracy gained, points", "runs"],
         rows,
         [mnist.path, *(one.path for one in each.values()), *map(str, _cards())],
-        "Intervals over several recipes are over their means, and the recipes share four "
+        "Over several recipes, intervals are over their means; they share four "
         f"architectures. Of the {len(each_recipe)} recipes with three pairs, "
         f"{_verdicts(each_recipe, MARGIN)}.",
         [search("one iteration at test time is less accurate", "depend on their iterations", gains,
@@ -305,8 +315,7 @@ def _verdicts(tested: dict[str, Paired], margin: float) -> str:
     could = [one.detectable for one in tested.values()]
     return (
         f"{different} are different, {equivalent} equivalent within ±{margin:g} points and {open_} "
-        f"not settled; the smallest detectable difference is {np.median(could):.2f} points "
-        f"(median; {min(could):.2f} to {max(could):.2f}, 80 % power)"
+        f"not settled (detectable: {np.median(could):.2f}, {min(could):.2f} to {max(could):.2f})"
     )
 
 
@@ -587,10 +596,9 @@ def sharpness() -> Finding:
         "Rank correlation of accuracy and effective parents over nine means: "
         f"{correlation.statistic:+.2f} (p = {correlation.pvalue:.2f}), without variational "
         f"{without.statistic:+.2f} (p = {without.pvalue:.2f}). "
-        f"Differences are paired by seed. Of {len(tests)} routings against uniform, "
+        f"Of {len(tests)} routings against uniform, "
         f"{_verdicts(tests, MARGIN)}. Of {len(less_pooling)} routings against pooling, "
-        f"{_verdicts(less_pooling, MARGIN)}. Nothing is corrected for the number of comparisons. "
-        "Six or four epochs are of 10,000 images.",
+        f"{_verdicts(less_pooling, MARGIN)}. Six or four epochs are of 10,000 images.",
         [search("more accurate than uniform couplings, three pairs", "routing is more accurate",
                 every, lambda one: one.difference.low > 0),
          search("less accurate than uniform couplings, three pairs", "max-min and k-means",
@@ -879,9 +887,7 @@ def affine() -> Finding:
         f"{gain(behind[0])} inside, {gain(behind[1])} outside; with cross-entropy, less ResNet: "
         f"{gain(behind_too[0])} inside, {gain(behind_too[1])} outside, less pooling: "
         f"{gain(same_loss[0])} inside, {gain(same_loss[1])} outside. "
-        f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
-        f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
-        "Nothing is corrected for the number of comparisons.",
+        f"Inside, {_verdicts(gains, AFFINE_MARGIN)}. Outside, {_verdicts(losses, AFFINE_MARGIN)}.",
         _against_affine(
             gains,
             losses,
@@ -1013,14 +1019,13 @@ def broken() -> Finding:
         ["change", "AUROC, capsules", *shown, "control: AUROC, nearest intact image", "runs"],
         rows,
         [one.path, *(over_runs(name, "parts").path for name in runs)],
-        "But for `mnist` and `mnist-resnet`, networks that are compared have equal parameters and "
-        "ten runs of equal seeds on 10,000 images. Capsules were trained with the margin loss if "
-        "the column does not say cross-entropy, the loss of the others; pooling and capsules with "
-        "the margin loss in bfloat16, the rest in float32. Length: that of the longest class "
-        "capsule. Share: its part of the sum of all lengths, which cross-entropy trains; scores "
-        "of networks without capsules are such shares. By share, capsules less pooling, both with "
-        f"cross-entropy: {against_pooling}. Accuracy of capsules with cross-entropy "
-        f"less that with the margin loss: {plain(cost, '+.2f')} points.",
+        "Except for `mnist` and `mnist-resnet`, networks have equal parameters and ten runs of "
+        "equal seeds on 10,000 images. Capsules were trained with the margin loss unless the "
+        "column says cross-entropy; pooling and capsules with the margin loss in bfloat16, the "
+        "rest in float32. Length: that of the longest class capsule. Share: its part of the sum of "
+        "all lengths. By share, capsules less pooling, both with cross-entropy: "
+        f"{against_pooling}. Accuracy of capsules with cross-entropy less that with the margin "
+        f"loss: {plain(cost, '+.2f')} points.",
         _against_broken(leads, single),
     )  # fmt: skip
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from benchmarks.refuter import everywhere
 from benchmarks.shipped import dose_text
+from capsviz import checkpoint
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
 from capsviz.results import leaderboard
 from capsviz.results.tables import markdown
 
 NONE = "–"
 COLUMNS = {  # of each table
-    "accuracy": ("network", "data", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
+    "accuracy": ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
     "robustness": (
         "network", "runs", "corrupted, error, %", "rotated, %", "attacked, %", "undetected, %",
     ),
@@ -30,10 +31,20 @@ def cells(table, names: Sequence[str]) -> list[list[str]]:
 
 
 def board(words: str) -> str:
-    """Return one of the tables of `COLUMNS`, without networks that nothing was measured of."""
-    names = COLUMNS[words]
-    rows = [row for row in cells(leaderboard.table(), names) if {*row[2:]} != {NONE}]
-    return markdown(names, rows)
+    """Return one of the tables of `COLUMNS`, without networks that nothing was measured of.
+
+    Left out are networks of the affNIST protocol, which have a table in docs/robustness.md, and
+    recipes that were trained again in float32.
+    """
+    names, table = COLUMNS[words], leaderboard.table()
+    known = {row.network.name for row in table}
+    table = [
+        row
+        for row in table
+        if not row.network.name.startswith("affnist ")
+        and (f"{row.network.name}-fp32" not in known or row.network.name in checkpoint.shipped())
+    ]
+    return markdown(names, [row for row in cells(table, names) if {*row[2:]} != {NONE}])
 
 
 def doses() -> str:

@@ -42,9 +42,7 @@ def described(network, trace: capsviz.Trace) -> str:
     grid = " × ".join(map(str, network.grid)) if network.grid else f"{I:,}"
     places = "" if network.grid else " without positions"
     words = [f"{grid} capsules{places} below {J}", f"{R} iteration{'s' * (R > 1)}"]
-    words += ["decoder"] * (network.decoder is not None)
-    words += ["takes no single image"] * (network.recipe.smallest > 1)
-    return ", ".join([*words, *map(str, network.peculiar.values())])
+    return ", ".join(words + ["decoder"] * (network.decoder is not None))
 
 
 def verdicts(network, path: Path, shape: str) -> dict[str, dict[str, str]]:
@@ -140,9 +138,12 @@ def exact(entry: dict) -> bool:
 
 def _count(entries: list[dict]) -> str:
     checked = sum("checks" in entry["measured"] for entry in entries)
+    tried = sum(bool(entry["ran"]) for entry in entries)
     return (
         f"The table lists {len(entries)} networks, of which {checked} were checked. In "
-        f"{sum(map(exact, entries))} of them every part that was compared differs by 1e-6 at most."
+        f"{sum(map(exact, entries))} of them every part that was compared differs by 1e-6 at most. "
+        f"`routing`, `tsne`, `sweep` and `transplant` were tried on {tried} networks and ran, "
+        "`perturb` and `detect` on those with a decoder."
     )
 
 
@@ -152,17 +153,15 @@ def _link(entry: dict) -> str:
 
 
 def _what(entries: list[dict]) -> str:
-    header = ["repository, commit", "date", "input", "arguments of `wrap`", "found",
-              "compared: largest difference", "analyses run"]  # fmt: skip
+    header = ["repository, commit", "input", "arguments of `wrap`", "found", "compared"]
     rows = []
     for entry in entries:
         changed = f" ({entry['changed']})" * bool(entry["changed"])
         found = entry["measured"]["compared"]
-        parts = [f"{name} {off:.1g}" for name, (_, off) in found.items()]
+        parts = [f"{name}{f' {off:.1g}' * (off > EXACT)}" for name, (_, off) in found.items()]
         rows.append([
-            _link(entry) + changed, entry["date"], entry["input"], _arguments(entry["file"]),
-            entry["measured"]["found"], ", ".join(parts).replace("0e+00", "0") or "none",
-            ", ".join(entry["ran"]),
+            _link(entry) + changed, entry["input"], _arguments(entry["file"]),
+            entry["measured"]["found"], ", ".join(parts) or "none",
         ])  # fmt: skip
     return markdown(header, rows).replace("--:", ":--")
 
@@ -180,7 +179,7 @@ def _arguments(file: str) -> str:
 
 
 def _checks(entries: list[dict]) -> str:
-    header = ["repository", "FAIL", "WARN", "SKIPPED", "PASS"]
+    header = ["repository", "FAIL", "WARN", "SKIPPED"]
     rows = []
     for entry in entries:
         if (found := entry["measured"].get("checks")) is None:
@@ -189,14 +188,13 @@ def _checks(entries: list[dict]) -> str:
             " · ".join(f"`{name}`: {_short(text)}" for name, text in found[status].items())
             for status in ("FAIL", "WARN")
         ]
-        counts = [str(len(found[status])) for status in ("SKIPPED", "PASS")]
-        rows.append([entry["name"], *said, *counts])
+        rows.append([entry["name"], *said, str(len(found["SKIPPED"]))])
     return markdown(header, rows).replace("--:", ":--")
 
 
 def _short(text: str) -> str:
     """Return the measurement of a verdict, without what is expected."""
-    for end in (", expected", "; expected", ": expected"):
+    for end in (", expected", "; expected", ": expected", " (expected", ": the decoder gets"):
         text = text.partition(end)[0]
     return text.replace("|", "\\|")
 

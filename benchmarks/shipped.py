@@ -83,11 +83,11 @@ def cards() -> dict[str, dict]:
 
 
 def dose_text(result, condition: str) -> str:
-    """Return the dose at which half follow, with its interval, in words where it is not reached."""
+    """Return the dose at which half follow, with its interval, or the bound that it lies beyond."""
     one = result.half[result.conditions.index(condition)]
     if np.isnan(one.value):
-        return f"above {result.doses.max():g} (not reached)"
+        return f"> {result.doses.max():g}"
     high = result.formats["half"](result, float(one.high))
     if high.startswith("≤"):
-        return f"at most {high[2:]}"
+        return high
     return f"{one.value:.1f} [{one.low:.1f}, {high if high[0] == '>' else f'{one.high:.1f}'}]"

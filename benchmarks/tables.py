@@ -26,7 +26,15 @@ from benchmarks import (
     read,
     registry,
 )
-from benchmarks.findings import NONE, WITHOUT_CAPSULES, lead, percent, plain, points
+from benchmarks.findings import (
+    NONE,
+    WITHOUT_CAPSULES,
+    in_percent,
+    lead,
+    percent,
+    plain,
+    points,
+)
 from benchmarks.shipped import cards, over_runs, shipped
 from capsviz import checks, discovery
 from capsviz.analyses.affnist import draw as affine
@@ -49,7 +57,7 @@ HEAD = (  # networks and columns of the leaderboard that the README shows
 
 def results() -> str:
     """Return the table of shipped weights, from their cards."""
-    header = ["weights", "parameters", "test accuracy, %", "n", "SSE per image", "training"]
+    header = ["weights", "parameters", "test accuracy", "n", "SSE per image", "training"]
     rows, notes = [], []
     for name, card in cards().items():
         test, training = card["results"]["test"], card["training"]
@@ -64,12 +72,13 @@ def results() -> str:
         sse = test["reconstruction_sse"]
         rows.append([
             f"`{name}`", f"{card['weights']['parameters']:,}",
-            percent(accuracy, 2).removesuffix(" %"), f"{test['n']:,}",
+            percent(accuracy, 2), f"{test['n']:,}",
             NONE if sse is None else f"{sse:.1f}",
             f"{training['epochs']} epochs of {training['images']:,} images, "
-            f"{training['precision']}, {_clock(training['seconds'])} on {training['hardware']}",
+            f"{training['precision']}, {_clock(training['seconds'])} on "
+            f"{training['hardware'].removeprefix('x86_64 CPU, 2 cores, ')}",
         ])  # fmt: skip
-    return "\n".join([markdown(header, rows), *notes])
+    return "\n".join([in_percent(header, rows), *notes])
 
 
 def leaderboard_head() -> str:
@@ -97,7 +106,7 @@ def pitfalls() -> str:
         title = f"`{name}`: {about.title}"
         needs = "" if about.needs == About._field_defaults["needs"] else about.needs
         measured = examine.__doc__.partition("\n")[0]
-        rows.append([title, measured, about.paper, needs])
+        rows.append([title, measured, re.split("[:;]", about.paper)[0], needs])
     return markdown(header, rows).replace("--:", ":--")
 
 
@@ -259,7 +268,7 @@ def sweeps() -> str:
     low, high = sweep.sizes[[0, -1]]
     upright = int(np.argmin(abs(sweep.sizes)))
     header = [
-        "network", "original, %", f"{low:g}° to {high:g}°, mean", "difference, points",
+        "network", "original", f"{low:g}° to {high:g}°, mean", "difference, points",
         f"correct under all {9 * sweep.grid} warps", "corrupted: error", "mCE",
         "relative total error",
     ]  # fmt: skip
@@ -267,12 +276,12 @@ def sweeps() -> str:
     for k, name in enumerate(sweep.names):
         c = corrupt.networks.index(name)
         rows.append([
-            f"`{name}`", f"{100 * float(sweep.accuracy.value[k, upright]):.1f}",
+            f"`{name}`", f"{100 * float(sweep.accuracy.value[k, upright]):.1f} %",
             percent(sweep.area[k]), points(sweep.area.difference[k]) if k else NONE,
             percent(sweep.worst[k]), percent(corrupt.mean[c]),
             *(NONE if one is None else percent(one[c]) for one in (corrupt.mce, corrupt.total)),
         ])  # fmt: skip
-    return markdown(header, rows)
+    return in_percent(header, rows)
 
 
 def corrupted() -> str:
@@ -301,7 +310,7 @@ def detection() -> str:
             areas = [plain(result.auroc[k - 1, score]) for score in (0, average)]
             rows.append([name, *areas, percent(result.undetected[k])])
     header = ["images", "AUROC, winning capsule", "control: AUROC, class average", "undetected"]
-    return markdown(header, rows)
+    return in_percent(header, rows)
 
 
 AGAIN = "-fp32"  # ends the name of a recipe that was trained in float32 again
@@ -346,7 +355,7 @@ def attacks() -> str:
         texts = [text for text in texts if not re.fullmatch(form, text)]
     kinds += [f"- {text}." for text in texts]
     said = "\n".join(kinds) or "No check of the attacks fails."
-    return f"{markdown(attack.HEADER, rows)}\nWarnings of the checks:\n\n{said}"
+    return f"{in_percent(attack.HEADER, rows)}\nWarnings of the checks:\n\n{said}"
 
 
 def series() -> str:
@@ -363,12 +372,6 @@ def series() -> str:
     return markdown(header, rows)
 
 
-def robustness() -> str:
-    """Return the shipped table of `capsviz robustness`."""
-    (path,) = (ROOT / "figures").glob("robustness-*.md")
-    return path.read_text(encoding="utf-8").partition("\n\n")[0]
-
-
 def augmentation() -> str:
     """Return what stronger augmentation does to a capsule network, in one training run."""
     test = read("augmentation-card")["results"]["test"]
@@ -381,22 +384,19 @@ def augmentation() -> str:
 def affnist() -> str:
     """Return the networks of the affNIST protocol."""
     result = shipped("affnist.json").result
-    header = ["network", "parameters", "runs", "shifted, %", "affine, %", "less CapsNet, points",
-              "inside, %", "outside, %", "lost to shift", "to angle", "to shear",
+    header = ["network", "parameters", "runs", "shifted", "affine", "less CapsNet, points",
+              "inside", "outside", "points lost to shift", "to angle", "to shear",
               "to scale"]  # fmt: skip
     rows = []
     for k, name in enumerate(result.networks):
-        number = [
-            percent(one[k]).removesuffix(" %")
-            for one in (result.affine, result.inside, result.outside)
-        ]
+        number = [percent(one[k]) for one in (result.affine, result.inside, result.outside)]
         rows.append([
             affine.TITLES.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
-            str(len(result.seeds[k])), f"{100 * result.test[k]:.2f}", number[0],
+            str(len(result.seeds[k])), f"{100 * result.test[k]:.2f} %", number[0],
             NONE if name == "capsnet" else points(result.affine.difference[k]), *number[1:],
-            *(percent(result.lost[k, f]).removesuffix(" %") for f in range(4)),
+            *(plain(100 * result.lost[k, f], ".1f") for f in range(4)),
         ])  # fmt: skip
-    return markdown(header, rows)
+    return in_percent(header, rows)
 
 
 def couplings(over: str) -> str:
@@ -444,7 +444,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
-    "corrupted": corrupted, "detection": detection, "robustness": robustness, "affnist": affnist,
+    "corrupted": corrupted, "detection": detection, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
     "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registry.networks,
     "augmentation": augmentation,
