@@ -60,7 +60,7 @@ def table(words: str) -> str:
     else:
         header = list(SHARES[words])
         found = {
-            name: _percents(share(one) for share in SHARES[words].values())
+            name: [percent(share(one), sign="") for share in SHARES[words].values()]
             for name, one in results.items()
         }
     rows = [[name, str(results[name].viewpoint.training_runs), *row] for name, row in found.items()]
@@ -81,14 +81,9 @@ def summary() -> str:
     rows = []
     for name, one in bound().items():
         coupling, *_, alone = _assigned(one.result)
-        shares = _percents(one.result.follows[k, -1] for k in (0, 1))
+        shares = (percent(one.result.follows[k, -1], sign="") for k in (0, 1))
         rows.append([name, str(one.result.viewpoint.training_runs), coupling, alone, *shares])
     return markdown(header, rows)
-
-
-def _percents(shares) -> list[str]:
-    """Return shares in percent with their intervals, without the sign."""
-    return [percent(one).removesuffix(" %") for one in shares]
 
 
 def _assigned(result) -> list[str]:
@@ -113,7 +108,8 @@ def without_capsules() -> list[list[str]]:
     """Return the rows of the table of geometry of networks without capsules."""
     rows = []
     for label, one in read(WITHOUT).items():
-        whole, *others = _percents(Estimate(value, ci95) for value, *ci95 in one["shares"])
+        shares = (Estimate(value, ci95) for value, *ci95 in one["shares"])
+        whole, *others = (percent(share, sign="") for share in shares)
         rows.append([label, str(len(one["weights_sha256"])), whole, NONE, *others])
     return rows
 

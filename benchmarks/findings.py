@@ -30,7 +30,6 @@ from benchmarks.shipped import (
     over_runs,
     shipped,
 )  # fmt: skip
-from capsviz import checkpoint, discovery
 from capsviz.analyses.binding.measure import ALONE, COUPLING, EVIDENCE, UNIFORM
 from capsviz.analyses.transplant.pairs import EVEN, NOISE, UNLIKE, UNLIKE_SHUFFLED
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, MEAN, SHUFFLED
@@ -46,6 +45,7 @@ from capsviz.statistics.words import UNTRAINED, untrained_of
 
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
+REPRODUCED = ROOT / "trained/reproduce"  # cards of `capsviz reproduce`
 NONE = "–"
 BY_DOSE = "couplings-by-dose-*-images.json"
 
@@ -84,9 +84,9 @@ class Finding(NamedTuple):
         return dots.draw(self.axis, names, rows)
 
 
-def percent(estimate: Estimate, digits: int = 1) -> Number:
-    """Return a share and its interval with one sign of percent: 93.7 [92.0, 95.0] %."""
-    return _number(estimate, 100, f".{digits}f", " %")
+def percent(estimate: Estimate, digits: int = 1, sign: str = " %") -> Number:
+    """Return a share and its interval in percent, with one sign: 93.7 [92.0, 95.0] %."""
+    return _number(estimate, 100, f".{digits}f", sign)
 
 
 def points(estimate: Estimate) -> Number:
@@ -134,17 +134,11 @@ def transplant() -> Finding:
         if network in dosed:
             result = dosed[network].result
             by_dose = [percent(result.at(MEAN, 1)), dose_text(result, DONOR)]
-        rows.append(
-            [
-                network,
-                f"{iterations} iterations",
-                f"{float(one.result.coupling_sd.value[0]):.4f}",
-                *(percent(one.result.as_partner[k]) for k in (UNLIKE, UNLIKE_SHUFFLED)),
-                *by_dose,
-                percent(one.result.as_own[EVEN]),
-                str(one.runs),
-            ]
-        )
+        rows.append([
+            network, f"{iterations} iterations", f"{float(one.result.coupling_sd.value[0]):.4f}",
+            *(percent(one.result.as_partner[k]) for k in (UNLIKE, UNLIKE_SHUFFLED)), *by_dose,
+            percent(one.result.as_own[EVEN]), str(one.runs),
+        ])  # fmt: skip
     follow, kept = mnist.result.as_partner, mnist.result.as_own
     more = [one.result.as_partner[UNLIKE] for one in list(each.values())[1:4]]
     narrow = []
@@ -207,19 +201,12 @@ def _against_transplant() -> list[Search]:
                lambda one: one.value[NOISE] < 0.9),
         search("less than half follow, where the s.d. of couplings is above 0.1", "even above",
                sharp, lambda one: one.value[UNLIKE] < 0.5),
-        search("fewer follow at dose 8 than at dose 1", "fewer in five networks", doses, _falls),
+        search("fewer follow at dose 8 than at dose 1", "fewer in five networks", doses,
+               lambda one: difference(one.at(DONOR, 8), one.at(DONOR, 1)).high < 0),
         search("with the opposite deviation (dose -1) at least half as many images follow",
                "the opposite deviation (dose −1)", doses,
                lambda one: one.at(DONOR, -1).value >= one.at(DONOR, 1).value / 2),
     ]  # fmt: skip
-
-
-def _falls(one) -> bool:
-    """Return whether fewer images are shown to follow at dose 8 than at dose 1, paired by run."""
-    large, usual = one.at(DONOR, 8), one.at(DONOR, 1)
-    if one.half.training_runs < equivalence.FEWEST:
-        return bool(large.high < usual.low)
-    return bool(_paired(large.runs, usual.runs, MARGIN).difference.high < 0)
 
 
 def iterations() -> Finding:
@@ -267,10 +254,11 @@ def iterations() -> Finding:
         ["network", "three iterations instead of one", "predictions changed",
          "accuracy gained, points", "runs"],
         rows,
-        [mnist.path, *(one.path for one in each.values()), *map(str, _cards())],
+        [mnist.path, *(one.path for one in each.values()),
+         *(str(card.relative_to(ROOT)) for pair in _card_pairs() for card in pair)],
         "Intervals over several recipes are over their means, and the recipes share four "
         f"architectures. Of the {len(each_recipe)} recipes with three pairs, "
-        f"{_verdicts(each_recipe, MARGIN)}.",
+        f"{_verdicts(each_recipe)}.",
         [search("one iteration at test time is less accurate", "depend on their iterations", gains,
                 lambda one: one.low > 0),
          search("one iteration at test time is more accurate", "more accurate with one", gains,
@@ -296,8 +284,9 @@ ONE_IMAGE = 0.01  # points, of 10,000
 AFFINE_MARGIN = 1.0  # points of accuracy on affine digits
 
 
-def _verdicts(tested: dict[str, Paired], margin: float) -> str:
-    """Return how many of several comparisons have each verdict, and what they could have shown."""
+def _verdicts(tested: dict[str, Paired]) -> str:
+    """Return how many comparisons of one margin have each verdict, and what they could show."""
+    (margin,) = {one.margin for one in tested.values()}
     verdicts = [one.verdict for one in tested.values()]
     different, equivalent, open_ = map(
         verdicts.count, (equivalence.DIFFERENT, equivalence.EQUIVALENT, equivalence.NOT_SETTLED)
@@ -323,18 +312,12 @@ def iteration_pairs() -> dict[str, list[float]]:
 
 
 def _card_pairs() -> list[tuple[Path, Path]]:
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce"
     return [
         (path, other)
-        for path in sorted(folder.glob("*-epochs/mnist-*.json"))
+        for path in sorted(REPRODUCED.glob("*-epochs/mnist-*.json"))
         for one, three in ONE_ITERATION.items()
         if (other := path.with_name(path.name.replace(one, three))) != path and other.is_file()
     ]
-
-
-def _cards() -> list[str]:
-    root = discovery.folder(checkpoint.SHIPPED)
-    return [f"trained/{card.relative_to(root)}" for pair in _card_pairs() for card in pair]
 
 
 def _accuracy(path: Path) -> float:
@@ -588,8 +571,8 @@ def sharpness() -> Finding:
         f"{correlation.statistic:+.2f} (p = {correlation.pvalue:.2f}), without variational "
         f"{without.statistic:+.2f} (p = {without.pvalue:.2f}). "
         f"Differences are paired by seed. Of {len(tests)} routings against uniform, "
-        f"{_verdicts(tests, MARGIN)}. Of {len(less_pooling)} routings against pooling, "
-        f"{_verdicts(less_pooling, MARGIN)}. Nothing is corrected for the number of comparisons. "
+        f"{_verdicts(tests)}. Of {len(less_pooling)} routings against pooling, "
+        f"{_verdicts(less_pooling)}. Nothing is corrected for the number of comparisons. "
         "Six or four epochs are of 10,000 images.",
         [search("more accurate than uniform couplings, three pairs", "routing is more accurate",
                 every, lambda one: one.difference.low > 0),
@@ -617,14 +600,13 @@ def _after_training(recipe: str) -> np.ndarray:
 
 def _after_four_epochs(routing: str) -> np.ndarray:
     """Return the accuracies of three runs of a routing on 10,000 images."""
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/4-epochs"
-    return np.array([_accuracy(folder / f"{SLIM}{routing}-{seed}.json") for seed in range(3)])
+    runs = (REPRODUCED / f"4-epochs/{SLIM}{routing}-{seed}.json" for seed in range(3))
+    return np.array([*map(_accuracy, runs)])
 
 
 def _cifar10(routing: str) -> float:
-    name = "cifar10-resnet-0" if routing == "dynamic" else f"cifar10-resnet-{routing}-0"
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/15-epochs"
-    return _accuracy(folder / f"{name}.json")
+    name = "cifar10-resnet" if routing == "dynamic" else f"cifar10-resnet-{routing}"
+    return _accuracy(REPRODUCED / f"15-epochs/{name}-0.json")
 
 
 def _paired(one: np.ndarray, other: np.ndarray, margin: float, resolution: float = 0.0) -> Paired:
@@ -656,7 +638,7 @@ def maps() -> Finding:
     del labels["another image's map"]
 
     def of(source: Source, name: str, field: str = "gap") -> Estimate:
-        return getattr(source.result, field)[source.result.names.index(name)]
+        return _of_map(source.result, name, field)
 
     attention = shipped(stem.format("mnist-attention-mnist-capsules"))
     clutter = shipped(stem.format("mnist-positions-cluttered"))
@@ -697,6 +679,10 @@ def maps() -> Finding:
     )  # fmt: skip
 
 
+def _of_map(result, name: str, field: str) -> Estimate:
+    return getattr(result, field)[result.names.index(name)]
+
+
 def _against_maps() -> list[Search]:
     units = {
         f"{name}, {one.scene} {one.over}": one
@@ -705,10 +691,7 @@ def _against_maps() -> list[Search]:
     }
 
     def less(one, name: str) -> Estimate:
-        return one.routed_less[one.names.index(name)]
-
-    def by_accuracy(one, name: str) -> Estimate:
-        return one.accuracy_gap[one.names.index(name)]
+        return _of_map(one, name, "routed_less")
 
     live = {name: one for name, one in units.items() if one.over != "pixels"}
     pixels = {name: one for name, one in units.items() if one.over == "pixels"}
@@ -727,8 +710,8 @@ def _against_maps() -> list[Search]:
                lambda one: less(one, "couplings").high < 0),
         search("ranks them worse than couplings alone by accuracy, intervals apart",
                "By accuracy, couplings alone are clearly better", live,
-               lambda one: (
-                   by_accuracy(one, "couplings").low > by_accuracy(one, "routing map").high)),
+               lambda one: (_of_map(one, "couplings", "accuracy_gap").low
+                            > _of_map(one, "routing map", "accuracy_gap").high)),
         search("ranks them worse than the gradient", "than the routing map in three", live,
                lambda one: less(one, "gradient").high < 0),
         search("ranks them better than the gradient", "worse in two", live,
@@ -849,15 +832,12 @@ def affine() -> Finding:
         )
     ]  # fmt: skip
     shifted = shipped("affnist.json")
+    protocol = shifted.result
     for name, label in (("average", "ConvNet with pooling"), ("capsnet", "CapsNet")):
-        k = shifted.result.networks.index(name)
-        numbers = [
-            percent(shifted.result.inside[k]),
-            NONE,
-            percent(shifted.result.outside[k]),
-            NONE,
-        ]
-        rows.append([f"affNIST protocol, {label}", *numbers, str(len(shifted.result.seeds[k]))])
+        k = protocol.networks.index(name)
+        within, beyond = (percent(part[k]) for part in (protocol.inside, protocol.outside))
+        count = str(len(protocol.seeds[k]))
+        rows.append([f"affNIST protocol, {label}", within, NONE, beyond, NONE, count])
     return Finding(
         all(one.difference.value > 0 for one in gains.values())
         and sum(one.difference.low > 0 for one in gains.values()) > len(gains) / 2
@@ -879,44 +859,29 @@ def affine() -> Finding:
         f"{gain(behind[0])} inside, {gain(behind[1])} outside; with cross-entropy, less ResNet: "
         f"{gain(behind_too[0])} inside, {gain(behind_too[1])} outside, less pooling: "
         f"{gain(same_loss[0])} inside, {gain(same_loss[1])} outside. "
-        f"Differences are paired by seed. Inside, {_verdicts(gains, AFFINE_MARGIN)}. "
-        f"Outside, {_verdicts(losses, AFFINE_MARGIN)}. "
+        f"Differences are paired by seed. Inside, {_verdicts(gains)}. "
+        f"Outside, {_verdicts(losses)}. "
         "Nothing is corrected for the number of comparisons.",
-        _against_affine(
-            gains,
-            losses,
-            {
-                "dynamic": behind[0],
-                "dynamic with decoder": decoded,
-                "dynamic with cross-entropy": behind_too[0],
-            },
-            {"dynamic": behind[1], "dynamic with cross-entropy": behind_too[1]},
-        ),
+        [search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
+                lambda one: one.difference.high < 0),
+         search("more accurate than pooling outside, three pairs", "some are ahead outside", losses,
+                lambda one: one.difference.low > 0),
+         search("less accurate than the small ResNet inside, ten pairs",
+                "ahead of capsules with a decoder",
+                {"dynamic": behind[0], "dynamic with decoder": decoded,
+                 "dynamic with cross-entropy": behind_too[0]},
+                lambda one: one.difference.high < 0),
+         search("more accurate than the small ResNet outside, ten pairs",
+                "ahead of a ResNet outside",
+                {"dynamic": behind[1], "dynamic with cross-entropy": behind_too[1]},
+                lambda one: one.difference.low > 0)],
         drawn=[
             ["slim stem, pooling", percent(inside[POOLED]), "", percent(outside[POOLED])],
             rows[0],
             [f"{equal}: pooling", percent(pooled[0]), "", percent(pooled[1])],
             *rows[1:],
         ],
-    )
-
-
-def _against_affine(
-    gains: dict[str, Paired],
-    losses: dict[str, Paired],
-    inside: dict[str, Paired],
-    outside: dict[str, Paired],
-) -> list[Search]:
-    return [
-        search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
-               lambda one: one.difference.high < 0),
-        search("more accurate than pooling outside, three pairs", "some are ahead outside", losses,
-               lambda one: one.difference.low > 0),
-        search("less accurate than the small ResNet inside, ten pairs",
-               "ahead of capsules with a decoder", inside, lambda one: one.difference.high < 0),
-        search("more accurate than the small ResNet outside, ten pairs",
-               "ahead of a ResNet outside", outside, lambda one: one.difference.low > 0),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def _range(differences: dict[str, Paired]) -> str:
@@ -1028,6 +993,14 @@ def broken() -> Finding:
 def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
     """Return the mean of one less the other, which are of runs of equal seed."""
     return equivalence.paired(one, other, MARGIN).difference
+
+
+def difference(one: Estimate, other: Estimate) -> Estimate:
+    """Return one less the other, paired by run; of too few runs, from end to end of intervals."""
+    if one.training_runs < equivalence.FEWEST:
+        ends = np.array([one.low - other.high, one.high - other.low])
+        return Estimate(one.value - other.value, ends)
+    return lead(one.runs, other.runs)
 
 
 def _against_broken(leads: Leads, single: dict[str, Estimate]) -> list[Search]:
@@ -1162,12 +1135,8 @@ ALL_PARTS, SAME_PARTS = 0, 2  # which positions an AUROC is over
 
 
 def _less(result, score: str, other: str, where: int = ALL_PARTS) -> Estimate:
-    """Return the AUROC of a score less that of another, paired by run."""
-    one, less = _area(result, score, where), _area(result, other, where)
-    if one.training_runs < equivalence.FEWEST:
-        ends = np.array([one.low - less.high, one.high - less.low])
-        return Estimate(one.value - less.value, ends)
-    return lead(one.runs, less.runs)
+    """Return the AUROC of a score less that of another."""
+    return difference(_area(result, score, where), _area(result, other, where))
 
 
 def _area(result, name: str, where: int = ALL_PARTS) -> Estimate:
