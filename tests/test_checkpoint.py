@@ -5,10 +5,12 @@ import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import plain_capsnet
 from helpers.fixtures import build_tiny
 
 from capsviz import CapsNet, checkpoint, discovery, files, provenance
@@ -222,21 +224,15 @@ def test_the_data_of_a_training_are_a_data_set(tmp_path):
         save(build_tiny(), tmp_path / "run", "digits")
 
 
-def test_a_users_build_without_settings_is_none_of_a_model(monkeypatch):
-    from helpers import plain_capsnet
-
+def test_what_cannot_be_built_anew_is_refused(monkeypatch):
     model = plain_capsnet.Foreign()
-    monkeypatch.setattr(plain_capsnet, "build", lambda: model, raising=False)
-    with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
+    refused = partial(pytest.raises, ValueError, match="a Foreign cannot be built anew")
+    with refused():
         checkpoint.untrained_like(model)
-
-
-def test_what_cannot_be_built_anew_is_refused():
-    from helpers.plain_capsnet import Foreign
-
-    with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
-        checkpoint.untrained_like(Foreign())
-    assert checkpoint.presets(Foreign()) == (None,)
+    assert checkpoint.presets(model) == (None,)
+    monkeypatch.setattr(plain_capsnet, "build", lambda: model, raising=False)
+    with refused():  # a user's function, which takes no settings
+        checkpoint.untrained_like(model)
     changed = build_tiny()
     changed.extra = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="has weights of other names or shapes"):
