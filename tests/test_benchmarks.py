@@ -8,13 +8,14 @@ import torch
 
 import benchmarks
 from benchmarks import clock, fuzz, layers, parity, read, speed, tables
-from benchmarks.networks import Floor, capsnet, literal
+from benchmarks.networks import Floor, literal
 from capsviz.nn import routing
+from capsviz.nn.models.capsnet import CapsNet
 
 
 def test_the_literal_network_is_ours_in_values_and_gradients():
     torch.manual_seed(0)
-    ours = capsnet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
+    ours = CapsNet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
     theirs = literal(ours)
     images, labels = torch.rand(3, 1, 20, 20), torch.tensor([0, 3, 1])
     for network in (ours, theirs):
