@@ -6,11 +6,10 @@ each finding here says whether its intervals support them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,9 +142,8 @@ def transplant() -> Finding:
     more = [one.result.as_partner[UNLIKE] for one in list(each.values())[1:4]]
     narrow = []
     for matrices, label in NARROW.items():
-        with contextlib.suppress(FileNotFoundError):
-            over_five = over_runs(f"mnist-matrices-{matrices}", "transplant", kind="Doses")
-            narrow.append(f"{dose_text(over_five.result, DONOR)} ({label})")
+        over_five = over_runs(f"mnist-matrices-{matrices}", "transplant", kind="Doses")
+        narrow.append(f"{dose_text(over_five.result, DONOR)} ({label})")
     clipped = [name for name, one in everywhere("transplant-*-by-dose-*", "Doses") if one.clipped]
     first, *others = (one.result for one in dosed.values())
     at_half = float(first.half.high[first.conditions.index(DONOR)])
@@ -491,36 +489,32 @@ WITH_CROSS_ENTROPY = ("inverted_attention", "self_routing", "variational")  # as
 POOLED = "pooled"  # the stem without capsules
 
 
-def _slim() -> list[str]:
+def _slim(name: str) -> str:
+    """Return the recipe of ten epochs of a routing, or of pooling, on the slim stem."""
+    return f"{SLIM}{name}{EPOCHS}"
+
+
+def _nine() -> list[str]:
     """Return the routings whose runs on the slim stem are shipped."""
-    return [one for one in routings.available() if (SEEDS / f"{SLIM}{one}{EPOCHS}").is_dir()]
+    return [one for one in routings.available() if (SEEDS / _slim(one)).is_dir()]
 
 
 def sharpness() -> Finding:
     """Sharpness and accuracy of nine routings."""
-    rows = {row.network.name: row for row in leaderboard.table()}
-    known = {
-        name: rows[f"{SLIM}{name}{EPOCHS}"]
-        for name in (*_slim(), POOLED)
-        if f"{SLIM}{name}{EPOCHS}" in rows
-    }
-    pooled, uniform = known.pop(POOLED, None), known.get("uniform")
-    if pooled is None or uniform is None:
-        raise FileNotFoundError(f"trained/seeds/{SLIM}*")
+    networks = {row.network.name: row.network for row in leaderboard.table()}
+    known = {name: networks[_slim(name)] for name in _nine()}
+    pooled = networks[_slim(POOLED)]
     parents = {}
     for name in known:
-        ((_, parents[name]),) = columns.parents(
-            over_runs(f"{SLIM}{name}{EPOCHS}", "routing").result
-        )
-    runs = {name: row.network.accuracy.runs for name, row in known.items()}
+        ((_, parents[name]),) = columns.parents(over_runs(_slim(name), "routing").result)
+    runs = {name: one.accuracy.runs for name, one in known.items()}
+    less_pooling = {
+        name: _paired(one, pooled.accuracy.runs, MARGIN, ONE_IMAGE) for name, one in runs.items()
+    }
     even = runs.pop("uniform")
     best = max(runs, key=lambda name: float(np.mean(runs[name])))
     sharpest = min(known, key=lambda name: float(parents[name].value))
     tests = {name: _paired(one, even, MARGIN, ONE_IMAGE) for name, one in runs.items()}
-    less_pooling = {
-        name: _paired(row.network.accuracy.runs, pooled.network.accuracy.runs, MARGIN, ONE_IMAGE)
-        for name, row in known.items()
-    }
     six = {name: _after_training(f"{SLIM}{name.replace('_', '-')}-decoder") for name in known}
     four = {name: _after_four_epochs(name) for name in known}
     shorter = {
@@ -530,31 +524,27 @@ def sharpness() -> Finding:
         if name != "uniform"
     }
     every = tests | shorter
-    if len({tuple(row.network.seeds) for row in (*known.values(), pooled)}) > 1:
+    if len({tuple(one.seeds) for one in (*known.values(), pooled)}) > 1:
         raise ValueError("the runs of the nine routings and of pooling have different seeds")
-    correlation = stats.spearmanr(
-        [float(parents[name].value) for name in known],
-        [float(row.network.accuracy.value) for row in known.values()],
-    )
-    others = [name for name in known if name != "variational"]
-    without = stats.spearmanr(
-        [float(parents[name].value) for name in others],
-        [float(known[name].network.accuracy.value) for name in others],
-    )
-    above = sum(
-        row.network.accuracy.value > pooled.network.accuracy.value for row in known.values()
-    )
+
+    def rank_correlation(names: Iterable[str]):
+        each = [(float(parents[name].value), float(known[name].accuracy.value)) for name in names]
+        return stats.spearmanr(*zip(*each, strict=True))
+
+    correlation = rank_correlation(known)
+    without = rank_correlation(name for name in known if name != "variational")
+    above = sum(one.accuracy.value > pooled.accuracy.value for one in known.values())
     on_cifar10 = {_label(name): _cifar10(name) for name in known}
     cifar10 = {
         name: one - _cifar10("uniform") for name, one in on_cifar10.items() if name != "uniform"
     }
     table = []
     for name in dict.fromkeys((sharpest, best, "dynamic", "uniform", POOLED)):
-        row = pooled if name == POOLED else known[name]
+        network = pooled if name == POOLED else known[name]
         share = NONE if name == POOLED else percent(parents[name], 0)
         less_uniform = gain(tests[name]) if name in tests else NONE
-        accuracy = percent(row.network.accuracy, 2)
-        table.append([_label(name), share, accuracy, less_uniform, str(len(row.network.seeds))])
+        accuracy = percent(network.accuracy, 2)
+        table.append([_label(name), share, accuracy, less_uniform, str(len(network.seeds))])
     return Finding(
         not any(one.difference.low > 0 for one in tests.values())
         and min(correlation.pvalue, without.pvalue) > 0.05
@@ -564,9 +554,7 @@ def sharpness() -> Finding:
         ["routing", "effective number of parents, share of all", "accuracy",
          "accuracy less that of uniform, points", "runs"],
         table,
-        sorted(
-            f"trained/seeds/{row.network.name}" for row in (*known.values(), pooled)
-        ),
+        sorted(f"trained/seeds/{one.name}" for one in (*known.values(), pooled)),
         "Rank correlation of accuracy and effective parents over nine means: "
         f"{correlation.statistic:+.2f} (p = {correlation.pvalue:.2f}), without variational "
         f"{without.statistic:+.2f} (p = {without.pvalue:.2f}). "
@@ -584,7 +572,7 @@ def sharpness() -> Finding:
                 on_cifar10, lambda one: one < _cifar10(POOLED))],
         drawn=[
             *([f"{_label(name)} ({100 * float(parents[name].value):.0f} %)", "",
-               percent(known[name].network.accuracy, 2)]
+               percent(known[name].accuracy, 2)]
               for name in sorted(known, key=lambda name: float(parents[name].value))),
             table[-1],
         ],
@@ -741,10 +729,9 @@ def lawful() -> Finding:
     mean = result.mean[:, turn]
     rows = [[label, plain(mean[k]), str(one.runs)] for k, label in labels.items()]
     gains = {}
-    for name in _slim():
-        ((_, gains[name]),) = columns.over_untrained(
-            over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result
-        )
+    for name in _nine():
+        result_of = over_runs(_slim(name), "equivariance").result
+        ((_, gains[name]),) = columns.over_untrained(result_of)
     higher = all(gain.low > 0 for gain in gains.values())
     known = everywhere("equivariance-*", "Result")
     other = {  # trained on other data than MNIST
@@ -797,8 +784,8 @@ def _against_lawful() -> list[Search]:
 def affine() -> Finding:
     """Inside and outside the training shift range."""
     inside, outside = {}, {}
-    for name in (POOLED, *_slim()):
-        inside[name], outside[name] = _affine(f"{SLIM}{name}{EPOCHS}")
+    for name in (POOLED, *_nine()):
+        inside[name], outside[name] = _affine(_slim(name))
     gains, losses = (
         {
             name: _paired(one.runs, where[POOLED].runs, AFFINE_MARGIN)
@@ -852,7 +839,7 @@ def affine() -> Finding:
         (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
-        [shifted.path, *(f"trained/seeds/{SLIM}{name}{EPOCHS}" for name in inside)],
+        [shifted.path, *(f"trained/seeds/{_slim(name)}" for name in inside)],
         f"All {len(gains)} routings less pooling: {_range(gains)} points inside, "
         f"{_range(losses)} outside. Self-attention after 30 epochs, less pooling after 10: "
         f"{longer[0]} inside, {longer[1]} outside. With equal parameters, dynamic less ResNet: "
