@@ -221,20 +221,17 @@ def iterations() -> Finding:
     for label, long in (("10 epochs", True), ("2 or 4 epochs", False)):
         some = [gains for name, gains in pairs.items() if name.startswith("10-") == long]
         means = 100 * np.array([np.mean(gains) for gains in some])
-        together[label] = equivalence.paired(means, np.zeros(len(means)), MARGIN)
+        together[label] = _gained(means)
         about = [f"{len(some)} recipes of {label}, MNIST", "in training", NONE]
         rows.append([*about, gain(together[label]), f"{sum(map(len, some))} pairs"])
     each_recipe = {
-        name: equivalence.paired(
-            100 * np.array(gains), np.zeros(len(gains)), MARGIN, resolution=0.01
-        )
+        name: _gained(100 * np.array(gains), ONE_IMAGE)
         for name, gains in pairs.items()
         if len(gains) >= equivalence.FEWEST
     }
     three, one = (accuracies(f"mnist-iterations-{k}") for k in (3, 1))
-    by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in sorted(three)}
-    both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
-    stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE)
+    by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in three}
+    stated = _gained(np.array(list(by_seed.values())), ONE_IMAGE)
     about = ["one recipe of 4 epochs, stated beforehand", "in training", NONE, gain(stated)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
@@ -280,6 +277,11 @@ def iterations() -> Finding:
 MARGIN = paired.MARGIN  # points of accuracy
 ONE_IMAGE = 0.01  # points, of 10,000
 AFFINE_MARGIN = 1.0  # points of accuracy on affine digits
+
+
+def _gained(gains: np.ndarray, resolution: float = 0.0) -> Paired:
+    """Return the test of gains in points, of whether there are any."""
+    return equivalence.paired(gains, np.zeros(len(gains)), MARGIN, resolution=resolution)
 
 
 def _verdicts(tested: dict[str, Paired]) -> str:
@@ -582,8 +584,7 @@ def sharpness() -> Finding:
 def _after_training(recipe: str) -> np.ndarray:
     """Return the accuracies of the first three runs of a recipe, six epochs of 10,000 images."""
     same = {f"{SLIM}dynamic-decoder": "mnist-capsules-decoder"}  # of which there are ten runs
-    by_seed = accuracies(same.get(recipe, recipe))
-    return np.array([by_seed[seed] / 100 for seed in sorted(by_seed)[:3]])
+    return np.array(list(accuracies(same.get(recipe, recipe)).values())[:3]) / 100
 
 
 def _after_four_epochs(routing: str) -> np.ndarray:
@@ -946,8 +947,7 @@ def broken() -> Finding:
         f"{label} {plain(leads[ENTROPIC_POOLING, SHARE][label], '+.3f')}"
         for label in (EXCHANGED, ANOTHER, SHIFTED)
     )
-    by_loss = (accuracies(name) for name in (CROSS_ENTROPY, CAPSULES))
-    cost = lead(*(np.array([each[seed] for seed in sorted(each)]) for each in by_loss))
+    cost = lead(*(np.array(list(accuracies(name).values())) for name in (CROSS_ENTROPY, CAPSULES)))
     as_trained = [  # by the score that the loss trains
         some
         for (other, score), some in leads.items()
